@@ -1,0 +1,127 @@
+"""Kafka's own classes, ready to run: finds Java and Maven, fetches the jars once, compiles what drives them once.
+
+Everything lands under `build/oracle` of the project (or `KAFKALOG_ORACLE_DIR`): `jars-<digest of pom.xml>/` and
+`classes-<digest of sources>/`. A directory appears complete or not at all, and a file lock lets many processes ask at
+the same time. Where Java or Maven is missing, or Maven reaches no repository, `JavaUnavailable` says so; tests skip
+with its text. No pytest in here: the benchmarks use it too.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+OLDEST_JAVA = 17  # what Kafka 4's server classes are compiled for
+MAVEN_SECONDS = 600
+
+
+class JavaUnavailable(Exception):
+    """Kafka's classes cannot be run on this machine; the text says why."""
+
+
+def directory() -> Path:
+    """Where jars and classes are kept."""
+    chosen = os.environ.get("KAFKALOG_ORACLE_DIR")
+    return Path(chosen) if chosen else Path(__file__).resolve().parents[2] / "build" / "oracle"
+
+
+def command(source: Path, arguments: Sequence[str] = (), *, options: Sequence[str] = ()) -> list[str]:
+    """The command that runs the class of one source file, with Kafka's jars on the class path."""
+    return [java(), *options, "-cp", f"{classes(source)}{os.pathsep}{jars()}/*", source.stem, *arguments]
+
+
+def kafka_command(main_class: str, arguments: Sequence[str] = (), *, options: Sequence[str] = ()) -> list[str]:
+    """The command that runs a class out of Kafka's jars."""
+    return [java(), *options, "-cp", f"{jars()}/*", main_class, *arguments]
+
+
+@cache
+def java() -> str:
+    """The `java` to run: of `JAVA_HOME`, else of `PATH`."""
+    program = _tool("java")
+    answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', answer)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        raise JavaUnavailable(f"Kafka's classes need Java {OLDEST_JAVA} or later: {answer.strip() or program}")
+    return program
+
+
+def _tool(name: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    program = (home and shutil.which(name, path=f"{home}/bin")) or shutil.which(name)
+    if program is None:
+        raise JavaUnavailable(f"{name} is not installed: nothing called {name} in JAVA_HOME/bin or on PATH")
+    return program
+
+
+@cache
+def jars() -> Path:
+    """Kafka's jars with all they depend on."""
+    return _once(f"jars-{_digest(POM)}", _copy_dependencies)
+
+
+def _copy_dependencies(target: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JavaUnavailable("mvn is not installed: Kafka's jars cannot be fetched")
+    goal = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    try:
+        subprocess.run(goal, capture_output=True, text=True, check=True, timeout=MAVEN_SECONDS)
+    except subprocess.CalledProcessError as error:
+        raise JavaUnavailable(f"Maven could not fetch Kafka's jars: {_first_error(error.stdout)}") from error
+    except subprocess.TimeoutExpired as error:
+        raise JavaUnavailable(f"Maven fetched no jars within {MAVEN_SECONDS} s") from error
+
+
+def _first_error(output: str) -> str:
+    return next((line for line in output.splitlines() if "ERROR" in line), output.strip())[:400]
+
+
+@cache
+def classes(source: Path) -> Path:
+    """The directory with the compiled classes of one source file."""
+
+    def compile_into(target: Path) -> None:
+        program = [_tool("javac"), "-nowarn", "-proc:none", "-cp", f"{jars()}/*", "-d", str(target), str(source)]
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"javac refused {source}:\n{done.stderr}")
+
+    jars()  # outside the lock that compiling takes
+    return _once(f"classes-{source.stem}-{_digest(source, POM)}", compile_into)
+
+
+def _digest(*files: Path) -> str:
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """The directory of this name, made by whoever comes first; the others wait for it."""
+    target = directory() / name
+    if target.exists():
+        return target
+    directory().mkdir(parents=True, exist_ok=True)
+    with _locked(directory() / ".lock"):
+        if not target.exists():
+            unfinished = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=directory()))
+            try:
+                make(unfinished)
+                unfinished.rename(target)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+    return target
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
