@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from golden import unpacked
 from hypothesis import HealthCheck, settings
+
+from golden import unpacked
 
 # CI must say the same thing twice about the same commit, so it draws the same examples; a thorough run draws new ones,
 # and many more.

@@ -8,8 +8,9 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-import golden
 import pytest
+
+import golden
 from golden import Partition, Segment
 from reference.codes import Status
 from reference.framing import scan_headers

@@ -87,13 +87,14 @@ def scan_headers(
     limit: int = -1,
     strict_magic: bool = False,
     max_size: int = -1,
+    span: int = -1,
 ) -> Scan:
     """Walks the entries in `buffer[start:]`; `position` is the place of `buffer[0]` in its file."""
     data = bytes(buffer)
     rows: list[tuple[int, ...]] = []
     at = start
     while True:
-        if len(rows) == limit:
+        if len(rows) == limit or 0 <= span <= at - start:
             return _table(rows), Status.LIMIT, at, 0, 0
         if stop := _stop(data, at, strict_magic, max_size):
             return _table(rows), stop[0], at, stop[1], stop[2]

@@ -1,0 +1,47 @@
+"""The compiled kernels beside their plain twins: the same arrays, and the same end or the same fault at the same place.
+
+The compiled side always gets its bytes laid against an inaccessible page.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from guard import guarded
+from kafkalog._speedups import columns as compiled_columns
+from kafkalog._speedups import framing as compiled_framing
+from reference import framing, message_set
+from reference.codes import Fault
+from reference.regions import Regions, regions
+
+
+def assert_same_scan(data: bytes, **arguments: int) -> framing.Scan:
+    """Both scans of `data` agree; answers it."""
+    rows, *end = compiled_framing.scan_headers(guarded(data), **arguments)
+    expected_rows, *expected_end = framing.scan_headers(data, **arguments)
+    assert end == [int(number) for number in expected_end]
+    assert rows.dtype == expected_rows.dtype
+    assert rows.tolist() == expected_rows.tolist()
+    return rows, end[0], end[1], end[2], end[3]
+
+
+def assert_same_records(arguments: Regions) -> Fault | None:
+    """Both decoders agree on these regions; answers the fault."""
+    # Nothing behind the last region may be needed to read it: so it is not there.
+    end = int(arguments.ends.max(initial=0))
+    compiled = compiled_columns.decode_batches(guarded(arguments.buffer[:end]), *arguments[1:])
+    block, batch, count, fault = compiled
+    expected_block, expected_batch, expected_count, expected_fault = message_set.decode_batches(*arguments)
+    assert fault == expected_fault
+    assert count == expected_count
+    assert block.dtype == np.dtype(np.int64)
+    assert batch.dtype == np.dtype(np.int32)
+    assert block[:, :count].tolist() == expected_block.tolist()
+    assert batch[:count].tolist() == expected_batch.tolist()
+    return fault
+
+
+def assert_same_reading(data: bytes) -> Fault | None:
+    """Scan and decoding of a file's bytes agree, whatever they are; answers the decoder's fault."""
+    rows, *_ = assert_same_scan(data)
+    return assert_same_records(regions(data, rows))

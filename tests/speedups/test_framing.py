@@ -1,0 +1,179 @@
+"""The header scan: every status it can end with, and the same rows as the plain twin whatever the bytes."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equivalence import assert_same_scan
+from guard import guarded
+from kafkalog._speedups import framing
+from reference.codes import Status
+from reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, records
+from reference.framing import HEADER_DTYPE
+from strategies import damaged, message_sets
+
+BATCH = V2Batch(records(b"one", b"two")).encoded()
+MESSAGE = LegacyMessage(PlainRecord(5, 1000, b"key", b"value")).encoded()
+
+
+def test_a_row_has_the_same_fields_at_the_same_places() -> None:
+    assert framing.HEADER_DTYPE == HEADER_DTYPE
+
+
+@pytest.mark.parametrize("status", Status, ids=lambda status: status.name)
+def test_a_status_has_the_same_name_and_number(status: Status) -> None:
+    assert getattr(framing, status.name) == status
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "end"),
+    [
+        pytest.param(BATCH * 3, {"limit": 2}, (Status.LIMIT, 2 * len(BATCH), 0, 0), id="as many rows as asked"),
+        pytest.param(BATCH, {"limit": 1}, (Status.LIMIT, len(BATCH), 0, 0), id="the limit at the very end"),
+        pytest.param(b"\xff" * 20, {"limit": 0}, (Status.LIMIT, 0, 0, 0), id="no row asked of damage"),
+        pytest.param(BATCH * 3, {"span": 1}, (Status.LIMIT, len(BATCH), 0, 0), id="an entry that leaves the span"),
+        pytest.param(BATCH * 3, {"span": len(BATCH)}, (Status.LIMIT, len(BATCH), 0, 0), id="an entry that fills it"),
+        pytest.param(BATCH * 3, {"span": len(BATCH) + 1}, (Status.LIMIT, 2 * len(BATCH), 0, 0), id="a byte more"),
+        pytest.param(
+            BATCH * 3,
+            {"start": len(BATCH), "span": len(BATCH)},
+            (Status.LIMIT, 2 * len(BATCH), 0, 0),
+            id="a span counts from the start",
+        ),
+        pytest.param(BATCH, {"span": len(BATCH)}, (Status.LIMIT, len(BATCH), 0, 0), id="a span that ends with the log"),
+        pytest.param(b"\xff" * 20, {"span": 0}, (Status.LIMIT, 0, 0, 0), id="no span asked of damage"),
+        pytest.param(b"", {}, (Status.END, 0, 0, 0), id="nothing"),
+        pytest.param(BATCH, {"start": len(BATCH)}, (Status.END, len(BATCH), 0, 0), id="start at the end"),
+        pytest.param(bytes(1), {}, (Status.ZEROED, 0, 0, 0), id="one zero"),
+        pytest.param(BATCH + bytes(4096), {}, (Status.ZEROED, len(BATCH), 0, 0), id="preallocated tail"),
+        pytest.param(BATCH[:16], {}, (Status.TORN, 0, 17, 16), id="cut before the magic"),
+        pytest.param(BATCH[:-1], {}, (Status.TORN, 0, len(BATCH), len(BATCH) - 1), id="cut at the last byte"),
+        pytest.param(bytes(11) + b"\x0d" + bytes(244), {}, (Status.SIZE_TOO_SMALL, 0, 14, 13), id="size 13"),
+        pytest.param(bytes(8) + b"\xff" * 92, {}, (Status.SIZE_TOO_SMALL, 0, 14, -1), id="negative size"),
+        pytest.param(bytes(99) + b"\x01", {}, (Status.SIZE_TOO_SMALL, 0, 14, 0), id="zeros, but not to the end"),
+        pytest.param(
+            V2Batch(records(b""), magic=3).encoded(), {"strict_magic": True}, (Status.BAD_MAGIC, 0, 2, 3), id="magic 3"
+        ),
+        pytest.param(
+            V2Batch(records(b""), magic=-1).encoded(),
+            {"strict_magic": True},
+            (Status.BAD_MAGIC, 0, 2, -1),
+            id="magic -1",
+        ),
+        pytest.param(
+            BATCH, {"max_size": len(BATCH) - 13}, (Status.SIZE_TOO_LARGE, 0, len(BATCH) - 13, len(BATCH) - 12), id="max"
+        ),
+        pytest.param(BATCH, {"max_size": len(BATCH) - 12}, (Status.END, len(BATCH), 0, 0), id="just not too large"),
+    ],
+)
+def test_the_scan_says_why_and_where_it_stopped(
+    data: bytes, arguments: dict[str, int], end: tuple[Status, int, int, int]
+) -> None:
+    assert assert_same_scan(data, **arguments)[1:] == end
+
+
+def test_a_damaged_size_is_told_before_a_magic_and_a_torn_end() -> None:
+    data = struct.pack(">qi", 0, 13) + b"\x09" * 5
+    assert assert_same_scan(data, strict_magic=True, max_size=5)[1] == Status.SIZE_TOO_SMALL
+
+
+def test_a_magic_is_told_before_a_limit_of_size_and_that_before_a_torn_end() -> None:
+    data = struct.pack(">qi", 0, 99) + b"\x09" * 5
+    assert assert_same_scan(data, strict_magic=True, max_size=50)[1] == Status.BAD_MAGIC
+    assert assert_same_scan(data, max_size=50)[1] == Status.SIZE_TOO_LARGE
+    assert assert_same_scan(data)[1] == Status.TORN
+
+
+@pytest.mark.parametrize("magic", [-128, -1, 3, 127])
+def test_an_unknown_magic_is_read_as_the_nearest_known_one_as_kafkas_file_reader_does(magic: int) -> None:
+    rows, status, *_ = assert_same_scan(V2Batch(records(b"one"), magic=magic, records_count=9).encoded())
+    assert status == Status.END
+    assert rows["records_count"][0] == (9 if magic >= 2 else -1)
+
+
+@pytest.mark.parametrize("size", [14, 48])
+def test_a_v2_entry_shorter_than_its_header_keeps_only_what_is_there(size: int) -> None:
+    rows, *_ = assert_same_scan(struct.pack(">qi", 77, size) + b"\x02" * size)
+    (row,) = rows
+    assert (row["base_offset"], row["last_offset"], row["size_in_bytes"], row["magic"]) == (77, 77, 12 + size, 2)
+    assert (row["records_count"], row["checksum"], row["attributes"], row["timestamp_type"]) == (-1, 0, 0, -1)
+
+
+def test_positions_count_from_the_start_of_the_file_and_the_end_from_that_of_the_buffer() -> None:
+    rows, status, at, *_ = assert_same_scan(b"junk" + BATCH + MESSAGE, position=1000, start=4)
+    assert rows["position"].tolist() == [1004, 1004 + len(BATCH)]
+    assert (status, at) == (Status.END, 4 + len(BATCH) + len(MESSAGE))
+
+
+def test_a_last_offset_beyond_64_bits_wraps_as_javas_does() -> None:
+    batch = V2Batch(records(b""), base_offset=2**63 - 1, last_offset_delta=1)
+    rows, *_ = assert_same_scan(batch.encoded())
+    assert rows["last_offset"].tolist() == [-(2**63)]
+
+
+def test_more_entries_than_fit_in_the_first_guess_are_all_seen() -> None:
+    smallest = struct.pack(">qi", 3, 14) + bytes(14)
+    rows, status, *_ = assert_same_scan(smallest * 5000)
+    assert (len(rows), status) == (5000, Status.END)
+
+
+@pytest.mark.parametrize("start", [-1, 9])
+def test_a_start_outside_the_buffer_is_refused(start: int) -> None:
+    with pytest.raises(ValueError, match="outside the buffer"):
+        framing.scan_headers(guarded(bytes(8)), start=start)
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_every_truncation_ends_the_scan_as_the_twin_says(magic: int, codec: int) -> None:
+    data = entries(records(b"one", None), magic, codec)
+    statuses = {
+        assert_same_scan(data[:length], strict_magic=strict)[1] for length in range(len(data)) for strict in (0, 1)
+    }
+    assert statuses <= {Status.END, Status.TORN, Status.ZEROED}
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_every_flipped_bit_is_read_as_the_twin_reads_it(magic: int, codec: int) -> None:
+    data = bytearray(entries(records(b"one", None), magic, codec))
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        assert_same_scan(bytes(data))
+        assert_same_scan(bytes(data), strict_magic=True, max_size=100)
+        data[bit // 8] ^= 1 << bit % 8
+
+
+@given(message_sets())
+def test_whole_logs_are_read_to_their_end(data: bytes) -> None:
+    assert assert_same_scan(data)[1:] == (Status.END, len(data), 0, 0)
+
+
+@given(damaged(message_sets()), st.booleans(), st.integers(-1, 300), st.integers(0, 2**40))
+def test_damaged_logs_are_read_up_to_the_same_byte(
+    data: bytes, strict_magic: bool, max_size: int, position: int
+) -> None:
+    assert_same_scan(data, strict_magic=strict_magic, max_size=max_size, position=position)
+
+
+@given(damaged(message_sets()), st.integers(-1, 5), st.integers(-1, 500))
+def test_damaged_logs_are_read_as_far_as_asked(data: bytes, limit: int, span: int) -> None:
+    assert_same_scan(data, limit=limit, span=span)
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_are_refused_at_the_same_byte(data: bytes) -> None:
+    assert_same_scan(data)
+    assert_same_scan(data, strict_magic=True)
+
+
+@given(damaged(message_sets()), st.data())
+def test_a_scan_taken_up_where_it_stopped_sees_what_one_scan_sees(data: bytes, draw: st.DataObject) -> None:
+    whole, *end = framing.scan_headers(data)
+    first, status, at, *_ = framing.scan_headers(data, limit=draw.draw(st.integers(0, len(whole))))
+    assert status == Status.LIMIT
+    rest, *rest_end = framing.scan_headers(data, start=at)
+    assert [*first.tolist(), *rest.tolist()] == whole.tolist()
+    assert rest_end == end
