@@ -1,0 +1,81 @@
+"""kafkalog: Apache Kafka's log on disk, read from Python with no broker and no JVM.
+
+    import kafkalog
+
+    with kafkalog.open("data/orders-0") as log:
+        for record in log:
+            print(record.offset, record.key, record.value)
+
+The public names are imported when they are first used, so that `import kafkalog` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog import errors
+    from kafkalog._speedups.record import Record
+    from kafkalog.attributes import CompressionType, TimestampType
+    from kafkalog.record.batch import RecordBatch
+    from kafkalog.record.columns import RecordColumns
+    from kafkalog.record.framing import EndKind, EndOfData
+    from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
+    from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
+    from kafkalog.storage.log import Log
+    from kafkalog.storage.log import open_log as open
+    from kafkalog.storage.paths import TopicPartition
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ByteBufferMessageSet",
+    "CompressionType",
+    "EndKind",
+    "EndOfData",
+    "FileMessageSet",
+    "Log",
+    "MessageSet",
+    "OffsetPosition",
+    "Record",
+    "RecordBatch",
+    "RecordColumns",
+    "TimestampAndOffset",
+    "TimestampType",
+    "TopicPartition",
+    "errors",
+    "open",
+]
+
+_HOMES = {
+    "ByteBufferMessageSet": "kafkalog.record.message_set",
+    "CompressionType": "kafkalog.attributes",
+    "EndKind": "kafkalog.record.framing",
+    "EndOfData": "kafkalog.record.framing",
+    "FileMessageSet": "kafkalog.storage.file_message_set",
+    "Log": "kafkalog.storage.log",
+    "MessageSet": "kafkalog.record.message_set",
+    "OffsetPosition": "kafkalog.storage.file_message_set",
+    "Record": "kafkalog._speedups.record",
+    "RecordBatch": "kafkalog.record.batch",
+    "RecordColumns": "kafkalog.record.columns",
+    "TimestampAndOffset": "kafkalog.storage.file_message_set",
+    "TimestampType": "kafkalog.attributes",
+    "TopicPartition": "kafkalog.storage.paths",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "open":
+        from kafkalog.storage.log import open_log as value
+    elif name == "errors":
+        value = import_module("kafkalog.errors")
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

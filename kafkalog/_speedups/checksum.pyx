@@ -1,0 +1,46 @@
+"""The checksums of many entries in one typed loop: CRC-32C for v2 (byte 21 to the end), CRC-32 for v0/v1 (byte 16 to the end)."""
+
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from kafkalog._speedups.layout cimport BATCH_CRC_FROM, MESSAGE_CRC_FROM, RECORD_BATCH_OVERHEAD, Header
+
+from crc32c import crc32c
+
+try:
+    from isal.isal_zlib import crc32  # twelve times the speed of zlib's
+except ImportError:  # a platform isal has no wheel for
+    from zlib import crc32
+
+cdef extern from "Python.h":
+    enum:
+        PyBUF_READ
+
+
+def first_invalid(const uint8_t[::1] buffer not None, const Header[:] rows, int64_t position=0):
+    """The first of `rows` (HEADER_DTYPE) whose stored checksum is not that of its bytes, and the one found.
+
+    The row's entry is buffer[row.position - position:][:row.size_in_bytes]. Returns (index, computed), or (len(rows), 0) where all
+    hold. An entry too short for its header counts as invalid, computed 0. ValueError: an entry outside the buffer.
+    """
+    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
+    cdef Py_ssize_t i
+    cdef int64_t start, size, covered
+    cdef uint32_t computed
+    for i in range(count):
+        start = rows[i].position - position
+        size = rows[i].size_in_bytes
+        if start < 0 or size < 0 or size > buffer.shape[0] - start:
+            raise ValueError(f"entry {i} at {start}, {size} bytes, is outside the buffer of {buffer.shape[0]} bytes")
+        if rows[i].magic >= 2:
+            if size < RECORD_BATCH_OVERHEAD:
+                return i, 0
+            covered = start + BATCH_CRC_FROM
+            computed = crc32c(PyMemoryView_FromMemory(<char*> data + covered, start + size - covered, PyBUF_READ))
+        else:
+            covered = start + MESSAGE_CRC_FROM
+            computed = crc32(PyMemoryView_FromMemory(<char*> data + covered, start + size - covered, PyBUF_READ))
+        if computed != rows[i].checksum:
+            return i, computed
+    return count, 0

@@ -1,0 +1,29 @@
+import numpy as np
+from _typeshed import ReadableBuffer
+from numpy.typing import NDArray
+
+NO_FAULT: int
+UNDERRUN: int
+VARINT_TOO_LONG: int
+NEGATIVE_LENGTH: int
+RECORD_LENGTH: int
+HEADER_COUNT: int
+HEADER_KEY_LENGTH: int
+RECORDS_COUNT: int
+MESSAGE_SIZE: int
+NESTED_WRAPPER: int
+MESSAGE_MAGIC: int
+EMPTY_WRAPPER: int
+WRAPPER_OFFSET: int
+
+def decode_batches(
+    buffer: ReadableBuffer,
+    rows: NDArray[np.void],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int, tuple[int, int, int, int, int] | None]: ...
+def gather(
+    buffer: ReadableBuffer,
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.uint8]]: ...

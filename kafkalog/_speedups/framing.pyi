@@ -1,0 +1,31 @@
+import numpy as np
+from _typeshed import ReadableBuffer
+from numpy.typing import NDArray
+
+LIMIT: int
+END: int
+ZEROED: int
+TORN: int
+SIZE_TOO_SMALL: int
+BAD_MAGIC: int
+SIZE_TOO_LARGE: int
+HEADER_DTYPE: np.dtype[np.void]
+
+def scan_headers(
+    buffer: ReadableBuffer,
+    position: int = 0,
+    start: int = 0,
+    limit: int = -1,
+    strict_magic: bool = False,
+    max_size: int = -1,
+    span: int = -1,
+) -> tuple[NDArray[np.void], int, int, int, int]: ...
+def scan_file_headers(
+    fd: int,
+    start: int,
+    end: int,
+    limit: int = -1,
+    span: int = -1,
+    max_size: int = -1,
+) -> tuple[NDArray[np.void], int, int, int, int]: ...
+def first_unreadable(rows: NDArray[np.void]) -> int: ...

@@ -1,0 +1,340 @@
+"""Where one log entry ends and the next begins, and what the headers say: bytes to one structured array.
+
+    offset int64 | size int32 | ... magic int8 at 16 ...      size counts the bytes after itself
+
+Nothing but headers is read: a scan of a 1 GiB segment of 64 KB batches touches some 16,000 cache lines.
+Kafka's twin is `FileLogInputStream` (magic is not looked at) and, with `strict_magic`, `ByteBufferLogInputStream`.
+The contract (statuses, their order and figures) stands in DESIGN.md.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memset
+
+from kafkalog._speedups.cursor cimport load_int, load_long, load_short
+from kafkalog._speedups.layout cimport (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_SEQUENCE_AT,
+    BATCH_BASE_TIMESTAMP_AT,
+    BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_LEADER_EPOCH_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_PRODUCER_EPOCH_AT,
+    BATCH_PRODUCER_ID_AT,
+    BATCH_RECORDS_COUNT_AT,
+    CODEC_MASK,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    MESSAGE_TIMESTAMP_AT,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_OVERHEAD_V0,
+    SIZE_AT,
+    Header,
+)
+
+from os import strerror
+
+import numpy as np
+
+cdef extern from "unistd.h" nogil:
+    ssize_t pread(int fd, void* buffer, size_t count, long long offset)
+
+LIMIT = 0
+END = 1
+ZEROED = 2
+TORN = 3
+SIZE_TOO_SMALL = 4
+BAD_MAGIC = 5
+SIZE_TOO_LARGE = 6
+
+HEADER_DTYPE = np.dtype(
+    [
+        ("position", np.int64),
+        ("base_offset", np.int64),
+        ("last_offset", np.int64),
+        ("base_timestamp", np.int64),
+        ("max_timestamp", np.int64),
+        ("producer_id", np.int64),
+        ("size_in_bytes", np.int32),
+        ("partition_leader_epoch", np.int32),
+        ("base_sequence", np.int32),
+        ("records_count", np.int32),
+        ("checksum", np.uint32),
+        ("attributes", np.int16),
+        ("producer_epoch", np.int16),
+        ("magic", np.int8),
+        ("compression_type", np.int8),
+        ("timestamp_type", np.int8),
+        ("reserved", np.int8),
+    ],
+    align=True,
+)
+if HEADER_DTYPE.itemsize != sizeof(Header):
+    raise ImportError(f"HEADER_DTYPE has {HEADER_DTYPE.itemsize} bytes, the compiled row {sizeof(Header)}")
+
+cdef enum Status:
+    AT_LIMIT = 0
+    AT_END = 1
+    AT_ZEROES = 2
+    AT_TORN_ENTRY = 3
+    AT_SMALL_SIZE = 4
+    AT_BAD_MAGIC = 5
+    AT_LARGE_SIZE = 6
+
+
+# The window that a file scan reads into, and what it reads of it: only a header where entries are large, else all of it.
+cdef enum:
+    WINDOW_BYTES = 65536
+    LARGE_ENTRY_BYTES = 16384
+    PEEK_BYTES = 64
+
+
+cdef struct Source:
+    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills `data` on demand.
+    uint8_t* data
+    int64_t base
+    int64_t held
+    int64_t end
+    int fd
+    int error
+
+
+cdef struct Scan:
+    int64_t at
+    int64_t expected
+    int64_t found
+    int64_t last_size
+    Py_ssize_t rows
+    int status
+
+
+cdef void refill(Source* source, int64_t at, int64_t wanted) noexcept nogil:
+    """Read `wanted` bytes of the file from `at`; a file that has become shorter ends where its bytes do."""
+    cdef ssize_t got
+    source.base = at
+    source.held = 0
+    wanted = min(wanted, source.end - at)
+    while source.held < wanted:
+        got = pread(source.fd, source.data + source.held, <size_t> (wanted - source.held), at + source.held)
+        if got < 0 and errno == EINTR:
+            continue
+        if got < 0:
+            source.error = errno
+        if got <= 0:
+            source.end = at + source.held
+            return
+        source.held += got
+
+
+cdef inline const uint8_t* peek(Source* source, int64_t at, int64_t length, int64_t read_ahead) noexcept nogil:
+    """Where bytes [at, at + length) lie in memory, after reading at least them; NULL where the file has lost them."""
+    if at < source.base or at + length > source.base + source.held:
+        if source.fd < 0:
+            return NULL
+        refill(source, at, max(length, read_ahead))
+        if length > source.held:
+            return NULL
+    return source.data + (at - source.base)
+
+
+cdef bint all_zero(Source* source, int64_t at) noexcept nogil:
+    cdef const uint8_t* place
+    cdef int64_t length
+    cdef int64_t i
+    while at < source.end:
+        length = min(WINDOW_BYTES, source.end - at)
+        place = peek(source, at, length, 0)
+        if place == NULL:
+            return True
+        for i in range(length):
+            if place[i] != 0:
+                return False
+        at += length
+    return True
+
+
+cdef inline void fill_message(const uint8_t* entry, Header* row) noexcept nogil:
+    row.checksum = <uint32_t> load_int(entry + MESSAGE_CRC_AT)
+    row.attributes = entry[MESSAGE_ATTRIBUTES_AT]
+    row.compression_type = row.attributes & CODEC_MASK
+    if row.compression_type != 0:
+        row.base_offset = -1
+    if row.magic == 1:
+        row.timestamp_type = (row.attributes & LOG_APPEND_TIME_BIT) != 0
+        row.max_timestamp = load_long(entry + MESSAGE_TIMESTAMP_AT)
+
+
+cdef inline void fill_batch(const uint8_t* entry, Header* row) noexcept nogil:
+    row.partition_leader_epoch = load_int(entry + BATCH_LEADER_EPOCH_AT)
+    row.checksum = <uint32_t> load_int(entry + BATCH_CRC_AT)
+    row.attributes = load_short(entry + BATCH_ATTRIBUTES_AT)
+    row.compression_type = row.attributes & CODEC_MASK
+    row.timestamp_type = (row.attributes & LOG_APPEND_TIME_BIT) != 0
+    row.last_offset = <int64_t> (<unsigned long long> row.base_offset
+                                 + <unsigned long long> load_int(entry + BATCH_LAST_OFFSET_DELTA_AT))
+    row.base_timestamp = load_long(entry + BATCH_BASE_TIMESTAMP_AT)
+    row.max_timestamp = load_long(entry + BATCH_MAX_TIMESTAMP_AT)
+    row.producer_id = load_long(entry + BATCH_PRODUCER_ID_AT)
+    row.producer_epoch = load_short(entry + BATCH_PRODUCER_EPOCH_AT)
+    row.base_sequence = load_int(entry + BATCH_BASE_SEQUENCE_AT)
+    row.records_count = load_int(entry + BATCH_RECORDS_COUNT_AT)
+
+
+cdef inline void fill_row(const uint8_t* entry, int64_t position, int64_t size, Header* row) noexcept nogil:
+    memset(row, 0, sizeof(Header))
+    row.position = position
+    row.base_offset = load_long(entry)
+    row.last_offset = row.base_offset
+    row.base_timestamp = row.max_timestamp = row.producer_id = -1
+    row.size_in_bytes = <int32_t> size
+    row.partition_leader_epoch = row.base_sequence = row.records_count = -1
+    row.producer_epoch = -1
+    row.timestamp_type = -1
+    row.magic = <int8_t> entry[MAGIC_AT]
+    if row.magic < 2:
+        fill_message(entry, row)
+    elif size >= RECORD_BATCH_OVERHEAD:
+        fill_batch(entry, row)
+
+
+cdef const uint8_t* stop(Scan* scan, int status, int64_t expected, int64_t found) noexcept nogil:
+    scan.status = status
+    scan.expected = expected
+    scan.found = found
+    return NULL
+
+
+cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size, Scan* scan) noexcept nogil:
+    """The header bytes of the whole entry at scan.at, or NULL where none begins; the reason is then in `scan`."""
+    cdef int64_t left = source.end - scan.at
+    cdef int64_t read_ahead = PEEK_BYTES if scan.last_size >= LARGE_ENTRY_BYTES else WINDOW_BYTES
+    cdef const uint8_t* entry = NULL
+    cdef int64_t size
+    if left > 0:
+        entry = peek(source, scan.at, min(left, RECORD_BATCH_OVERHEAD), read_ahead)
+        left = source.end - scan.at
+    if left <= 0:
+        return stop(scan, AT_END, 0, 0)
+    if left < HEADER_SIZE_UP_TO_MAGIC:
+        if all_zero(source, scan.at):
+            return stop(scan, AT_ZEROES, 0, 0)
+        return stop(scan, AT_TORN_ENTRY, HEADER_SIZE_UP_TO_MAGIC, left)
+    if entry == NULL:  # the file shrank to between 17 and 61 bytes from here while being read
+        entry = peek(source, scan.at, left, 0)
+        if entry == NULL:
+            return stop(scan, AT_END, 0, 0)
+    size = load_int(entry + SIZE_AT)
+    if size < RECORD_OVERHEAD_V0:
+        if size == 0 and load_long(entry) == 0 and all_zero(source, scan.at):
+            return stop(scan, AT_ZEROES, 0, 0)
+        return stop(scan, AT_SMALL_SIZE, RECORD_OVERHEAD_V0, size)
+    if strict_magic and not 0 <= <int8_t> entry[MAGIC_AT] <= 2:
+        return stop(scan, AT_BAD_MAGIC, 2, <int8_t> entry[MAGIC_AT])
+    if 0 <= max_size < size:
+        return stop(scan, AT_LARGE_SIZE, max_size, size)
+    if LOG_OVERHEAD + size > left:
+        return stop(scan, AT_TORN_ENTRY, LOG_OVERHEAD + size, left)
+    scan.last_size = LOG_OVERHEAD + size
+    return entry
+
+
+cdef void scan_entries(Source* source, int64_t position, bint strict_magic, int64_t max_size, int64_t until,
+                       Header* rows, Py_ssize_t room, Scan* scan) noexcept nogil:
+    """Fill `rows` until they are full, `scan.at` has reached `until`, or no whole entry follows."""
+    cdef const uint8_t* entry
+    while scan.rows < room and scan.at < until:
+        entry = entry_at(source, strict_magic, max_size, scan)
+        if entry == NULL:
+            return
+        fill_row(entry, position + scan.at, scan.last_size, &rows[scan.rows])
+        scan.rows += 1
+        scan.at += scan.last_size
+    stop(scan, AT_LIMIT, 0, 0)
+
+
+cdef Py_ssize_t rows_wanted(Py_ssize_t read, int64_t left, Py_ssize_t limit):
+    """How many rows to make room for next: as many as asked, no more than the bytes left can hold, doubling from 512."""
+    cdef Py_ssize_t most = <Py_ssize_t> (left // (LOG_OVERHEAD + RECORD_OVERHEAD_V0)) + 1
+    cdef Py_ssize_t wanted = min(most, max(512, read))
+    return wanted if limit < 0 else min(wanted, limit - read)
+
+
+cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t limit, bint strict_magic,
+                     int64_t max_size, int64_t span):
+    cdef Scan scan
+    cdef Header[::1] room
+    cdef Py_ssize_t wanted
+    cdef Py_ssize_t read = 0
+    cdef int64_t until = INT64_MAX if span < 0 or span > INT64_MAX - start else start + span
+    cdef list parts = []
+    scan.at = start
+    scan.last_size = 0
+    while True:
+        wanted = rows_wanted(read, source.end - scan.at, limit)
+        rows = np.empty(wanted, HEADER_DTYPE)
+        room = rows if wanted else None
+        scan.rows = 0
+        with nogil:
+            scan_entries(source, position, strict_magic, max_size, until, &room[0] if wanted else NULL, wanted, &scan)
+        read += scan.rows
+        parts.append(rows[:scan.rows])
+        if scan.status != AT_LIMIT or scan.at >= until or read == limit:
+            break
+    if source.error:
+        raise OSError(source.error, strerror(source.error))
+    return (parts[0] if len(parts) == 1 else np.concatenate(parts)), scan.status, scan.at, scan.expected, scan.found
+
+
+def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t start=0, Py_ssize_t limit=-1,
+                 bint strict_magic=False, int64_t max_size=-1, int64_t span=-1):
+    """Rows of `HEADER_DTYPE` for the whole entries of buffer[start:], and where and why the walk ended.
+
+    `position` is the file position of buffer[0]. The walk ends (LIMIT) after `limit` rows or once it has covered `span` bytes
+    (-1: neither). Returns (rows, status, at, expected, found), `at` an index in `buffer`. The GIL is released.
+    ValueError: start outside the buffer.
+    """
+    cdef Source source
+    source.end = source.held = buffer.shape[0]
+    source.data = <uint8_t*> &buffer[0] if buffer.shape[0] else NULL
+    source.base = 0
+    source.fd = -1
+    source.error = 0
+    if start < 0 or start > source.end:
+        raise ValueError(f"start {start} is outside the buffer of {source.end} bytes")
+    return scan_all(&source, position, start, limit, strict_magic, max_size, span)
+
+
+def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, int64_t span=-1, int64_t max_size=-1):
+    """As `scan_headers`, over bytes [start, end) of an open file, reading little more than the headers.
+
+    Positions are file positions. A file that ends before `end`, or shrinks meanwhile, ends where its bytes do. The GIL is
+    released. ValueError: start or end negative, or start > end; OSError: the file cannot be read.
+    """
+    cdef Source source
+    cdef bytearray window = bytearray(WINDOW_BYTES)
+    if not 0 <= start <= end:
+        raise ValueError(f"[{start}, {end}) is not a range of a file")
+    source.data = <uint8_t*> PyByteArray_AS_STRING(window)
+    source.base = source.held = 0
+    source.end = end
+    source.fd = fd
+    source.error = 0
+    return scan_all(&source, 0, start, limit, False, max_size, span)
+
+
+def first_unreadable(const Header[:] rows):
+    """The first of `rows` that is of no known format (magic 0, 1, 2) or shorter than its format's header, or len(rows)."""
+    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef Py_ssize_t i
+    for i in range(count):
+        if not 0 <= rows[i].magic <= 2:
+            return i
+        if rows[i].magic == 2 and rows[i].size_in_bytes < RECORD_BATCH_OVERHEAD:
+            return i
+    return count

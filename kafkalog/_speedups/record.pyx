@@ -1,0 +1,170 @@
+"""`Record`, the object that a user holds, and the loop that makes many of them out of columns.
+
+A record owns its bytes: it stays valid when the file is closed, truncated or deleted. Its fields cannot refer back to it, so
+it takes no part in garbage collection, which is most of what makes a million of them cheap.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkalog._speedups.cursor cimport Cursor, cursor_open, read_varint, take
+from kafkalog._speedups.layout cimport Header
+
+from kafkalog.attributes import TimestampType
+
+cdef tuple NO_HEADERS = ()
+cdef dict TIMESTAMP_TYPES = {int(each): each for each in TimestampType}
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(1024)
+cdef class Record:
+    """One record of a log: value, key, headers, timestamp, offset. Immutable, hashable, picklable.
+
+    value, key: bytes or None (null; `b""` is empty, not null). headers: tuple of (str, bytes | None). timestamp: ms since the
+    epoch, -1 = none. offset: absolute, -1 = not yet in a log. timestamp_type: `TimestampType`. sequence: the idempotent
+    producer's, -1 = none. Kafka: `org.apache.kafka.common.record.Record`. TypeError, ValueError: a field of another kind or range.
+    """
+
+    cdef readonly object value
+    cdef readonly object key
+    cdef readonly tuple headers
+    cdef readonly int64_t timestamp
+    cdef readonly int64_t offset
+    cdef readonly int32_t sequence
+    cdef int type_id
+
+    def __init__(self, value=None, key=None, headers=(), timestamp=-1, *, offset=-1,
+                 timestamp_type=TimestampType.CREATE_TIME, sequence=-1):
+        self.value = checked_bytes("value", value)
+        self.key = checked_bytes("key", key)
+        self.headers = checked_headers(headers)
+        self.timestamp = timestamp
+        self.offset = offset
+        self.sequence = sequence
+        self.type_id = int(TimestampType(timestamp_type))
+
+    @property
+    def timestamp_type(self):
+        """`TimestampType`: who set the timestamp."""
+        return TIMESTAMP_TYPES[self.type_id]
+
+    cdef tuple fields(self):
+        return (self.value, self.key, self.headers, self.timestamp, self.offset, self.type_id, self.sequence)
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        return self.fields() == (<Record> other).fields()
+
+    def __hash__(self):
+        return hash(self.fields())
+
+    def __repr__(self):
+        return (f"Record(value={self.value!r}, key={self.key!r}, headers={self.headers!r}, timestamp={self.timestamp}, "
+                f"offset={self.offset}, timestamp_type={self.timestamp_type.name}, sequence={self.sequence})")
+
+    def __reduce__(self):
+        return _restore, self.fields()
+
+
+def _restore(value, key, headers, timestamp, offset, type_id, sequence):
+    return Record(value, key, headers, timestamp, offset=offset, timestamp_type=type_id, sequence=sequence)
+
+
+cdef object checked_bytes(str name, object given):
+    if given is None or type(given) is bytes:
+        return given
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(given)
+    raise TypeError(f"{name} is bytes or None, not {type(given).__name__}")
+
+
+cdef tuple checked_headers(object given):
+    cdef list pairs = []
+    for key, value in given:
+        if not isinstance(key, str):
+            raise TypeError(f"a header key is str, not {type(key).__name__}")
+        pairs.append((key, checked_bytes("a header value", value)))
+    return tuple(pairs)
+
+
+cdef tuple read_headers(const uint8_t* start, int64_t length):
+    """The headers in [start, start + length), which a decoder has walked before."""
+    cdef Cursor cursor
+    cdef int32_t size
+    cdef const uint8_t* place
+    cdef list pairs = []
+    cursor_open(&cursor, start, start + length)
+    while cursor.at < cursor.end:
+        size = read_varint(&cursor)
+        place = take(&cursor, max(0, size))
+        if cursor.fault:
+            break
+        key = place[:size].decode("utf-8", "replace")
+        size = read_varint(&cursor)
+        place = take(&cursor, max(0, size))
+        if cursor.fault:
+            break
+        pairs.append((key, None if size < 0 else place[:size]))
+    if cursor.fault:
+        raise ValueError("the headers' bytes have changed since they were decoded")
+    return tuple(pairs)
+
+
+cdef inline int32_t sequence_of(const Header* row, int64_t offset) noexcept nogil:
+    """Kafka's incrementSequence(base sequence, offset delta): 2**31 - 1 is followed by 0."""
+    cdef int64_t sequence
+    if row.base_sequence < 0:
+        return -1
+    sequence = row.base_sequence + (offset - row.base_offset)
+    return <int32_t> (sequence if sequence <= 0x7FFFFFFF else sequence - 0x7FFFFFFF - 1)
+
+
+cdef inline bytes piece(const uint8_t* data, int64_t length, int64_t start, int64_t size):
+    if size > length - start or start < 0:
+        raise ValueError(f"a key or value at {start}, {size} bytes, is outside the buffer of {length} bytes")
+    return PyBytes_FromStringAndSize(<const char*> data + start, size)
+
+
+def build_records(const uint8_t[::1] buffer not None, const int64_t[:, :] block not None,
+                  const int32_t[:] batch not None, const Header[:] rows):
+    """A list of `Record`, one a column of `block` (int64 (8, n), as decode_batches gives it; starts index `buffer`).
+
+    batch: int32 (n,), the row of `rows` (HEADER_DTYPE) a record came from. Copies keys, values and headers.
+    ValueError: a start or length outside the buffer.
+    """
+    cdef Py_ssize_t count = block.shape[1]
+    cdef int64_t length = buffer.shape[0]
+    cdef const uint8_t* data = &buffer[0] if length else NULL
+    cdef list records = PyList_New(count)
+    cdef const Header* row
+    cdef Record record
+    cdef Py_ssize_t i
+    if block.shape[0] != 8 or batch.shape[0] != count:
+        raise ValueError(f"block has shape ({block.shape[0]}, {count}), batch {batch.shape[0]}")
+    for i in range(count):
+        if not 0 <= batch[i] < rows.shape[0]:
+            raise ValueError(f"record {i} is of row {batch[i]} of {rows.shape[0]}")
+        row = &rows[batch[i]]
+        record = Record.__new__(Record)
+        record.offset = block[0, i]
+        record.timestamp = block[1, i]
+        record.key = None if block[3, i] < 0 else piece(data, length, block[2, i], block[3, i])
+        record.value = None if block[5, i] < 0 else piece(data, length, block[4, i], block[5, i])
+        record.headers = NO_HEADERS if block[7, i] <= 0 else headers_at(data, length, block[6, i], block[7, i])
+        record.sequence = sequence_of(row, record.offset)
+        record.type_id = row.timestamp_type
+        Py_INCREF(record)
+        PyList_SET_ITEM(records, i, record)
+    return records
+
+
+cdef inline tuple headers_at(const uint8_t* data, int64_t length, int64_t start, int64_t size):
+    if size > length - start or start < 0:
+        raise ValueError(f"headers at {start}, {size} bytes, are outside the buffer of {length} bytes")
+    return read_headers(data + start, size)

@@ -1,0 +1,1 @@
+# Nothing of this module is seen from Python: columns.decode_batches is the way in.

@@ -1,0 +1,133 @@
+"""The records of a v2 batch: the bytes after its 61-byte header, decompressed, to columns.
+
+    record   length varint | attributes int8 | timestamp delta varlong | offset delta varint | key length varint, key |
+             value length varint, value | headers count varint, headers
+    header   key length varint, key (UTF-8) | value length varint, value
+
+A length of -1 (any negative one) is null. Attributes are not looked at: Kafka defines none.
+Source: clients/.../common/record/DefaultRecord.java. The faults stand in DESIGN.md, "The kernel contract".
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kafkalog._speedups.cursor cimport (
+    HEADER_COUNT,
+    HEADER_KEY_LENGTH,
+    NEGATIVE_LENGTH,
+    RECORD_LENGTH,
+    RECORDS_COUNT,
+    Cursor,
+    blame,
+    bytes_left,
+    cursor_open,
+    read_byte,
+    read_varint,
+    read_varlong,
+    take,
+)
+from kafkalog._speedups.layout cimport LOG_APPEND_TIME, Header
+
+
+cdef inline int64_t add(int64_t base, int64_t delta) noexcept nogil:
+    """Kafka's (Java's) addition: wraps around."""
+    return <int64_t> (<uint64_t> base + <uint64_t> delta)
+
+
+cdef void skip_headers(Cursor* record, int32_t count) noexcept nogil:
+    cdef const uint8_t* start
+    cdef int32_t length
+    cdef int32_t i
+    for i in range(count):
+        start = record.at
+        length = read_varint(record)
+        if record.fault:
+            return
+        if length < 0:
+            blame(record, HEADER_KEY_LENGTH, start, 0, length)
+            return
+        take(record, length)
+        length = read_varint(record)
+        if length > 0:
+            take(record, length)
+        if record.fault:
+            return
+
+
+cdef inline void pass_fault(Cursor* record, Cursor* region) noexcept nogil:
+    blame(region, record.fault, record.fault_at, record.expected, record.found)
+
+
+cdef inline int open_record(Cursor* region, Cursor* record) noexcept nogil:
+    """Read a record's length and open a cursor over just its bytes; 0 where there is no such record."""
+    cdef const uint8_t* start = region.at
+    cdef int32_t length = read_varint(region)
+    if region.fault:
+        return 0
+    if length < 0:
+        blame(region, NEGATIVE_LENGTH, start, 0, length)
+        return 0
+    start = take(region, length)
+    if region.fault:
+        return 0
+    cursor_open(record, start, start + length)
+    return 1
+
+
+cdef inline int decode_record(const uint8_t* data, Cursor* region, const Header* row, Columns* out) noexcept nogil:
+    cdef Cursor record
+    cdef const uint8_t* start
+    cdef const uint8_t* count_at
+    cdef int32_t count
+    cdef int32_t length
+    cdef int64_t timestamp
+    cdef Py_ssize_t i = out.count
+    if not open_record(region, &record):
+        return 0
+    start = record.at
+    read_byte(&record)
+    timestamp = add(row.base_timestamp, read_varlong(&record))
+    out.timestamp[i] = row.max_timestamp if row.timestamp_type == LOG_APPEND_TIME else timestamp
+    out.offset[i] = add(row.base_offset, read_varint(&record))
+    length = read_varint(&record)
+    out.key_start[i] = record.at - data
+    out.key_length[i] = length if length >= 0 else -1
+    if length > 0:
+        take(&record, length)
+    length = read_varint(&record)
+    out.value_start[i] = record.at - data
+    out.value_length[i] = length if length >= 0 else -1
+    if length > 0:
+        take(&record, length)
+    count_at = record.at
+    count = read_varint(&record)
+    out.headers_start[i] = record.at - data
+    out.headers_length[i] = bytes_left(&record)
+    if count != 0 and record.fault == 0:
+        if count < 0 or count > bytes_left(&record):
+            blame(&record, HEADER_COUNT, count_at, bytes_left(&record), count)
+        else:
+            skip_headers(&record, count)
+    if record.fault == 0 and record.at != record.end:
+        blame(&record, RECORD_LENGTH, record.at, record.end - start, record.at - start)
+    if record.fault:
+        pass_fault(&record, region)
+        return 0
+    return 1
+
+
+cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
+                             Columns* out) noexcept nogil:
+    """Append the records of `region` to `out`, which has room for them; 0 at a fault, which is then in `region`."""
+    cdef int32_t i
+    if row.records_count < 0:
+        blame(region, RECORDS_COUNT, region.at, 0, row.records_count)
+        return 0
+    for i in range(row.records_count):
+        if not decode_record(data, region, row, out):
+            return 0
+        out.batch[out.count] = index
+        out.count += 1
+    if row.records_count > 0 and region.at != region.end:
+        blame(region, RECORDS_COUNT, region.at, row.records_count, region.end - region.at)
+        return 0
+    return 1

@@ -1,0 +1,39 @@
+"""The attributes byte: which codec, whose timestamp, and the flags of a v2 batch.
+
+    bits 0-2  codec        0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd
+    bit  3    timestamp    0 CreateTime, 1 LogAppendTime (formats 1 and 2)
+    bit  4    transactional        |
+    bit  5    control batch        | format 2 only
+    bit  6    base timestamp is the delete horizon |
+
+Source: clients/.../common/record/{CompressionType,TimestampType,DefaultRecordBatch}.java.
+"""
+
+from enum import IntEnum
+
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+
+class CompressionType(IntEnum):
+    """The codec of a batch, by its number in the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(IntEnum):
+    """Who set a timestamp: nobody (format 0), the producer, or the broker on append."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+    @property
+    def label(self) -> str:
+        """Kafka's name for it: `NoTimestampType`, `CreateTime` or `LogAppendTime`."""
+        return {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}[self]

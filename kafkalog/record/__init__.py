@@ -1,0 +1,1 @@
+"""Bytes only: framing, batches, records and codecs. Knows of no file."""

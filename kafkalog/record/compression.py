@@ -1,0 +1,260 @@
+"""The compressed part of a batch, to bytes; never more of them than a limit allows.
+
+    gzip     one or more gzip members
+    snappy   xerial stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32, then [length int32, raw block]...;
+             or one raw block without any of that, as librdkafka writes it
+    lz4      one LZ4 frame of independent blocks. In format 0 the frame header's checksum is wrong by design: it covers the
+             frame's magic too
+    zstd     one or more frames, mostly without a content size
+
+A length from the stream is never taken for granted: output grows as bytes arrive, up to the limit.
+Source: clients/.../common/compress/*.java.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.attributes import CompressionType
+from kafkalog.errors import DecompressedSizeError, InvalidRecordError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+DEFAULT_LIMIT = 256 * 1024 * 1024
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER_SIZE = 16
+# A copy element of three bytes yields at most 64: a raw block cannot truly expand further.
+SNAPPY_MOST_EXPANSION = 64
+
+ZSTD_MOST_PER_BLOCK = 128 * 1024
+
+GZIP_MAGIC = b"\x1f\x8b"
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+
+
+def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> "ReadableBuffer":
+    """The bytes that `data` decompresses to, as Kafka's reader of format `magic` sees them.
+
+    InvalidRecordError: not a whole stream of this codec, or an unknown codec. DecompressedSizeError: more than `limit` bytes.
+    """
+    try:
+        return _CODECS[codec](data, limit, magic)
+    except KeyError:
+        raise InvalidRecordError("unknown codec", expected="0..4", found=codec) from None
+
+
+def _too_large(limit: int) -> DecompressedSizeError:
+    return DecompressedSizeError("the batch decompresses to more bytes than allowed", expected=f"at most {limit}")
+
+
+def _damaged(codec: CompressionType, why: object) -> InvalidRecordError:
+    return InvalidRecordError(f"the {codec.name.lower()} data is damaged: {why}")
+
+
+def _nothing(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+    if len(data) > limit:
+        raise _too_large(limit)
+    return data
+
+
+def _gzip(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+    """Every member up to the first bytes that begin none, which are ignored as Java's reader ignores them."""
+    zlib = _gzip_library()
+    members: list[bytes] = []
+    left = limit
+    while not members or data[:2] == GZIP_MAGIC:
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            members.append(stream.decompress(data, left + 1))
+        except zlib.error as error:
+            raise _damaged(CompressionType.GZIP, error) from None
+        left -= len(members[-1])
+        if left < 0:
+            raise _too_large(limit)
+        if not stream.eof:
+            raise _damaged(CompressionType.GZIP, "it ends before the stream does")
+        data = memoryview(stream.unused_data)
+    return members[0] if len(members) == 1 else b"".join(members)
+
+
+def _snappy(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+    cramjam = _snappy_library()
+    snappy = cramjam.snappy
+    blocks = list(_xerial_blocks(data)) if data[:8] == XERIAL_MAGIC else [data]
+    try:
+        sizes = [snappy.decompress_raw_len(block) for block in blocks]
+        for block, size in zip(blocks, sizes, strict=True):
+            if size > SNAPPY_MOST_EXPANSION * len(block):
+                raise _damaged(CompressionType.SNAPPY, f"a block of {len(block)} bytes claims to hold {size}")
+        if sum(sizes) > limit:
+            raise _too_large(limit)
+        output = memoryview(bytearray(sum(sizes)))
+        at = 0
+        for block, size in zip(blocks, sizes, strict=True):
+            at += snappy.decompress_raw_into(block, output[at : at + size])
+    except cramjam.DecompressionError as error:
+        raise _damaged(CompressionType.SNAPPY, error) from None
+    return output
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    """The raw blocks of a xerial stream; streams may be concatenated, header and all."""
+    at = 0
+    while at < len(data):
+        if data[at : at + 8] == XERIAL_MAGIC:
+            at += XERIAL_HEADER_SIZE
+            if at > len(data):
+                raise _damaged(CompressionType.SNAPPY, "it ends within the stream's header")
+            continue
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        if not 0 <= size <= len(data) - at - 4:
+            raise _damaged(CompressionType.SNAPPY, f"a block of {size} bytes, {len(data) - at - 4} are left")
+        yield data[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+    frame = _lz4_library()
+    stream = frame.LZ4FrameDecompressor()
+    pieces: list[bytes] = []
+    left = limit
+    try:
+        source: ReadableBuffer = _mend_lz4_header(data) if magic == 0 else data
+        while not stream.eof:
+            # The library makes room for max_length at once; mostly one piece of this size is enough.
+            pieces.append(stream.decompress(source, max_length=min(left + 1, max(65536, 5 * len(data)))))
+            left -= len(pieces[-1])
+            if left < 0:
+                raise _too_large(limit)
+            if not pieces[-1] and not stream.eof:
+                raise _damaged(CompressionType.LZ4, "it ends before the frame does")
+            source = b""
+    except (RuntimeError, EOFError) as error:
+        raise _damaged(CompressionType.LZ4, error) from None
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _mend_lz4_header(data: memoryview) -> bytes:
+    """A frame of format 0 with the header checksum that the LZ4 specification asks for; Kafka does not look at the stored one."""
+    from xxhash import xxh32_intdigest
+
+    if len(data) < 7 or data[:4] != LZ4_MAGIC:
+        return bytes(data)
+    size = 6 + (8 if data[4] & 0x08 else 0) + (4 if data[4] & 0x01 else 0)
+    checksum = (xxh32_intdigest(data[4:size]) >> 8) & 0xFF
+    return b"".join((data[:size], bytes([checksum]), data[size + 1 :]))
+
+
+def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+    if magic < 2:
+        raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
+    zstandard = _zstd_library()
+    pieces: list[bytes] = []
+    left = limit
+    size = most = 0
+    try:
+        while data or not pieces:
+            size, most, exact = _zstd_frame(zstandard, data)
+            if exact and most > left:
+                raise _too_large(limit)
+            pieces.append(_zstd_decompressor().decompress(data[:size], max_output_size=max(1, min(most, left))))
+            left -= len(pieces[-1])
+            data = data[size:]
+    except zstandard.ZstdError as error:
+        if most > left and _zstd_exceeds(zstandard, data[:size], left):
+            raise _too_large(limit) from None
+        raise _damaged(CompressionType.ZSTD, error) from None
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _zstd_frame(zstandard: ModuleType, data: memoryview) -> tuple[int, int, bool]:
+    """How many bytes the first frame takes, how many it can yield at most, and whether it says itself that it yields those.
+
+    block header   3 bytes, little-endian: bit 0 last block, bits 1-2 type (0 raw, 1 one byte repeated, 2 compressed), the rest size
+    """
+    parameters = zstandard.get_frame_parameters(data)
+    at = zstandard.frame_header_size(data)
+    most = 0
+    last = False
+    while not last:
+        if at + 3 > len(data):
+            raise _damaged(CompressionType.ZSTD, "it ends before the frame does")
+        header = int.from_bytes(data[at : at + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        at += 3 + (1 if kind == 1 else size)
+        most += size if kind < 2 else ZSTD_MOST_PER_BLOCK
+    at += 4 if parameters.has_checksum else 0
+    if at > len(data):
+        raise _damaged(CompressionType.ZSTD, "it ends before the frame does")
+    if parameters.content_size == zstandard.CONTENTSIZE_UNKNOWN:
+        return at, most, False
+    if parameters.content_size > most:
+        raise _damaged(CompressionType.ZSTD, f"it claims {parameters.content_size} bytes, its blocks hold {most} at most")
+    return at, parameters.content_size, True
+
+
+def _zstd_exceeds(zstandard: ModuleType, frame: memoryview, limit: int) -> bool:
+    """Whether a frame that would not decompress into `limit` bytes is sound so far, only too large."""
+    room = bytearray(ZSTD_MOST_PER_BLOCK)
+    stream = zstandard.ZstdDecompressor().stream_reader(frame)
+    try:
+        while limit >= 0 and (count := stream.readinto(room)):
+            limit -= count
+    except zstandard.ZstdError:
+        return False
+    return limit < 0
+
+
+@cache
+def _gzip_library() -> ModuleType:
+    """ISA-L inflates at more than twice zlib's speed; zlib serves where there is no wheel of it."""
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        import zlib
+
+        return zlib
+    return isal_zlib
+
+
+@cache
+def _lz4_library() -> ModuleType:
+    import lz4.frame
+
+    return lz4.frame
+
+
+@cache
+def _snappy_library() -> ModuleType:
+    import cramjam
+
+    return cramjam
+
+
+@cache
+def _zstd_library() -> ModuleType:
+    import zstandard
+
+    return zstandard
+
+
+def _zstd_decompressor() -> Any:
+    """One for each thread: making one costs as much as a small batch, and none serves two threads at once."""
+    if not hasattr(_of_thread, "zstd"):
+        _of_thread.zstd = _zstd_library().ZstdDecompressor()
+    return _of_thread.zstd
+
+
+_of_thread = threading.local()
+
+_CODECS: dict[int, Callable[[memoryview, int, int], "ReadableBuffer"]] = {
+    CompressionType.NONE: _nothing,
+    CompressionType.GZIP: _gzip,
+    CompressionType.SNAPPY: _snappy,
+    CompressionType.LZ4: _lz4,
+    CompressionType.ZSTD: _zstd,
+}

@@ -1,0 +1,220 @@
+"""Control records: what a broker or a controller writes into a log for its readers, not its users.
+
+    key     version int16 (0) | type int16
+    value   ABORT, COMMIT      version int16 | coordinator epoch int32
+            LEADER_CHANGE      version int16 | leader id int32 | voters | granting voters | tags
+            SNAPSHOT_HEADER    version int16 | last contained log timestamp int64 | tags
+            SNAPSHOT_FOOTER    version int16 | tags
+            KRAFT_VERSION      version int16 | kraft version int16 | tags
+            KRAFT_VOTERS       version int16 | voters | tags
+
+Lists are compact: unsigned varint n + 1, then n elements, each with its own tags. A newer version is read as the newest known
+one and bytes after it are ignored, as Kafka does.
+Source: clients/.../common/record/{ControlRecordType,ControlRecordUtils,EndTransactionMarker}.java, common/message/*.json.
+"""
+
+import uuid
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kafkalog._speedups.record import Record
+from kafkalog.errors import InvalidRecordError
+
+
+class ControlRecordType(IntEnum):
+    """What a control record is, by the type in its key; UNKNOWN is any other number."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The end of a producer's transaction (`type` ABORT or COMMIT)."""
+
+    type: ControlRecordType
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A member of a KRaft quorum; the directory id is None before version 1."""
+
+    voter_id: int
+    directory_id: uuid.UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """A new leader of a KRaft quorum."""
+
+    leader_id: int
+    voters: tuple[Voter, ...]
+    granting_voters: tuple[Voter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """The first record of a KRaft snapshot; the timestamp is in ms."""
+
+    last_contained_log_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFooter:
+    """The last record of a KRaft snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersion:
+    """The level of the kraft.version feature from here on."""
+
+    kraft_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a voter listens."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVoter:
+    """A voter, its endpoints and the kraft.version levels it supports."""
+
+    voter_id: int
+    directory_id: uuid.UUID
+    endpoints: tuple[Endpoint, ...]
+    min_supported_version: int
+    max_supported_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVoters:
+    """The set of voters from here on."""
+
+    voters: tuple[KRaftVoter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownControl:
+    """A control record of a type this version does not know; readers skip it."""
+
+    type_id: int
+
+
+ControlRecord = (
+    EndTransactionMarker | LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters | UnknownControl
+)
+
+
+def control_type(key: bytes | None) -> tuple[ControlRecordType, int]:
+    """The type that a control record's key names, and its number. InvalidRecordError: no such key."""
+    if key is None or len(key) < 4:
+        raise InvalidRecordError("a control record's key is too short", expected="4 bytes", found=key and len(key))
+    reader = _Reader(key)
+    if (version := reader.integer(2)) < 0:
+        raise InvalidRecordError("a control record's key has a negative version", expected="0", found=version)
+    type_id = reader.integer(2)
+    known = type_id in ControlRecordType.__members__.values() and type_id >= 0
+    return (ControlRecordType(type_id) if known else ControlRecordType.UNKNOWN), type_id
+
+
+def decode_control(record: Record) -> ControlRecord:
+    """What the control record says. InvalidRecordError: key or value does not follow the format."""
+    kind, type_id = control_type(record.key)
+    if kind is ControlRecordType.UNKNOWN:
+        return UnknownControl(type_id)
+    reader = _Reader(record.value or b"")
+    version = reader.integer(2)
+    if version < 0:
+        raise InvalidRecordError(f"a {kind.name} record has a negative version", expected="0", found=version)
+    match kind:
+        case ControlRecordType.LEADER_CHANGE:
+            return LeaderChange(reader.integer(4), _voters(reader, version), _voters(reader, version))
+        case ControlRecordType.SNAPSHOT_HEADER:
+            return SnapshotHeader(reader.integer(8))
+        case ControlRecordType.SNAPSHOT_FOOTER:
+            return SnapshotFooter()
+        case ControlRecordType.KRAFT_VERSION:
+            return KRaftVersion(reader.integer(2))
+        case ControlRecordType.KRAFT_VOTERS:
+            return KRaftVoters(tuple(_kraft_voter(reader) for _ in range(reader.compact_length())))
+        case _:
+            return EndTransactionMarker(kind, reader.integer(4))
+
+
+def _voters(reader: "_Reader", version: int) -> tuple[Voter, ...]:
+    voters = []
+    for _ in range(reader.compact_length()):
+        voters.append(Voter(reader.integer(4), reader.uuid() if version >= 1 else None))
+        reader.skip_tags()
+    return tuple(voters)
+
+
+def _kraft_voter(reader: "_Reader") -> KRaftVoter:
+    voter_id, directory_id = reader.integer(4), reader.uuid()
+    endpoints = []
+    for _ in range(reader.compact_length()):
+        endpoints.append(Endpoint(reader.string(), reader.string(), reader.integer(2) & 0xFFFF))
+        reader.skip_tags()
+    versions = reader.integer(2), reader.integer(2)
+    reader.skip_tags()
+    reader.skip_tags()
+    return KRaftVoter(voter_id, directory_id, tuple(endpoints), *versions)
+
+
+class _Reader:
+    """Steps through a value; asks before every step whether the bytes are there."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, length: int) -> bytes:
+        if length > len(self._data) - self._at:
+            raise InvalidRecordError(
+                "a control record ends too early", expected=f"{self._at + length} bytes", found=len(self._data)
+            )
+        self._at += length
+        return self._data[self._at - length : self._at]
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def unsigned_varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise InvalidRecordError("a varint of a control record is too long", expected="at most 5 bytes")
+
+    def compact_length(self) -> int:
+        length = max(0, self.unsigned_varint() - 1)
+        if length > len(self._data) - self._at:
+            raise InvalidRecordError(
+                "a list of a control record is too long", expected=f"at most {len(self._data) - self._at}", found=length
+            )
+        return length
+
+    def string(self) -> str:
+        return self.take(self.compact_length()).decode("utf-8", "replace")
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self.take(16))
+
+    def skip_tags(self) -> None:
+        for _ in range(self.unsigned_varint()):
+            self.unsigned_varint()
+            self.take(self.unsigned_varint())

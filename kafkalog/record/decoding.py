@@ -1,0 +1,221 @@
+"""Entries of a log to columns.
+
+    entries (rows of the header table, and their bytes)
+      -> checksums hold -> control batches left out -> compressed parts decompressed -> kernel -> RecordColumns
+
+Damage in one entry does not hide those before it: every step that meets an error goes on with the rows before, and what
+they hold is given out first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups import columns as kernel
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.framing import first_unreadable
+from kafkalog.attributes import CONTROL_BIT, CompressionType
+from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
+from kafkalog.record import compression
+from kafkalog.record.columns import RecordColumns
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+RECORD_BATCH_OVERHEAD = 61
+WRAPPER_KEY_AT = {0: 18, 1: 26}
+# So many records a RecordColumns holds, about: its arrays then fit in a core's own cache.
+RECORDS_A_CHUNK = 8192
+
+
+class Entries(NamedTuple):
+    """Whole log entries: rows of the header table, and the bytes they describe; `view[0]` is at file position `position`."""
+
+    rows: NDArray[np.void]
+    view: memoryview
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How entries are to be read.
+
+    check_crcs: refuse a batch whose checksum does not hold, as a consumer does. control: read control batches too.
+    decompression_limit: bytes that one batch may decompress to. path: named in errors.
+    """
+
+    check_crcs: bool = True
+    control: bool = False
+    decompression_limit: int = compression.DEFAULT_LIMIT
+    path: str | None = None
+
+
+def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
+    """The records of `entries`, in pieces of about RECORDS_A_CHUNK; all before the damage, then the error.
+
+    CorruptRecordError: not a batch, or its checksum does not hold. InvalidRecordError: its content does not follow the format.
+    """
+    error = None
+    for part in _parts(entries):
+        columns, error = _decode(part, reading)
+        if len(columns):
+            yield columns
+        if error is not None:
+            raise error.at(reading.path)
+
+
+def _parts(entries: Entries) -> Iterator[Entries]:
+    """Cut `entries` where enough records have come together."""
+    rows = entries.rows
+    # What a v0/v1 wrapper holds is known only by decompressing; a guess is good enough here. A count is only a claim.
+    weights = np.where(rows["magic"] < 2, rows["size_in_bytes"] >> 7, np.clip(rows["records_count"], 0, 1 << 20)) + 1
+    total = int(weights.sum())
+    if total <= RECORDS_A_CHUNK + RECORDS_A_CHUNK // 2:
+        yield entries
+        return
+    ends = np.cumsum(weights)
+    cuts = np.searchsorted(ends, np.arange(RECORDS_A_CHUNK, total, RECORDS_A_CHUNK), side="left") + 1
+    for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
+        if start < stop:
+            yield entries._replace(rows=rows[start:stop])
+
+
+def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLogError | None]:
+    """Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains."""
+    rows, error = _sound_rows(entries, reading)
+    if not reading.control:
+        data = (rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)
+        rows = rows if data.all() else rows[data]
+    regions = _regions(entries._replace(rows=rows), reading)
+    block, batch, count, fault = kernel.decode_batches(regions.buffer, regions.rows, regions.starts, regions.ends)
+    columns = RecordColumns(regions.buffer, block[:, :count], batch[:count], regions.rows)
+    if fault is not None:
+        return columns, _fault_error(fault, entries, regions)
+    return columns, regions.error or error
+
+
+def _sound_rows(entries: Entries, reading: Reading) -> tuple[NDArray[np.void], KafkaLogError | None]:
+    """The rows before the first that is no batch at all or, if asked, whose checksum does not hold; and the error of that one."""
+    rows = entries.rows
+    error: KafkaLogError | None = None
+    bad = first_unreadable(rows)
+    if bad < len(rows):
+        error = unreadable(rows[bad])
+        rows = rows[:bad]
+    if reading.check_crcs:
+        bad, computed = first_invalid(entries.view, rows, entries.position)
+        if bad < len(rows):
+            error = wrong_checksum(rows[bad], computed)
+            rows = rows[:bad]
+    return rows, error
+
+
+def unreadable(row: np.void) -> KafkaLogError:
+    """What is wrong with an entry that is of no known format, or too short for its own."""
+    position, magic, size = int(row["position"]), int(row["magic"]), int(row["size_in_bytes"])
+    if not 0 <= magic <= 2:
+        return CorruptRecordError("the magic is none of 0, 1, 2", None, position, "0..2", magic)
+    return CorruptRecordError(
+        "the batch is shorter than its header", None, position, f"at least {RECORD_BATCH_OVERHEAD}", size
+    )
+
+
+def wrong_checksum(row: np.void, computed: int) -> CorruptRecordError:
+    """A batch whose stored checksum is not that of its bytes."""
+    return CorruptRecordError(
+        f"the checksum of the batch with last offset {int(row['last_offset'])} does not hold",
+        None,
+        int(row["position"]),
+        f"{int(row['checksum']):#010x}",
+        f"{computed:#010x}",
+    )
+
+
+class _Regions(NamedTuple):
+    """Where the records of each row are: buffer[starts[i]:ends[i]]; and the error of the row after the last."""
+
+    buffer: memoryview
+    rows: NDArray[np.void]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    error: KafkaLogError | None
+
+
+def _regions(entries: Entries, reading: Reading) -> _Regions:
+    rows = entries.rows
+    entry_starts = rows["position"] - entries.position
+    ends = entry_starts + rows["size_in_bytes"]
+    starts = entry_starts + np.where(rows["magic"] < 2, 0, RECORD_BATCH_OVERHEAD)
+    if not rows["compression_type"].any():
+        return _Regions(entries.view, rows, starts, ends, None)
+    parts: list[ReadableBuffer] = []
+    error: KafkaLogError | None = None
+    for i, start, end in zip(range(len(rows)), starts.tolist(), ends.tolist(), strict=True):
+        try:
+            parts.append(_region(rows[i], entries.view[start:end], reading.decompression_limit))
+        except KafkaLogError as found:
+            error = found.at(None, int(rows["position"][i]))
+            break
+    lengths = np.fromiter((memoryview(part).nbytes for part in parts), np.int64, len(parts))
+    ends = np.cumsum(lengths)
+    return _Regions(memoryview(b"".join(parts)), rows[: len(parts)], ends - lengths, ends, error)
+
+
+def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
+    """The bytes that hold the records of one row, decompressed."""
+    codec = int(row["compression_type"])
+    if codec == CompressionType.NONE:
+        return stored
+    magic = int(row["magic"])
+    if magic >= 2:
+        # Kafka does not open the compressed part of a batch that claims no records.
+        return compression.decompress(codec, stored, limit=limit) if row["records_count"] else b""
+    return compression.decompress(codec, _wrapper_value(stored, magic), limit=limit, magic=magic)
+
+
+def _wrapper_value(entry: memoryview, magic: int) -> memoryview:
+    """The value of a v0/v1 wrapper message: ... | key length int32, key | value length int32, value."""
+    key_length_at = WRAPPER_KEY_AT[magic]
+    key_length = int.from_bytes(entry[key_length_at : key_length_at + 4], "big", signed=True)
+    at = key_length_at + 4 + max(0, key_length)
+    value_length = int.from_bytes(entry[at : at + 4], "big", signed=True)
+    if at + 4 <= len(entry) and value_length < 0:
+        raise InvalidRecordError("a compressed message has no value", expected="at least 0 bytes", found="null")
+    if value_length > len(entry) - at - 4:
+        raise InvalidRecordError(
+            "the value of a compressed message overruns it", expected=f"{at + 4 + value_length} bytes", found=len(entry)
+        )
+    return entry[at + 4 : at + 4 + value_length]
+
+
+_FAULTS = {
+    kernel.UNDERRUN: "a field needs more bytes than are left",
+    kernel.VARINT_TOO_LONG: "a varint is too long",
+    kernel.NEGATIVE_LENGTH: "a record's length is negative",
+    kernel.RECORD_LENGTH: "a record ends before its length says",
+    kernel.HEADER_COUNT: "the number of headers cannot be",
+    kernel.HEADER_KEY_LENGTH: "a header's key has a negative length",
+    kernel.RECORDS_COUNT: "the number of records is not the batch's",
+    kernel.MESSAGE_SIZE: "a message's size is less than the smallest message's",
+    kernel.NESTED_WRAPPER: "a message inside a compressed message is itself compressed",
+    kernel.MESSAGE_MAGIC: "a message's magic is none of 0, 1",
+    kernel.EMPTY_WRAPPER: "a compressed message holds no message",
+    kernel.WRAPPER_OFFSET: "a compressed message's offset is less than its last inner one",
+}
+
+
+def _fault_error(
+    fault: tuple[int, int, int, int, int], entries: Entries, regions: _Regions
+) -> InvalidRecordError:
+    """A kernel's fault as the error: at its very byte in the log or, where that is decompressed, at its batch."""
+    code, row, at, expected, found = fault
+    position = int(regions.rows["position"][row])
+    message = f"{_FAULTS[code]}, in the batch with last offset {int(regions.rows['last_offset'][row])}"
+    if regions.buffer is entries.view:
+        position = entries.position + at
+    elif regions.rows["compression_type"][row]:
+        message += f", byte {at - int(regions.starts[row])} of its decompressed records"
+    return InvalidRecordError(message, None, position, expected, found)

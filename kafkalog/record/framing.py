@@ -1,0 +1,62 @@
+"""Log entries one after the other: how the walk over them ends, and what to say where it must not.
+
+    entry entry entry ... | END     the data ends where an entry does
+                          | TORN    fewer bytes are left than the next entry needs: a write was cut short, or is under way
+                          | ZEROED  nothing but zero bytes is left: preallocated, or a page that was never written back
+
+The end is a value. Damage (a size too small, in memory also a magic that does not exist) is an error.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from kafkalog._speedups import framing
+from kafkalog.errors import CorruptRecordError, KafkaLogError
+
+
+class EndKind(Enum):
+    """How a run of log entries ends."""
+
+    END = "end"
+    TORN = "torn"
+    ZEROED = "zeroed"
+
+
+class EndOfData(NamedTuple):
+    """Where the whole entries end (`position`, bytes) and in what way."""
+
+    kind: EndKind
+    position: int
+
+
+class Stop(NamedTuple):
+    """Why a scan stopped, as the kernel tells it; `position` counts from the start of the file or buffer."""
+
+    status: int
+    position: int
+    expected: int
+    found: int
+
+    @property
+    def more(self) -> bool:
+        """Whether the scan stopped only because it had been asked for so much."""
+        return self.status == framing.LIMIT
+
+    def end(self, path: str | None = None) -> EndOfData:
+        """The end of the data. CorruptRecordError: it was damage."""
+        kind = _END_KINDS.get(self.status)
+        if kind is None:
+            raise self.damage(path)
+        return EndOfData(kind, self.position)
+
+    def damage(self, path: str | None) -> KafkaLogError:
+        """The error to raise for a status that is neither LIMIT nor an end."""
+        return CorruptRecordError(_DAMAGE[self.status], path, self.position, self.expected, self.found)
+
+
+_END_KINDS = {framing.END: EndKind.END, framing.TORN: EndKind.TORN, framing.ZEROED: EndKind.ZEROED}
+_DAMAGE = {
+    framing.SIZE_TOO_SMALL: "the size field is less than the smallest record's",
+    framing.BAD_MAGIC: "the magic is none of 0, 1, 2",
+    framing.SIZE_TOO_LARGE: "the size field is larger than the largest message allowed",
+}

@@ -1,0 +1,57 @@
+"""Names of files and directories in a Kafka data directory.
+
+    topic-0/                            a partition: topic, the last '-', partition
+      00000000000000000000.log          a segment; the number (20 digits at least) is its base offset
+      00000000000000000000.index        and its indexes: .index .timeindex .txnindex; .snapshot: producer state up to that offset
+      ....deleted .cleaned .swap        on their way out, or in
+      leader-epoch-checkpoint, partition.metadata
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint, ..., meta.properties, .lock
+
+Source: storage/.../internals/log/{LogFileUtils,LocalLog}.java.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+LOG_SUFFIX = ".log"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+
+_SEGMENT = re.compile(r"(\d{20,})\.log")
+_GOING_AWAY = re.compile(r"^(\S+)-(\S+)\.([0-9a-f]{32})-(delete|future|stray)$")
+_PARTITION = re.compile(r"\d+", re.ASCII)
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def parse_partition_dir(name: str) -> TopicPartition | None:
+    """The partition that a directory of this name holds; None where it is no such name."""
+    going_away = _GOING_AWAY.match(name)
+    if going_away:
+        name = f"{going_away[1]}-{going_away[2]}"
+    elif name.endswith(("-delete", "-future", "-stray")):
+        return None
+    topic, dash, partition = name.rpartition("-")
+    if not (topic and dash and _PARTITION.fullmatch(partition)):
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def segment_base_offset(name: str) -> int | None:
+    """The base offset in a segment file's name; None where it is no such name."""
+    match = _SEGMENT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def segment_files(directory: Path) -> list[tuple[int, Path]]:
+    """(base offset, path) of every segment of a partition directory, in order. OSError: it cannot be listed."""
+    found = ((segment_base_offset(path.name), path) for path in directory.iterdir())
+    return sorted((base, path) for base, path in found if base is not None)
