@@ -5,6 +5,8 @@ The compiled side always gets its bytes laid against an inaccessible page.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from guard import guarded
@@ -15,7 +17,7 @@ from reference.codes import Fault
 from reference.regions import Regions, regions
 
 
-def assert_same_scan(data: bytes, **arguments: int) -> framing.Scan:
+def assert_same_scan(data: bytes, **arguments: Any) -> framing.Scan:
     """Both scans of `data` agree; answers it."""
     rows, *end = compiled_framing.scan_headers(guarded(data), **arguments)
     expected_rows, *expected_end = framing.scan_headers(data, **arguments)

@@ -75,6 +75,10 @@ class MessageSet(ABC):
         self._check_end(stop)
         return rows
 
+    def header_runs(self) -> Iterator[NDArray[np.void]]:
+        """The rows of `headers()` piece by piece, in bounded memory. CorruptRecordError: damage, after the rows before it."""
+        return self._runs()
+
     def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
         """The records as arrays, some thousand at a time, in order; control records left out.
 

@@ -160,7 +160,7 @@ def test_the_records_before_a_broken_one_are_kept() -> None:
 
 @pytest.mark.parametrize("count", range(1, 9))
 def test_a_record_too_short_to_be_one_spoils_none_of_those_before_it(count: int) -> None:
-    """Room for the columns is reckoned from the bytes: a record shorter than any can be is more than there is room for."""
+    """Room for the columns is reckoned from the bytes: one shorter than any can be is more than there is room for."""
     shortest = b"".join(
         body(b"\x00", b"\x02", varint(place), EMPTY_KEY_AND_VALUE, NO_HEADERS) for place in range(count)
     )
