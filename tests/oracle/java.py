@@ -72,7 +72,16 @@ def _copy_dependencies(target: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise JavaUnavailable("mvn is not installed: Kafka's jars cannot be fetched")
-    goal = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    goal = [
+        maven,
+        "-q",
+        "-B",
+        "-Dstyle.color=never",
+        "-f",
+        str(POM),
+        "dependency:copy-dependencies",
+        f"-DoutputDirectory={target}",
+    ]
     try:
         subprocess.run(goal, capture_output=True, text=True, check=True, timeout=MAVEN_SECONDS)
     except subprocess.CalledProcessError as error:
