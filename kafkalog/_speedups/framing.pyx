@@ -7,7 +7,7 @@ Kafka's twin is `FileLogInputStream` (magic is not looked at) and, with `strict_
 The contract (statuses, their order and figures) stands in DESIGN.md.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -91,8 +91,9 @@ cdef enum Status:
 # The window that a file scan reads into, and what it reads of it: only a header where entries are large, else all of it.
 cdef enum:
     WINDOW_BYTES = 65536
-    LARGE_ENTRY_BYTES = 16384
+    LARGE_ENTRY_BYTES = 8192
     PEEK_BYTES = 64
+    FIRST_PEEK_BYTES = 1024
 
 
 cdef struct Source:
@@ -203,6 +204,13 @@ cdef inline void fill_row(const uint8_t* entry, int64_t position, int64_t size, 
         fill_batch(entry, row)
 
 
+cdef inline int64_t bytes_to_read(const Scan* scan) noexcept nogil:
+    """Entries mostly resemble the one before: beside a large one only its header is read, small ones come by the window."""
+    if scan.last_size == 0:
+        return FIRST_PEEK_BYTES
+    return PEEK_BYTES if scan.last_size >= LARGE_ENTRY_BYTES else WINDOW_BYTES
+
+
 cdef const uint8_t* stop(Scan* scan, int status, int64_t expected, int64_t found) noexcept nogil:
     scan.status = status
     scan.expected = expected
@@ -213,11 +221,10 @@ cdef const uint8_t* stop(Scan* scan, int status, int64_t expected, int64_t found
 cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size, Scan* scan) noexcept nogil:
     """The header bytes of the whole entry at scan.at, or NULL where none begins; the reason is then in `scan`."""
     cdef int64_t left = source.end - scan.at
-    cdef int64_t read_ahead = PEEK_BYTES if scan.last_size >= LARGE_ENTRY_BYTES else WINDOW_BYTES
     cdef const uint8_t* entry = NULL
     cdef int64_t size
     if left > 0:
-        entry = peek(source, scan.at, min(left, RECORD_BATCH_OVERHEAD), read_ahead)
+        entry = peek(source, scan.at, min(left, RECORD_BATCH_OVERHEAD), bytes_to_read(scan))
         left = source.end - scan.at
     if left <= 0:
         return stop(scan, AT_END, 0, 0)
@@ -317,15 +324,38 @@ def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, i
     released. ValueError: start or end negative, or start > end; OSError: the file cannot be read.
     """
     cdef Source source
-    cdef bytearray window = bytearray(WINDOW_BYTES)
+    cdef bytes window
     if not 0 <= start <= end:
         raise ValueError(f"[{start}, {end}) is not a range of a file")
-    source.data = <uint8_t*> PyByteArray_AS_STRING(window)
+    window = PyBytes_FromStringAndSize(NULL, WINDOW_BYTES)  # not shared with anyone, so it may be written to
+    source.data = <uint8_t*> PyBytes_AS_STRING(window)
     source.base = source.held = 0
     source.end = end
     source.fd = fd
     source.error = 0
     return scan_all(&source, 0, start, limit, False, max_size, span)
+
+
+def cut_rows(const Header[:] rows, int64_t records):
+    """Where to cut `rows` so that each piece holds about `records` records: the ends of the pieces, the last one len(rows).
+
+    What a v0/v1 wrapper holds is known only by decompressing it: one record to 128 bytes is assumed. A count is only a claim.
+    """
+    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef int64_t together = 0
+    cdef list ends = []
+    cdef Py_ssize_t i
+    for i in range(count):
+        if rows[i].magic < 2:
+            together += 1 + (rows[i].size_in_bytes >> 7)
+        else:
+            together += max(1, rows[i].records_count)
+        if together >= records:
+            ends.append(i + 1)
+            together = 0
+    if together:
+        ends.append(count)
+    return ends
 
 
 def first_unreadable(const Header[:] rows):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups import columns as kernel
 from kafkalog._speedups.checksum import first_invalid
-from kafkalog._speedups.framing import first_unreadable
+from kafkalog._speedups.framing import cut_rows, first_unreadable
 from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
 from kafkalog.record import compression
@@ -69,18 +69,10 @@ def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
 
 def _parts(entries: Entries) -> Iterator[Entries]:
     """Cut `entries` where enough records have come together."""
-    rows = entries.rows
-    # What a v0/v1 wrapper holds is known only by decompressing; a guess is good enough here. A count is only a claim.
-    weights = np.where(rows["magic"] < 2, rows["size_in_bytes"] >> 7, np.clip(rows["records_count"], 0, 1 << 20)) + 1
-    total = int(weights.sum())
-    if total <= RECORDS_A_CHUNK + RECORDS_A_CHUNK // 2:
-        yield entries
-        return
-    ends = np.cumsum(weights)
-    cuts = np.searchsorted(ends, np.arange(RECORDS_A_CHUNK, total, RECORDS_A_CHUNK), side="left") + 1
-    for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
-        if start < stop:
-            yield entries._replace(rows=rows[start:stop])
+    start = 0
+    for end in cut_rows(entries.rows, RECORDS_A_CHUNK):
+        yield entries._replace(rows=entries.rows[start:end])
+        start = end
 
 
 def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLogError | None]:
