@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from kafkalog._speedups import framing
 from reference.codes import Status
 from reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, records
 from reference.framing import HEADER_DTYPE
+from reference.framing import scan_headers as reference_scan
 from strategies import damaged, message_sets
 
 BATCH = V2Batch(records(b"one", b"two")).encoded()
@@ -177,3 +179,76 @@ def test_a_scan_taken_up_where_it_stopped_sees_what_one_scan_sees(data: bytes, d
     rest, *rest_end = framing.scan_headers(data, start=at)
     assert [*first.tolist(), *rest.tolist()] == whole.tolist()
     assert rest_end == end
+
+
+# --- the same scan over a file, of which it reads little more than the headers
+
+
+def assert_file_is_scanned_as_memory(path: Path, data: bytes, **arguments: int) -> None:
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        rows, *end = framing.scan_file_headers(file.fileno(), 0, len(data), **arguments)
+    expected, *expected_end = reference_scan(data, **arguments)
+    assert rows.tolist() == expected.tolist()
+    assert end == [int(number) for number in expected_end]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scan") / "0.log"
+
+
+@given(damaged(message_sets()), st.integers(-1, 5), st.integers(-1, 500), st.integers(-1, 300))
+def test_a_damaged_file_is_scanned_as_memory_is(path: Path, data: bytes, limit: int, span: int, max_size: int) -> None:
+    assert_file_is_scanned_as_memory(path, data, limit=limit, span=span, max_size=max_size)
+
+
+@given(st.lists(st.sampled_from([0, 1, 60, 8000, 8122, 8192, 65475, 65535, 65536, 200_000]), max_size=12))
+def test_entries_of_any_size_are_found_whatever_the_window(path: Path, sizes: list[int]) -> None:
+    """Between small entries the file is read on, between large ones jumped over; neither may lose its place."""
+    data = b"".join(LegacyMessage(PlainRecord(i, 0, None, bytes(size))).encoded() for i, size in enumerate(sizes))
+    for tail in (b"", bytes(100_000), bytes(70_000) + b"\x01", b"\x01" * 16, b"\x01" * 30):
+        assert_file_is_scanned_as_memory(path, data + tail)
+
+
+def test_many_small_entries_lie_across_every_window_border(path: Path) -> None:
+    for size in (1, 7, 30):
+        data = LegacyMessage(PlainRecord(1, 2, None, bytes(size))).encoded() * 9000
+        assert_file_is_scanned_as_memory(path, data)
+        assert_file_is_scanned_as_memory(path, data[:-1])
+
+
+def test_a_range_of_a_file_ends_where_it_is_told(path: Path) -> None:
+    path.write_bytes(BATCH * 3)
+    with path.open("rb") as file:
+        rows, *end = framing.scan_file_headers(file.fileno(), len(BATCH), 3 * len(BATCH) - 1)
+    assert rows["position"].tolist() == [len(BATCH)]
+    assert end == [Status.TORN, 2 * len(BATCH), len(BATCH), len(BATCH) - 1]
+
+
+def test_a_file_shorter_than_it_was_said_to_be_ends_where_its_bytes_do(path: Path) -> None:
+    path.write_bytes(BATCH * 2)
+    with path.open("rb") as file:
+        rows, *end = framing.scan_file_headers(file.fileno(), 0, 2**40)
+        assert len(rows) == 2
+        assert end[:2] == [Status.END, 2 * len(BATCH)]
+        assert framing.scan_file_headers(file.fileno(), 2**40, 2**40 + 1)[1] == Status.END
+
+
+def test_a_file_that_cannot_be_read_is_an_error(path: Path) -> None:
+    path.write_bytes(BATCH)
+    with path.open("rb") as file:
+        closed = file.fileno()
+        for start, end in [(-1, 5), (5, 4)]:
+            with pytest.raises(ValueError, match="range"):
+                framing.scan_file_headers(closed, start, end)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        framing.scan_file_headers(closed, 0, 5)
+
+
+def test_an_entry_that_no_reader_can_read_is_found() -> None:
+    sound, short = BATCH, struct.pack(">qi", 0, 48) + b"\x02" * 48
+    unknown = [V2Batch(records(b""), magic=magic).encoded() for magic in (-1, 3)]
+    assert framing.first_unreadable(framing.scan_headers(sound * 2)[0]) == 2
+    for bad in (short, *unknown):
+        assert framing.first_unreadable(framing.scan_headers(sound + bad + sound)[0]) == 1

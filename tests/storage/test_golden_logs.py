@@ -1,0 +1,156 @@
+"""Every batch and every record that brokers wrote, read from files and directories, is what Kafka itself reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden
+import kafkalog
+from golden import Partition, Segment
+from kafkalog import FileMessageSet
+from reading import (
+    batch_fields,
+    column_records,
+    data_records,
+    expected_fields,
+    record_fields,
+    without_sequence,
+)
+
+every_segment = pytest.mark.parametrize("segment", golden.checked_segments(), ids=lambda segment: segment.id)
+every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
+DELETED_RECORDS = "v2-deleted-records-0"
+
+
+def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything a reader could have changed."""
+    return {
+        file.name: (file.stat().st_mtime_ns, file.stat().st_size, file.read_bytes())
+        for file in [*directory.iterdir(), *directory.parent.glob("*checkpoint")]
+        if file.is_file()
+    }
+
+
+def broker_view(partition: Partition) -> dict[str, Any]:
+    """What the broker itself answered about the partition."""
+    text = (partition.directory.parents[1] / "expected" / "broker-view.json").read_text(encoding="utf-8")
+    view: dict[str, Any] = json.loads(text)[partition.directory.name.removesuffix("-0")]
+    return view
+
+
+def viewed_partitions() -> list[Partition]:
+    views = json.loads((golden.unpacked() / "kafka-3.9" / "expected" / "broker-view.json").read_text(encoding="utf-8"))
+    in_archive = [partition for partition in golden.checked_partitions() if partition.archive == "kafka-3.9"]
+    return [partition for partition in in_archive if partition.directory.name.removesuffix("-0") in views]
+
+
+# --- one file
+
+
+@every_segment
+def test_every_field_and_record_of_every_batch_in_a_file_is_kafkas(segment: Segment) -> None:
+    messages = FileMessageSet(segment.log)
+    for batch, expected in zip(messages.batches(), segment.batches(), strict=True):
+        assert batch_fields(batch) == expected_fields(expected)
+        assert [record_fields(record) for record in batch] == expected["records"]
+
+
+@every_segment
+def test_iterating_a_file_gives_every_record_but_those_of_control_batches(segment: Segment) -> None:
+    found = [record_fields(record) for record in FileMessageSet(segment.log)]
+    assert found == data_records(segment.batches())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@every_segment
+def test_the_columns_of_a_file_are_kafkas(segment: Segment, threads: int) -> None:
+    found = column_records(FileMessageSet(segment.log).columns(threads=threads))
+    assert without_sequence(map(record_fields, found)) == without_sequence(data_records(segment.batches()))
+
+
+# --- one partition
+
+
+def expected_of(partition: Partition) -> list[dict[str, Any]]:
+    """The partition's batches but for what lies before the log's start: deleted, if not yet gone from the file."""
+    start = 492 if partition.directory.name == DELETED_RECORDS else 0
+    batches = []
+    for batch in partition.batches():
+        records = [record for record in batch["records"] if record[0] >= start]
+        if batch["last_offset"] >= start:
+            batches.append(batch | {"records": records})
+    return batches
+
+
+@every_partition
+def test_the_records_of_a_log_are_kafkas(partition: Partition) -> None:
+    found = [record_fields(record) for record in kafkalog.open(partition.directory).records()]
+    assert found == data_records(expected_of(partition))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@every_partition
+def test_the_columns_of_a_log_are_kafkas(partition: Partition, threads: int) -> None:
+    found = column_records(kafkalog.open(partition.directory).columns(threads=threads))
+    assert without_sequence(map(record_fields, found)) == without_sequence(data_records(expected_of(partition)))
+
+
+@every_partition
+def test_the_batches_of_a_log_are_kafkas_and_the_control_batches_are_among_them(partition: Partition) -> None:
+    found = [batch_fields(batch) for batch in kafkalog.open(partition.directory).batches()]
+    assert found == [expected_fields(batch) for batch in expected_of(partition)]
+
+
+@every_partition
+def test_no_record_of_a_control_batch_is_given_to_a_reader(partition: Partition) -> None:
+    control = {record[0] for batch in partition.batches() if batch["control"] for record in batch["records"]}
+    log = kafkalog.open(partition.directory)
+    assert control.isdisjoint(record.offset for record in log.records())
+    assert control.isdisjoint(offset for columns in log.columns() for offset in columns.offset.tolist())
+    assert control == {record.offset for batch in log.batches() if batch.is_control for record in batch}
+
+
+@every_partition
+def test_a_log_has_the_segments_that_are_there_and_ends_behind_its_last_record(partition: Partition) -> None:
+    log = kafkalog.open(partition.directory)
+    last = [batch["last_offset"] for batch in partition.batches()]
+    assert [segment.base_offset for segment in log.segments] == [int(s.log.stem) for s in partition.segments]
+    assert log.log_end_offset == (last[-1] + 1 if last else 0)
+
+
+@pytest.mark.parametrize("partition", viewed_partitions(), ids=lambda partition: partition.id)
+def test_a_log_holds_what_the_broker_gave_to_a_consumer(partition: Partition) -> None:
+    view = broker_view(partition)
+    log = kafkalog.open(partition.directory)
+    assert log.log_start_offset == view["low"]
+    assert [record.offset for record in log.records()] == view["read_uncommitted"]
+
+
+@every_partition
+def test_reading_a_log_changes_nothing_in_its_directory(partition: Partition) -> None:
+    before = state(partition.directory)
+    log = kafkalog.open(partition.directory, "r")
+    assert sum(1 for _ in log.records()) == sum(len(columns) for columns in log.columns())
+    assert state(partition.directory) == before
+
+
+@every_partition
+def test_two_readers_of_a_log_do_not_disturb_each_other(partition: Partition) -> None:
+    log = kafkalog.open(partition.directory)
+    offsets = [record.offset for record in log.records()]
+    assert [(a.offset, b.offset) for a, b in zip(log.records(), log.records(), strict=True)] == [
+        (offset, offset) for offset in offsets
+    ]
+
+
+def test_the_metadata_quorums_log_is_read_to_its_end() -> None:
+    (partition,) = (p for p in golden.partitions() if p.directory.name == golden.WITHOUT_EXPECTATIONS)
+    log = kafkalog.open(partition.directory)
+    control = [record.offset for batch in log.batches() if batch.is_control for record in batch]
+    data = [record.offset for record in log.records()]
+    assert control
+    assert sorted(control + data) == list(range(log.log_end_offset))
