@@ -37,6 +37,7 @@ def _each(goal: float) -> dict[str, float]:
 COMPARISONS = (
     Comparison("columns", "columns", "columns", "java", "records", _COLUMNS),
     Comparison("columns", "columns, CRC checked", "columns_crc", "java", "records_crc", _COLUMNS),
+    Comparison("columns", "columns, CRC, not mapped", "columns_crc_read", "java", "records_crc"),
     Comparison("columns", "columns, CRC checked", "columns_crc", "aiokafka", "objects_crc"),
     Comparison("columns", "columns", "columns", "kafka-python", "objects"),
     Comparison("threads", "columns, 2 threads", "columns_2", "kafkalog", "columns", _each(1.8)),

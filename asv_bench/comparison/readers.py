@@ -26,12 +26,12 @@ class Reading(NamedTuple):
 Case = Callable[[Path], Callable[[], Reading]]
 
 
-def kafkalog_columns(path: Path, *, threads: int, check_crcs: bool) -> Reading:
-    """All columns of the file, chunk by chunk."""
+def kafkalog_columns(path: Path, *, threads: int, check_crcs: bool, sealed: bool = True) -> Reading:
+    """All columns of the file, chunk by chunk. Sealed, as all segments but the newest are, it is mapped; else read."""
     from kafkalog import FileMessageSet
 
     items = 0
-    for columns in FileMessageSet(path).columns(threads=threads, check_crcs=check_crcs):
+    for columns in FileMessageSet(path, sealed=sealed).columns(threads=threads, check_crcs=check_crcs):
         items += len(columns)
     return Reading(items, -1)
 
@@ -41,7 +41,7 @@ def kafkalog_objects(path: Path) -> Reading:
     from kafkalog import FileMessageSet
 
     items = size = 0
-    for record in FileMessageSet(path):
+    for record in FileMessageSet(path, sealed=True):
         items += 1
         size += len(record.key) + len(record.value)
     return Reading(items, size)
@@ -51,7 +51,7 @@ def kafkalog_headers(path: Path) -> Reading:
     """The header table, from opening the file."""
     from kafkalog import FileMessageSet
 
-    return Reading(len(FileMessageSet(path).headers()), -1)
+    return Reading(len(FileMessageSet(path, sealed=True).headers()), -1)
 
 
 def kafkalog_crc(path: Path) -> Reading:
@@ -59,7 +59,7 @@ def kafkalog_crc(path: Path) -> Reading:
     from kafkalog import FileMessageSet
 
     items = 0
-    for batch in FileMessageSet(path).batches():
+    for batch in FileMessageSet(path, sealed=True).batches():
         batch.ensure_valid()
         items += 1
     return Reading(items, -1)
@@ -137,6 +137,7 @@ READERS: dict[str, dict[str, Case]] = {
     "kafkalog": {
         "columns": _of_path(kafkalog_columns, threads=1, check_crcs=False),
         "columns_crc": _of_path(kafkalog_columns, threads=1, check_crcs=True),
+        "columns_crc_read": _of_path(kafkalog_columns, threads=1, check_crcs=True, sealed=False),
         "columns_2": _of_path(kafkalog_columns, threads=2, check_crcs=False),
         "columns_crc_2": _of_path(kafkalog_columns, threads=2, check_crcs=True),
         "objects_crc": _of_path(kafkalog_objects),
