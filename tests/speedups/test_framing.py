@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -184,7 +185,7 @@ def test_a_scan_taken_up_where_it_stopped_sees_what_one_scan_sees(data: bytes, d
 # --- the same scan over a file, of which it reads little more than the headers
 
 
-def assert_file_is_scanned_as_memory(path: Path, data: bytes, **arguments: int) -> None:
+def assert_file_is_scanned_as_memory(path: Path, data: bytes, **arguments: Any) -> None:
     path.write_bytes(data)
     with path.open("rb") as file:
         rows, *end = framing.scan_file_headers(file.fileno(), 0, len(data), **arguments)

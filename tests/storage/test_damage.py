@@ -1,7 +1,7 @@
-"""Damaged logs: all records before the damage come out, then an error that says where, what was expected, what was found.
+"""Damaged logs: all records before the damage come out, then an error that says where, what was expected and found.
 
-Or the value that says how the data ends, where nothing is wrong with what is there. Never a wrong record, and never fewer
-without a word.
+Or the value that says how the data ends, where nothing is wrong with what is there. Never a wrong record, and never one
+fewer without a word.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog import FileMessageSet, MessageSet, Record
+from kafkalog import FileMessageSet, MessageSet, Record, RecordBatch
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
 from reading import Open, Outcome, column_records, in_file, memory, outcome
 from reference.compression import GZIP
@@ -164,8 +164,8 @@ def test_a_batch_of_a_good_checksum_with_bad_records_is_invalid(
         assert_tells(found, messages, InvalidRecordError)
         assert found.error is not None
         assert found.error.position is not None
-        # Where nothing is compressed, the very byte is named.
-        assert PLACE <= found.error.position < PLACE + len(broken)
+        # Where nothing is compressed, the very byte is named; the first one missing is the one after the batch.
+        assert PLACE <= found.error.position <= PLACE + len(broken)
         assert codec == 0 or found.error.position == PLACE
 
 
@@ -201,7 +201,7 @@ def test_a_message_whose_value_overruns_it_is_invalid(opened: Open, magic: int, 
 
 def test_batches_and_headers_stop_at_damage_in_the_framing_too(opened: Open) -> None:
     messages = opened(around(with_field(">i", 8, 13)))
-    seen = []
+    seen: list[int] = []
     with pytest.raises(CorruptRecordError) as error:
         seen.extend(batch.last_offset for batch in messages.batches())
     assert seen == [1]
@@ -325,7 +325,7 @@ def test_whatever_the_bytes_a_batch_reads_alone_as_it_does_among_others(data: by
         assert str(among_others.error) == str(error)
 
 
-def _batches_before(messages: MessageSet, error: KafkaLogError) -> Iterable[object]:
+def _batches_before(messages: MessageSet, error: KafkaLogError) -> Iterable[RecordBatch]:
     """The batches up to the damaged one: among others, what is in a control batch is not looked at."""
     try:
         for each in messages.batches():

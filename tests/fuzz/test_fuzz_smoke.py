@@ -1,0 +1,83 @@
+"""The fuzzer itself works: it executes, it counts, and what it dies of it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from fuzz import fuzz_decode
+from fuzz.fuzz_decode import Input, LastInput
+from reference.encode import entries, records
+from reference.framing import scan_headers
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(fuzz_decode.__file__)
+
+
+def run(*arguments: str, script: Path = SCRIPT) -> subprocess.CompletedProcess[str]:
+    """The fuzzer as a process of its own, with the same kafkalog as here."""
+    environment = os.environ | {"PYTHONPATH": str(Path(kafkalog.__file__).parents[1])}
+    command = [sys.executable, str(script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+
+
+def test_a_few_seconds_of_fuzzing_find_nothing(tmp_path: Path) -> None:
+    done = run("--seconds", "4", "--jobs", "2", "--seed", "1", "--twin-rate", "50", "--directory", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (*_, executions) = re.findall(r"([\d,]+) executions", done.stderr)
+    assert int(executions.replace(",", "")) > 2000
+
+
+def test_it_stops_after_as_many_executions_as_asked(tmp_path: Path) -> None:
+    done = run("--executions", "1000", "--jobs", "1", "--seed", "1", "--directory", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "1,000 executions" in done.stderr
+
+
+def test_an_input_can_be_executed_again(tmp_path: Path) -> None:
+    data = entries(records(b"a"), 2)
+    rows, *_ = scan_headers(data)
+    for case in (Input(None, data), Input(rows, data[61:])):
+        path = tmp_path / "case.bin"
+        LastInput(path).keep(case)
+        again = LastInput.read(path)
+        assert again.data == case.data
+        assert (again.row is None) == (case.row is None)
+        assert again.row is None or again.row.tolist() == rows.tolist()
+        assert run("--replay", str(path)).returncode == 0
+
+
+def test_a_finding_is_told_and_its_input_kept(tmp_path: Path) -> None:
+    """A kernel that is wrong is stood in for by a twin that is: the two must be seen to differ."""
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
+        "import fuzz_decode\n"
+        "fuzz_decode.message_set = sys.modules['reference.message_set']\n"
+        "fuzz_decode.message_set.decode_v2 = lambda *_: None\n"
+        "if __name__ == '__main__':\n"
+        "    sys.exit(fuzz_decode.main())\n"
+    )
+    arguments = ["--seconds", "20", "--jobs", "1", "--seed", "1", "--twin-rate", "2", "--directory", str(tmp_path)]
+    done = run(*arguments, script=broken)
+    assert done.returncode == 1
+    assert "AssertionError" in done.stderr
+    assert len(list(tmp_path.glob("found-1-0.bin"))) == 1
+
+
+def test_the_same_seed_draws_the_same_inputs() -> None:
+    corpus = fuzz_decode.seeds()
+    one, other = (
+        [fuzz_decode.drawn(draw, corpus).data for _ in range(200)] for draw in (random.Random(7), random.Random(7))
+    )
+    assert one == other
+    assert len(set(one)) > 150
