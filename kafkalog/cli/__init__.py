@@ -1,0 +1,161 @@
+"""The `kafkalog` command: one file a command, imported when it is asked for, so that help costs no numpy.
+
+Exit codes: 0 sound, 1 findings, 2 usage, 3 unreadable, 130 interrupted, 141 the reader of a pipe went away. A command's
+function returns its exit code (None: 0) and raises what the library raises: errors become one line on stderr here.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from kafkalog import __version__
+from kafkalog.cli.output import complain, flush_stdout
+from kafkalog.errors import KafkaLogError, NotALogError
+
+SOUND = 0
+FINDINGS = 1
+USAGE = 2
+UNREADABLE = 3
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+# The first line of each command's help stands here too, so that listing the commands imports none of them.
+COMMANDS = {
+    "ls": "List what is there: topics, partitions, segments, records, offsets, times.",
+    "dump": "Print records, or batches.",
+    "verify": "Check that everything is as Kafka wrote it.",
+    "completion": "Print the script that completes this command in a shell.",
+}
+
+HELP = """Apache Kafka's log on disk: read and checked with no broker and no JVM.
+
+\b
+Examples:
+  kafkalog ls /var/lib/kafka                    what is in a data directory
+  kafkalog ls /var/lib/kafka/orders-0           the segments of a partition
+  kafkalog dump orders-0 --from end-10          its last ten records
+  kafkalog dump orders-0 --from @2026-01-31T10:00Z -o jsonl | jq .value
+                                                records from a time on, as JSON
+  kafkalog dump 00000000000000000000.log --batches
+                                                the batches of one segment
+  kafkalog verify --deep /var/lib/kafka         is all of it sound?
+
+A PATH is a data directory, a partition directory or a .log file. Nothing is ever written to it; a broker may run.
+"""
+
+EPILOG = """\b
+Exit codes:
+  0    sound, or done
+  1    findings: something is damaged
+  2    wrong usage
+  3    unreadable: no such path, no permission, not a log
+  130  interrupted; what was found so far has been printed
+
+\b
+Completion in bash: eval "$(kafkalog completion bash)"
+Colour: on a terminal only; NO_COLOR or TERM=dumb turn it off.
+"""
+
+
+def exit_code_of(error: Exception) -> int:
+    """What an error means for the exit code: damage is a finding, what cannot be read at all is not."""
+    return FINDINGS if isinstance(error, KafkaLogError) and not isinstance(error, NotALogError) else UNREADABLE
+
+
+class Commands(click.Group):
+    """The group of all commands; its `main` is the one place where errors become exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"kafkalog.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(  # type: ignore[override] # one signature for click's two
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        if not extra.pop("standalone_mode", True):
+            return super().main(args, prog_name, standalone_mode=False, **extra)
+        sys.exit(self._exit_code(args, prog_name, **extra))
+
+    def _exit_code(self, args: Sequence[str] | None, prog_name: str | None, **extra: Any) -> int:
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **extra)
+            flush_stdout()
+        except click.ClickException as error:
+            return _usage(error)
+        except (click.Abort, KeyboardInterrupt):
+            return INTERRUPTED
+        except OSError as error:
+            return _stdout_failed(error)
+        return code if isinstance(code, int) else SOUND
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            complain("interrupted")
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError as error:
+            # Not left to click, which would make it exit code 1: damage.
+            ctx.exit(_stdout_failed(error))
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # noqa: BLE001 - a user is owed a line, whatever happened
+            _report(error, debug=bool(ctx.params.get("debug")))
+            ctx.exit(exit_code_of(error))
+
+
+def _report(error: Exception, *, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    known = isinstance(error, (KafkaLogError, OSError))
+    complain(error if known else f"internal error: {type(error).__name__}: {error} (--debug shows where)")
+
+
+def _usage(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "kafkalog"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+    else:
+        complain(f"{error.format_message().rstrip('.')} (see {command} --help)")
+    return USAGE
+
+
+def _stdout_failed(error: OSError) -> int:
+    """The rest of the output goes nowhere; without this the interpreter would try again to write it, and complain."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    complain(error)
+    return UNREADABLE
+
+
+@click.group(cls=Commands, help=HELP, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def cli(debug: bool) -> None:
+    """The options that every command has."""
+    # Read in Commands.invoke.
+    del debug
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The entry point; ends the process with the exit code."""
+    cli.main(args, prog_name="kafkalog")
+    raise AssertionError("cli.main ends the process")

@@ -1,0 +1,126 @@
+"""What a path is: a data directory, the directory of one partition, or a single log file.
+
+    DataDir        /var/lib/kafka            partitions below it, checkpoints, meta.properties
+    PartitionDir   /var/lib/kafka/orders-0   segments in it
+    LogFile        ..../00000000000000000000.log, or a copy of one under any name
+
+<topic>-<partition>.<32 hex digits>-delete, -stray, -future: deleted and to be removed, unknown to the cluster, being moved
+here from another data directory.
+"""
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkalog.errors import NotALogError
+from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_files
+
+META_PROPERTIES = "meta.properties"
+# What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
+FIRST_BYTES = 17
+SMALLEST_SIZE = 14
+_MARK = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
+_OTHER_FILES = {
+    ".index": "an offset index",
+    ".timeindex": "a time index",
+    ".txnindex": "a transaction index",
+    ".snapshot": "a snapshot of producer state",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of log entries."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDir:
+    """A partition's directory.
+
+    topic_partition: None where its name is no partition's. mark: "delete", "future", "stray" or None.
+    """
+
+    path: Path
+    topic_partition: TopicPartition | None
+    mark: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`, or the directory's own name."""
+        return self.path.resolve().name if self.topic_partition is None else str(self.topic_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """A data directory (one of a broker's `log.dirs`) and its partitions, by topic, then number."""
+
+    path: Path
+    partitions: tuple[PartitionDir, ...]
+
+
+def discover(path: str | os.PathLike[str]) -> DataDir | PartitionDir | LogFile:
+    """What `path` is, without reading more than names and the first bytes of a file.
+
+    OSError: there is no such path, or no permission. NotALogError: it holds no Kafka log.
+    """
+    path = Path(path)
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        return _directory(path)
+    if not stat.S_ISREG(mode):
+        raise NotALogError("neither a directory nor a regular file", str(path))
+    _check_file(path)
+    return LogFile(path)
+
+
+def _directory(path: Path) -> DataDir | PartitionDir:
+    if segment_files(path):
+        return _partition(path)
+    partitions = _partitions(path)
+    # A data directory may itself be named kafka-1, as a partition would be: what is in it comes before its name.
+    if (path / META_PROPERTIES).exists() or any(map(_holds_segments, partitions)):
+        return DataDir(path, tuple(partitions))
+    if parse_partition_dir(path.resolve().name) is not None:
+        return _partition(path)
+    raise NotALogError("no Kafka log: neither segments (<20 digits>.log) in it nor partitions below it", str(path))
+
+
+def _partitions(path: Path) -> list[PartitionDir]:
+    named = (each for each in path.iterdir() if parse_partition_dir(each.name) is not None)
+    found = [_partition(each) for each in named if each.is_dir()]
+    return sorted(found, key=lambda each: (each.topic_partition or ("", 0), each.mark or "", each.path.name))
+
+
+def _holds_segments(partition: PartitionDir) -> bool:
+    try:
+        return bool(segment_files(partition.path))
+    except OSError:
+        return False
+
+
+def _partition(path: Path) -> PartitionDir:
+    name = path.resolve().name
+    mark = _MARK.search(name)
+    return PartitionDir(path, parse_partition_dir(name), mark[1] if mark else None)
+
+
+def _check_file(path: Path) -> None:
+    """NotALogError: another of Kafka's files, or of somebody else.
+
+    An entry with one wrong field is damage, for its reader to find. Where neither size nor magic can be, it was no log.
+    """
+    if path.suffix in _OTHER_FILES:
+        raise NotALogError(f"{_OTHER_FILES[path.suffix]}, not a log", str(path))
+    with path.open("rb") as file:
+        first, size = file.read(FIRST_BYTES), os.fstat(file.fileno()).st_size
+    if not any(first):
+        return
+    if len(first) < FIRST_BYTES:
+        raise NotALogError("too short for a log entry", str(path), 0, f"at least {FIRST_BYTES} bytes", size)
+    entry_size, magic = int.from_bytes(first[8:12], "big", signed=True), int.from_bytes(first[16:], "big", signed=True)
+    if not SMALLEST_SIZE <= entry_size <= size - 12 and not 0 <= magic <= 2:
+        raise NotALogError("no Kafka log: it does not begin with a log entry", str(path), 16, "magic 0..2", magic)
