@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
     from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
     from kafkalog.storage.log import Log
-    from kafkalog.storage.log import open_log as open
+    from kafkalog.storage.log import open_log as open  # noqa: A004 - as gzip.open, beside the built-in one
     from kafkalog.storage.paths import TopicPartition
 
 __version__ = "0.1.0"
@@ -61,18 +61,16 @@ _HOMES = {
     "TimestampAndOffset": "kafkalog.storage.file_message_set",
     "TimestampType": "kafkalog.attributes",
     "TopicPartition": "kafkalog.storage.paths",
+    "open": "kafkalog.storage.log",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "open":
-        from kafkalog.storage.log import open_log as value
-    elif name == "errors":
-        value = import_module("kafkalog.errors")
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    else:
+    if name == "errors":
+        return import_module("kafkalog.errors")
+    if name not in _HOMES:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), "open_log" if name == "open" else name)
     globals()[name] = value
     return value
 

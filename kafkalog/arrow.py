@@ -1,7 +1,10 @@
 """`RecordColumns` to Arrow: the pieces of keys and values gathered into Arrow's buffers, everything else lent as it is.
 
-    offset int64 | timestamp timestamp[ms, UTC] (null = none) | timestamp_type int8 (-1 none, 0 CreateTime, 1 LogAppendTime) |
-    key binary | value binary | headers list<struct<key: string, value: binary>>
+offset          int64
+timestamp       timestamp[ms, UTC]; null = none
+timestamp_type  int8; -1 none, 0 CreateTime, 1 LogAppendTime
+key, value      binary
+headers         list<struct<key: string, value: binary>>
 """
 
 from typing import TYPE_CHECKING

@@ -11,6 +11,7 @@ Source: clients/.../common/record/{CompressionType,TimestampType,DefaultRecordBa
 
 from enum import IntEnum
 
+LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40

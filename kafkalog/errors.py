@@ -1,7 +1,7 @@
 """The exceptions of kafkalog: Kafka's names, with `Error`.
 
-Each says what is wrong and, where the matter lies in bytes, which file, which position, what was expected and what was found.
-Bad arguments raise `ValueError` or `TypeError` instead.
+Each says what is wrong and, where the matter lies in bytes, which file, which position, what was expected and what
+was found. Bad arguments raise `ValueError` or `TypeError` instead.
 """
 
 from typing import Self
@@ -10,8 +10,8 @@ from typing import Self
 class KafkaLogError(Exception):
     """Base of every error that concerns a log. The details are attributes as well as text.
 
-    Attributes: message (str); path (str or None: bytes in memory); position (int, bytes from the start of the file or buffer, or
-    None); expected, found (values of any kind, or None).
+    Attributes: message (str); path (str or None: bytes in memory); position (int, bytes from the start of the file or
+    buffer, or None); expected, found (values of any kind, or None).
     """
 
     def __init__(
@@ -34,7 +34,9 @@ class KafkaLogError(Exception):
         if self.position is not None:
             where.append(f"position {self.position}")
         details = [
-            f"{name} {value}" for name, value in (("expected", self.expected), ("found", self.found)) if value is not None
+            f"{name} {value}"
+            for name, value in (("expected", self.expected), ("found", self.found))
+            if value is not None
         ]
         return ": ".join([*where, self.message]) + (f" ({', '.join(details)})" if details else "")
 

@@ -1,4 +1,7 @@
-"""The checksums of many entries in one typed loop: CRC-32C for v2 (byte 21 to the end), CRC-32 for v0/v1 (byte 16 to the end)."""
+"""The checksums of many entries in one typed loop.
+
+CRC-32C for v2 (byte 21 to the end), CRC-32 for v0/v1 (byte 16 to the end).
+"""
 
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -20,8 +23,9 @@ cdef extern from "Python.h":
 def first_invalid(const uint8_t[::1] buffer not None, const Header[:] rows, int64_t position=0):
     """The first of `rows` (HEADER_DTYPE) whose stored checksum is not that of its bytes, and the one found.
 
-    The row's entry is buffer[row.position - position:][:row.size_in_bytes]. Returns (index, computed), or (len(rows), 0) where all
-    hold. An entry too short for its header counts as invalid, computed 0. ValueError: an entry outside the buffer.
+    The row's entry is buffer[row.position - position:][:row.size_in_bytes]. Returns (index, computed), or (len(rows),
+    0) where all hold. An entry too short for its header counts as invalid, computed 0. ValueError: an entry outside
+    the buffer.
     """
     cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL

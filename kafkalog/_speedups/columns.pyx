@@ -1,14 +1,14 @@
 """Many batches at once to columns: rows of the header table and where their bytes are, to arrays.
 
-A row says how its region reads (v2 records, one v0/v1 message, the set inside a wrapper); the region is a slice of one buffer,
-either the log itself or decompressed bytes. The arrays that come out are all int64 and of one allocation, eight rows of it:
+A row says how its region reads (v2 records, one v0/v1 message, the set inside a wrapper); the region is a slice of
+one buffer, either the log itself or decompressed bytes. The arrays that come out are all int64 and of one allocation,
+eight rows of it:
 
     offset timestamp key_start key_length value_start value_length headers_start headers_length
 
 Starts index the buffer; nothing is copied. DESIGN.md, "The kernel contract", says what each fault means.
 """
 
-cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -37,7 +37,10 @@ WRAPPER_OFFSET = c.WRAPPER_OFFSET
 
 cdef Py_ssize_t room_for(const uint8_t* data, const Header* rows, const int64_t* starts, const int64_t* ends,
                          Py_ssize_t count) noexcept nogil:
-    """At most so many records are in the regions: what a header claims, or what its bytes can hold where that is less."""
+    """At most so many records are in the regions.
+
+    What a header claims, or what its bytes can hold where that is less.
+    """
     cdef Py_ssize_t room = 0
     cdef Py_ssize_t i
     cdef int64_t fit
@@ -79,8 +82,8 @@ def decode_batches(const uint8_t[::1] buffer not None, const Header[::1] rows, c
                    const int64_t[::1] ends not None):
     """Records of the regions buffer[starts[i]:ends[i]], read as rows[i] says, up to the first fault.
 
-    Returns (block int64 (8, n), batch int32 (n,), count <= n, fault), fault None or (code, row, at, expected, found). The GIL
-    is released. ValueError: a region outside the buffer.
+    Returns (block int64 (8, n), batch int32 (n,), count <= n, fault), fault None or (code, row, at, expected, found).
+    The GIL is released. ValueError: a region outside the buffer.
     """
     cdef Py_ssize_t rows_count = 0 if rows is None else rows.shape[0]
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
@@ -121,8 +124,9 @@ def decode_batches(const uint8_t[::1] buffer not None, const Header[::1] rows, c
 def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not None, const int64_t[::1] lengths not None):
     """The pieces buffer[starts[i]:starts[i] + lengths[i]] one after the other (null, length -1, takes no bytes).
 
-    Returns (ends int32 (n + 1,), the running sum of the lengths from 0; bytes uint8 (ends[n],)): an Arrow binary array's two
-    buffers. The GIL is released. OverflowError: more than 2**31 - 1 bytes; ValueError: a piece outside the buffer.
+    Returns (ends int32 (n + 1,), the running sum of the lengths from 0; bytes uint8 (ends[n],)): an Arrow binary
+    array's two buffers. The GIL is released. OverflowError: more than 2**31 - 1 bytes; ValueError: a piece outside
+    the buffer.
     """
     cdef Py_ssize_t count = starts.shape[0]
     cdef int32_t[::1] ends

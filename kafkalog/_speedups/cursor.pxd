@@ -1,9 +1,9 @@
 # The only place of kafkalog where a pointer moves.
 #
 # A cursor stands in a region of bytes [at, end). Every read asks first whether the bytes are there; the first read that
-# finds them missing notes a fault (code, place, what was needed, what was there), empties the region and yields 0, and so
-# does every read after it. A kernel therefore reads a whole record without a branch of its own and asks once, at the end,
-# whether `fault` is still 0. Nothing here needs the GIL, allocates or raises.
+# finds them missing notes a fault (code, place, what was needed, what was there), empties the region and yields 0,
+# and so does every read after it. A kernel therefore reads a whole record without a branch of its own and asks once,
+# at the end, whether `fault` is still 0. Nothing here needs the GIL, allocates or raises.
 #
 #   integers   big-endian, two's complement
 #   varint     zig-zag LEB128, at most 5 bytes; varlong at most 10 (Kafka: common/utils/ByteUtils)
@@ -84,7 +84,7 @@ cdef inline void blame(Cursor* cursor, int fault, const uint8_t* at, int64_t exp
 
 
 cdef inline const uint8_t* take(Cursor* cursor, int64_t length) noexcept nogil:
-    """Step over `length` (>= 0) bytes and give the place of the first, or of the region's end where they are not there."""
+    """Step over `length` (>= 0) bytes and give the first one's place, or the region's end if they are not there."""
     cdef const uint8_t* start = cursor.at
     if length > cursor.end - start:
         blame(cursor, UNDERRUN, start, length, cursor.end - start)
@@ -115,7 +115,10 @@ cdef inline int64_t read_long(Cursor* cursor) noexcept nogil:
 
 
 cdef inline uint64_t read_leb128(Cursor* cursor, int most) noexcept nogil:
-    """At most `most` bytes of 7 bits, the lowest first; the bits that 64 cannot hold are dropped, as Kafka drops them."""
+    """At most `most` bytes of 7 bits, the lowest first.
+
+    The bits that 64 cannot hold are dropped, as Kafka drops them.
+    """
     cdef const uint8_t* start = cursor.at
     cdef const uint8_t* at = start
     cdef const uint8_t* end = cursor.end

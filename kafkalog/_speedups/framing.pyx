@@ -88,7 +88,8 @@ cdef enum Status:
     AT_LARGE_SIZE = 6
 
 
-# The window that a file scan reads into, and what it reads of it: only a header where entries are large, else all of it.
+# The window that a file scan reads into, and what it reads of it: only a header where entries are large, else all of
+# it.
 cdef enum:
     WINDOW_BYTES = 65536
     LARGE_ENTRY_BYTES = 8192
@@ -97,7 +98,8 @@ cdef enum:
 
 
 cdef struct Source:
-    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills `data` on demand.
+    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills `data` on
+    # demand.
     uint8_t* data
     int64_t base
     int64_t held
@@ -205,7 +207,10 @@ cdef inline void fill_row(const uint8_t* entry, int64_t position, int64_t size, 
 
 
 cdef inline int64_t bytes_to_read(const Scan* scan) noexcept nogil:
-    """Entries mostly resemble the one before: beside a large one only its header is read, small ones come by the window."""
+    """Entries mostly resemble the one before.
+
+    Beside a large one only its header is read, small ones come by the window.
+    """
     if scan.last_size == 0:
         return FIRST_PEEK_BYTES
     return PEEK_BYTES if scan.last_size >= LARGE_ENTRY_BYTES else WINDOW_BYTES
@@ -266,7 +271,7 @@ cdef void scan_entries(Source* source, int64_t position, bint strict_magic, int6
 
 
 cdef Py_ssize_t rows_wanted(Py_ssize_t read, int64_t left, Py_ssize_t limit):
-    """How many rows to make room for next: as many as asked, no more than the bytes left can hold, doubling from 512."""
+    """How many rows to make room for: as asked, no more than the bytes left can hold, doubling from 512."""
     cdef Py_ssize_t most = <Py_ssize_t> (left // (LOG_OVERHEAD + RECORD_OVERHEAD_V0)) + 1
     cdef Py_ssize_t wanted = min(most, max(512, read))
     return wanted if limit < 0 else min(wanted, limit - read)
@@ -302,9 +307,9 @@ def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t
                  bint strict_magic=False, int64_t max_size=-1, int64_t span=-1):
     """Rows of `HEADER_DTYPE` for the whole entries of buffer[start:], and where and why the walk ended.
 
-    `position` is the file position of buffer[0]. The walk ends (LIMIT) after `limit` rows or once it has covered `span` bytes
-    (-1: neither). Returns (rows, status, at, expected, found), `at` an index in `buffer`. The GIL is released.
-    ValueError: start outside the buffer.
+    `position` is the file position of buffer[0]. The walk ends (LIMIT) after `limit` rows or once it has covered
+    `span` bytes (-1: neither). Returns (rows, status, at, expected, found), `at` an index in `buffer`. The GIL is
+    released. ValueError: start outside the buffer.
     """
     cdef Source source
     source.end = source.held = buffer.shape[0]
@@ -320,8 +325,8 @@ def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t
 def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, int64_t span=-1, int64_t max_size=-1):
     """As `scan_headers`, over bytes [start, end) of an open file, reading little more than the headers.
 
-    Positions are file positions. A file that ends before `end`, or shrinks meanwhile, ends where its bytes do. The GIL is
-    released. ValueError: start or end negative, or start > end; OSError: the file cannot be read.
+    Positions are file positions. A file that ends before `end`, or shrinks meanwhile, ends where its bytes do. The
+    GIL is released. ValueError: start or end negative, or start > end; OSError: the file cannot be read.
     """
     cdef Source source
     cdef bytes window
@@ -337,9 +342,10 @@ def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, i
 
 
 def cut_rows(const Header[:] rows, int64_t records):
-    """Where to cut `rows` so that each piece holds about `records` records: the ends of the pieces, the last one len(rows).
+    """Where to cut `rows` so that each piece holds about `records` records: the ends of the pieces.
 
-    What a v0/v1 wrapper holds is known only by decompressing it: one record to 128 bytes is assumed. A count is only a claim.
+    What a v0/v1 wrapper holds is known only by decompressing it: one record to 128 bytes is assumed. A count is only
+    a claim.
     """
     cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
     cdef int64_t together = 0
@@ -359,7 +365,7 @@ def cut_rows(const Header[:] rows, int64_t records):
 
 
 def first_unreadable(const Header[:] rows):
-    """The first of `rows` that is of no known format (magic 0, 1, 2) or shorter than its format's header, or len(rows)."""
+    """The first of `rows` that is of no known format or shorter than its format's header; len(rows) if none is."""
     cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
     cdef Py_ssize_t i
     for i in range(count):

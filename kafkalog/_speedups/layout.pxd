@@ -1,14 +1,16 @@
-# Where each field of a log entry lies, in bytes from the entry's first. Reader and writer share this table and nothing else.
+# Where each field of a log entry lies, in bytes from the entry's first. Reader and writer share this table and
+# nothing else.
 #
 #   every entry     0 offset int64 | 8 size int32 (bytes after this field) | 16 magic int8
 #   v0, v1 message  12 crc uint32 | 16 magic | 17 attributes int8 | v1: 18 timestamp int64 |
 #                   key length int32, key, value length int32, value
-#   v2 batch        0 base offset | 8 length | 12 partition leader epoch int32 | 16 magic | 17 crc uint32 | 21 attributes int16 |
-#                   23 last offset delta int32 | 27 base timestamp int64 | 35 max timestamp int64 | 43 producer id int64 |
-#                   51 producer epoch int16 | 53 base sequence int32 | 57 records count int32 | 61 records
+#   v2 batch        0 base offset | 8 length | 12 partition leader epoch int32 | 16 magic | 17 crc uint32 |
+#                   21 attributes int16 | 23 last offset delta int32 | 27 base timestamp int64 |
+#                   35 max timestamp int64 | 43 producer id int64 | 51 producer epoch int16 | 53 base sequence int32 |
+#                   57 records count int32 | 61 records
 #
-# Source: clients/.../common/record/{Records,LegacyRecord,DefaultRecordBatch}.java; the v2 CRC covers byte 21 to the end, the
-# v0/v1 CRC byte 16 to the end.
+# Source: clients/.../common/record/{Records,LegacyRecord,DefaultRecordBatch}.java; the v2 CRC covers byte 21 to the
+# end, the v0/v1 CRC byte 16 to the end.
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t
 

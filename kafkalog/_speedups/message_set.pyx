@@ -1,10 +1,12 @@
 """Messages of formats 0 and 1: one message as it lies in the log, or the decompressed set inside a wrapper, to columns.
 
     entry     offset int64 | size int32 | message
-    message   crc uint32 | magic int8 | attributes int8 | v1: timestamp int64 | key length int32, key | value length int32, value
+    message   crc uint32 | magic int8 | attributes int8 | v1: timestamp int64 | key length int32, key |
+              value length int32, value
 
-A wrapper is a message whose value is a compressed set. Its own offset is the absolute offset of its *last* inner message. Format 0
-keeps absolute offsets inside; format 1 relative ones, so that a broker need not recompress to assign offsets:
+A wrapper is a message whose value is a compressed set. Its own offset is the absolute offset of its *last* inner
+message. Format 0 keeps absolute offsets inside; format 1 relative ones, so that a broker need not recompress to
+assign offsets:
 
     RO = IO - IO of the last inner message
     AO = AO of the wrapper + RO

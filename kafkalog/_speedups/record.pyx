@@ -1,7 +1,7 @@
 """`Record`, the object that a user holds, and the loop that makes many of them out of columns.
 
-A record owns its bytes: it stays valid when the file is closed, truncated or deleted. Its fields cannot refer back to it, so
-it takes no part in garbage collection, which is most of what makes a million of them cheap.
+A record owns its bytes: it stays valid when the file is closed, truncated or deleted. Its fields cannot refer back to
+it, so it takes no part in garbage collection, which is most of what makes a million of them cheap.
 """
 
 cimport cython
@@ -25,18 +25,11 @@ cdef dict TIMESTAMP_TYPES = {int(each): each for each in TimestampType}
 cdef class Record:
     """One record of a log: value, key, headers, timestamp, offset. Immutable, hashable, picklable.
 
-    value, key: bytes or None (null; `b""` is empty, not null). headers: tuple of (str, bytes | None). timestamp: ms since the
-    epoch, -1 = none. offset: absolute, -1 = not yet in a log. timestamp_type: `TimestampType`. sequence: the idempotent
-    producer's, -1 = none. Kafka: `org.apache.kafka.common.record.Record`. TypeError, ValueError: a field of another kind or range.
+    value, key: bytes or None (null; `b""` is empty, not null). headers: tuple of (str, bytes | None). timestamp: ms
+    since the epoch, -1 = none. offset: absolute, -1 = not yet in a log. timestamp_type: `TimestampType`. sequence:
+    the idempotent producer's, -1 = none. Kafka: `org.apache.kafka.common.record.Record`. TypeError, ValueError: a
+    field of another kind or range.
     """
-
-    cdef readonly object value
-    cdef readonly object key
-    cdef readonly tuple headers
-    cdef readonly int64_t timestamp
-    cdef readonly int64_t offset
-    cdef readonly int32_t sequence
-    cdef int type_id
 
     def __init__(self, value=None, key=None, headers=(), timestamp=-1, *, offset=-1,
                  timestamp_type=TimestampType.CREATE_TIME, sequence=-1):

@@ -7,7 +7,8 @@ from kafkalog._speedups.layout cimport Header
 cdef enum:
     SHORTEST_RECORD = 7
 
-# The arrays that the decoders fill: eight of int64, one after the other in one block, and the row each record came from.
+# The arrays that the decoders fill: eight of int64, one after the other in one block, and the row each record came
+# from.
 cdef struct Columns:
     int64_t* offset
     int64_t* timestamp

@@ -36,8 +36,8 @@ cdef inline int64_t add(int64_t base, int64_t delta) noexcept nogil:
 cdef void skip_headers(Cursor* record, int32_t count) noexcept nogil:
     cdef const uint8_t* start
     cdef int32_t length
-    cdef int32_t i
-    for i in range(count):
+    cdef int32_t _
+    for _ in range(count):
         start = record.at
         length = read_varint(record)
         if record.fault:
@@ -118,11 +118,11 @@ cdef inline int decode_record(const uint8_t* data, Cursor* region, const Header*
 cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
                              Columns* out) noexcept nogil:
     """Append the records of `region` to `out`, which has room for them; 0 at a fault, which is then in `region`."""
-    cdef int32_t i
+    cdef int32_t _
     if row.records_count < 0:
         blame(region, RECORDS_COUNT, region.at, 0, row.records_count)
         return 0
-    for i in range(row.records_count):
+    for _ in range(row.records_count):
         if not decode_record(data, region, row, out):
             return 0
         out.batch[out.count] = index

@@ -30,8 +30,8 @@ def _field(name: str, doc: str) -> Any:
 class RecordBatch:
     """One entry of a log: header fields as properties, records by iterating.
 
-    Absent values are what Kafka answers: -1, or None for the `records_count` of formats 0 and 1. The bytes belong to the message set
-    that gave the batch and are kept alive by it. Kafka: `org.apache.kafka.common.record.RecordBatch`.
+    Absent values are what Kafka answers: -1, or None for the `records_count` of formats 0 and 1. The bytes belong to
+    the message set that gave the batch and are kept alive by it. Kafka: `org.apache.kafka.common.record.RecordBatch`.
     """
 
     __slots__ = ("_base_offset", "_fields", "_reading", "_row", "_view")
@@ -39,7 +39,7 @@ class RecordBatch:
     def __init__(self, row: NDArray[np.void], view: memoryview, reading: Reading) -> None:
         """`row`: one row (shape (1,)) of the header table; `view`: the entry's bytes."""
         self._row = row
-        self._fields: tuple[int, ...] = row.item()
+        self._fields: tuple[int, ...] = row.tolist()[0]
         self._view = view
         self._reading = reading
         self._base_offset: int | None = None
@@ -47,9 +47,13 @@ class RecordBatch:
     position: int = _field("position", "Bytes from the start of the file or buffer to this entry.")
     size_in_bytes: int = _field("size_in_bytes", "Bytes of the whole entry, framing included.")
     magic: int = _field("magic", "The format: 0, 1 or 2. Another number is damage, seen by `ensure_valid`.")
-    last_offset: int = _field("last_offset", "The offset of the last record, or the one compaction has removed from there.")
+    last_offset: int = _field(
+        "last_offset", "The offset of the last record, or the one compaction has removed from there."
+    )
     max_timestamp: int = _field("max_timestamp", "The largest timestamp, ms; -1 = none.")
-    partition_leader_epoch: int = _field("partition_leader_epoch", "The epoch of the leader that appended it; -1 = unknown.")
+    partition_leader_epoch: int = _field(
+        "partition_leader_epoch", "The epoch of the leader that appended it; -1 = unknown."
+    )
     producer_id: int = _field("producer_id", "The idempotent producer's id; -1 = none.")
     producer_epoch: int = _field("producer_epoch", "The idempotent producer's epoch; -1 = none.")
     base_sequence: int = _field("base_sequence", "The sequence of the first record; -1 = none.")
@@ -57,7 +61,10 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        """The offset of the first record. InvalidRecordError, CorruptRecordError: a wrapper whose content cannot be read."""
+        """The offset of the first record.
+
+        InvalidRecordError, CorruptRecordError: a wrapper whose content cannot be read.
+        """
         if self._is_wrapper and self._base_offset is None:
             self._base_offset = int(next(self._read(check_crcs=False)).offset[0])
         return self._fields[_FIELD["base_offset"]] if self._base_offset is None else self._base_offset
@@ -69,7 +76,10 @@ class RecordBatch:
 
     @property
     def records_count(self) -> int | None:
-        """How many records format 2 says there are; compaction makes it less than the offsets' range. None in formats 0 and 1."""
+        """How many records format 2 says there are; compaction makes it less than the offsets' range.
+
+        None in formats 0 and 1.
+        """
         return None if self.magic < 2 else self._fields[_FIELD["records_count"]]
 
     @property
@@ -87,7 +97,7 @@ class RecordBatch:
 
     @property
     def base_timestamp(self) -> int:
-        """The timestamp that the records' deltas count from, ms (with a delete horizon, that); -1 in formats 0 and 1."""
+        """What the records' timestamps count from, ms (the delete horizon, if set); -1 in formats 0 and 1."""
         return self._fields[_FIELD["base_timestamp"]]
 
     @property
@@ -136,8 +146,8 @@ class RecordBatch:
     def __iter__(self) -> Iterator[Record]:
         """The records, control records too, decompressed, with absolute offsets.
 
-        CorruptRecordError: the checksum does not hold. InvalidRecordError: the content does not follow the format; the records
-        before the damage come first.
+        CorruptRecordError: the checksum does not hold. InvalidRecordError: the content does not follow the format;
+        the records before the damage come first.
         """
         return chain.from_iterable(map(iter, self._read(check_crcs=True)))
 

@@ -1,7 +1,8 @@
 """`RecordColumns`: the records of some batches as numpy arrays, one a field.
 
-Starts index `buffer`: the log's own bytes where nothing is compressed, else the decompressed regions one after the other.
-Nothing is copied into the arrays, so a `RecordColumns` keeps its buffer (a mapped file, perhaps) alive as long as it lives.
+Starts index `buffer`: the log's own bytes where nothing is compressed, else the decompressed regions one after the
+other. Nothing is copied into the arrays, so a `RecordColumns` keeps its buffer (a mapped file, perhaps) alive as long
+as it lives.
 """
 
 from collections.abc import Iterator
@@ -24,9 +25,9 @@ RECORDS_AT_A_TIME = 1024
 class RecordColumns:
     """The records of one or more batches as arrays; row i of every array is record i.
 
-    offset, timestamp (ms; -1 = none), key_start, key_length, value_start, value_length, headers_start, headers_length: int64 (n,);
-    a length of -1 is null, starts index `buffer`; headers_length 0 = no headers. batch: int32 (n,), the row of `batches`
-    (HEADER_DTYPE) that a record belongs to. buffer: read-only memoryview.
+    offset, timestamp (ms; -1 = none), key_start, key_length, value_start, value_length, headers_start,
+    headers_length: int64 (n,); a length of -1 is null, starts index `buffer`; headers_length 0 = no headers. batch:
+    int32 (n,), the row of `batches` (HEADER_DTYPE) that a record belongs to. buffer: read-only memoryview.
 
     The arrays and the buffer stay valid as long as this object or a view of them lives.
     """
@@ -49,45 +50,49 @@ class RecordColumns:
     @property
     def offset(self) -> NDArray[np.int64]:
         """Absolute offsets, int64."""
-        return self._block[0]
+        return self._field(0)
 
     @property
     def timestamp(self) -> NDArray[np.int64]:
         """Milliseconds since the epoch, int64; -1 = none."""
-        return self._block[1]
+        return self._field(1)
 
     @property
     def key_start(self) -> NDArray[np.int64]:
         """Where keys begin in `buffer`, int64."""
-        return self._block[2]
+        return self._field(2)
 
     @property
     def key_length(self) -> NDArray[np.int64]:
         """Bytes of each key, int64; -1 = null."""
-        return self._block[3]
+        return self._field(3)
 
     @property
     def value_start(self) -> NDArray[np.int64]:
         """Where values begin in `buffer`, int64."""
-        return self._block[4]
+        return self._field(4)
 
     @property
     def value_length(self) -> NDArray[np.int64]:
         """Bytes of each value, int64; -1 = null."""
-        return self._block[5]
+        return self._field(5)
 
     @property
     def headers_start(self) -> NDArray[np.int64]:
         """Where the encoded headers begin in `buffer`, after their count, int64."""
-        return self._block[6]
+        return self._field(6)
 
     @property
     def headers_length(self) -> NDArray[np.int64]:
         """Bytes of the encoded headers, int64; 0 = none."""
-        return self._block[7]
+        return self._field(7)
+
+    def _field(self, row: int) -> NDArray[np.int64]:
+        field: NDArray[np.int64] = self._block[row]
+        return field
 
     def __len__(self) -> int:
-        return self._block.shape[1]
+        return len(self.batch)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -134,7 +139,10 @@ class RecordColumns:
         return None if length < 0 else bytes(self.buffer[start : start + length])
 
     def to_arrow(self) -> "pa.RecordBatch":
-        """A `pyarrow.RecordBatch`; see `kafkalog.arrow.to_arrow`. ImportError: pyarrow (the extra `arrow`) is missing."""
+        """A `pyarrow.RecordBatch`; see `kafkalog.arrow.to_arrow`.
+
+        ImportError: pyarrow (the extra `arrow`) is missing.
+        """
         from kafkalog.arrow import to_arrow
 
         return to_arrow(self)

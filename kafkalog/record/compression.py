@@ -3,8 +3,8 @@
     gzip     one or more gzip members
     snappy   xerial stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32, then [length int32, raw block]...;
              or one raw block without any of that, as librdkafka writes it
-    lz4      one LZ4 frame of independent blocks. In format 0 the frame header's checksum is wrong by design: it covers the
-             frame's magic too
+    lz4      one LZ4 frame of independent blocks. In format 0 the frame header's checksum is wrong by design: it
+             covers the frame's magic too
     zstd     one or more frames, mostly without a content size
 
 A length from the stream is never taken for granted: output grows as bytes arrive, up to the limit.
@@ -39,7 +39,8 @@ LZ4_MAGIC = b"\x04\x22\x4d\x18"
 def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> "ReadableBuffer":
     """The bytes that `data` decompresses to, as Kafka's reader of format `magic` sees them.
 
-    InvalidRecordError: not a whole stream of this codec, or an unknown codec. DecompressedSizeError: more than `limit` bytes.
+    InvalidRecordError: not a whole stream of this codec, or an unknown codec. DecompressedSizeError: more than
+    `limit` bytes.
     """
     try:
         return _CODECS[codec](data, limit, magic)
@@ -55,15 +56,15 @@ def _damaged(codec: CompressionType, why: object) -> InvalidRecordError:
     return InvalidRecordError(f"the {codec.name.lower()} data is damaged: {why}")
 
 
-def _nothing(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     if len(data) > limit:
         raise _too_large(limit)
     return data
 
 
-def _gzip(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+def _gzip(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     """Every member up to the first bytes that begin none, which are ignored as Java's reader ignores them."""
-    zlib = _gzip_library()
+    zlib = gzip_library()
     members: list[bytes] = []
     left = limit
     while not members or data[:2] == GZIP_MAGIC:
@@ -81,8 +82,8 @@ def _gzip(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     return members[0] if len(members) == 1 else b"".join(members)
 
 
-def _snappy(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
-    cramjam = _snappy_library()
+def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
+    cramjam = snappy_library()
     snappy = cramjam.snappy
     blocks = list(_xerial_blocks(data)) if data[:8] == XERIAL_MAGIC else [data]
     try:
@@ -118,7 +119,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
-    frame = _lz4_library()
+    frame = lz4_library()
     stream = frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     left = limit
@@ -139,20 +140,29 @@ def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
 
 
 def _mend_lz4_header(data: memoryview) -> bytes:
-    """A frame of format 0 with the header checksum that the LZ4 specification asks for; Kafka does not look at the stored one."""
-    from xxhash import xxh32_intdigest
+    """A frame of format 0 with the header checksum that the LZ4 specification asks for.
 
+    Kafka does not look at the stored one.
+    """
     if len(data) < 7 or data[:4] != LZ4_MAGIC:
         return bytes(data)
     size = 6 + (8 if data[4] & 0x08 else 0) + (4 if data[4] & 0x01 else 0)
-    checksum = (xxh32_intdigest(data[4:size]) >> 8) & 0xFF
-    return b"".join((data[:size], bytes([checksum]), data[size + 1 :]))
+    return with_lz4_checksum(data, size, data[4:size])
+
+
+def with_lz4_checksum(frame: "ReadableBuffer", at: int, covered: "ReadableBuffer") -> bytes:
+    """`frame` with its header checksum, the byte at `at`, computed over `covered`."""
+    from xxhash import xxh32_intdigest
+
+    checksum = (xxh32_intdigest(covered) >> 8) & 0xFF
+    view = memoryview(frame)
+    return b"".join((view[:at], bytes([checksum]), view[at + 1 :]))
 
 
 def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     if magic < 2:
         raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
-    zstandard = _zstd_library()
+    zstandard = zstd_library()
     pieces: list[bytes] = []
     left = limit
     size = most = 0
@@ -172,9 +182,10 @@ def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
 
 
 def _zstd_frame(zstandard: ModuleType, data: memoryview) -> tuple[int, int, bool]:
-    """How many bytes the first frame takes, how many it can yield at most, and whether it says itself that it yields those.
+    """How many bytes the first frame takes, how many it yields at most, and whether it says itself that it does.
 
-    block header   3 bytes, little-endian: bit 0 last block, bits 1-2 type (0 raw, 1 one byte repeated, 2 compressed), the rest size
+    block header   3 bytes, little-endian: bit 0 last block | bits 1-2 type: 0 raw, 1 one byte repeated,
+                   2 compressed | the rest size
     """
     parameters = zstandard.get_frame_parameters(data)
     at = zstandard.frame_header_size(data)
@@ -193,7 +204,9 @@ def _zstd_frame(zstandard: ModuleType, data: memoryview) -> tuple[int, int, bool
     if parameters.content_size == zstandard.CONTENTSIZE_UNKNOWN:
         return at, most, False
     if parameters.content_size > most:
-        raise _damaged(CompressionType.ZSTD, f"it claims {parameters.content_size} bytes, its blocks hold {most} at most")
+        raise _damaged(
+            CompressionType.ZSTD, f"it claims {parameters.content_size} bytes, its blocks hold {most} at most"
+        )
     return at, parameters.content_size, True
 
 
@@ -210,7 +223,7 @@ def _zstd_exceeds(zstandard: ModuleType, frame: memoryview, limit: int) -> bool:
 
 
 @cache
-def _gzip_library() -> ModuleType:
+def gzip_library() -> ModuleType:
     """ISA-L inflates at more than twice zlib's speed; zlib serves where there is no wheel of it."""
     try:
         from isal import isal_zlib
@@ -218,25 +231,27 @@ def _gzip_library() -> ModuleType:
         import zlib
 
         return zlib
-    return isal_zlib
+    library: ModuleType = isal_zlib
+    return library
 
 
 @cache
-def _lz4_library() -> ModuleType:
-    import lz4.frame
+def lz4_library() -> ModuleType:
+    from lz4 import frame
 
-    return lz4.frame
+    library: ModuleType = frame
+    return library
 
 
 @cache
-def _snappy_library() -> ModuleType:
+def snappy_library() -> ModuleType:
     import cramjam
 
     return cramjam
 
 
 @cache
-def _zstd_library() -> ModuleType:
+def zstd_library() -> ModuleType:
     import zstandard
 
     return zstandard
@@ -245,7 +260,7 @@ def _zstd_library() -> ModuleType:
 def _zstd_decompressor() -> Any:
     """One for each thread: making one costs as much as a small batch, and none serves two threads at once."""
     if not hasattr(_of_thread, "zstd"):
-        _of_thread.zstd = _zstd_library().ZstdDecompressor()
+        _of_thread.zstd = zstd_library().ZstdDecompressor()
     return _of_thread.zstd
 
 

@@ -8,12 +8,13 @@
             KRAFT_VERSION      version int16 | kraft version int16 | tags
             KRAFT_VOTERS       version int16 | voters | tags
 
-Lists are compact: unsigned varint n + 1, then n elements, each with its own tags. A newer version is read as the newest known
-one and bytes after it are ignored, as Kafka does.
-Source: clients/.../common/record/{ControlRecordType,ControlRecordUtils,EndTransactionMarker}.java, common/message/*.json.
+Lists are compact: unsigned varint n + 1, then n elements, each with its own tags. A newer version is read as the
+newest known one and bytes after it are ignored, as Kafka does.
+Source: clients/.../common/record/{ControlRecordType,ControlRecordUtils,EndTransactionMarker}.java.
 """
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -138,19 +139,8 @@ def decode_control(record: Record) -> ControlRecord:
     version = reader.integer(2)
     if version < 0:
         raise InvalidRecordError(f"a {kind.name} record has a negative version", expected="0", found=version)
-    match kind:
-        case ControlRecordType.LEADER_CHANGE:
-            return LeaderChange(reader.integer(4), _voters(reader, version), _voters(reader, version))
-        case ControlRecordType.SNAPSHOT_HEADER:
-            return SnapshotHeader(reader.integer(8))
-        case ControlRecordType.SNAPSHOT_FOOTER:
-            return SnapshotFooter()
-        case ControlRecordType.KRAFT_VERSION:
-            return KRaftVersion(reader.integer(2))
-        case ControlRecordType.KRAFT_VOTERS:
-            return KRaftVoters(tuple(_kraft_voter(reader) for _ in range(reader.compact_length())))
-        case _:
-            return EndTransactionMarker(kind, reader.integer(4))
+    parse = _PARSERS.get(kind)
+    return EndTransactionMarker(kind, reader.integer(4)) if parse is None else parse(reader, version)
 
 
 def _voters(reader: "_Reader", version: int) -> tuple[Voter, ...]:
@@ -218,3 +208,16 @@ class _Reader:
         for _ in range(self.unsigned_varint()):
             self.unsigned_varint()
             self.take(self.unsigned_varint())
+
+
+_PARSERS: dict[ControlRecordType, Callable[[_Reader, int], ControlRecord]] = {
+    ControlRecordType.LEADER_CHANGE: lambda reader, version: LeaderChange(
+        reader.integer(4), _voters(reader, version), _voters(reader, version)
+    ),
+    ControlRecordType.SNAPSHOT_HEADER: lambda reader, _: SnapshotHeader(reader.integer(8)),
+    ControlRecordType.SNAPSHOT_FOOTER: lambda *_: SnapshotFooter(),
+    ControlRecordType.KRAFT_VERSION: lambda reader, _: KRaftVersion(reader.integer(2)),
+    ControlRecordType.KRAFT_VOTERS: lambda reader, _: KRaftVoters(
+        tuple(_kraft_voter(reader) for _ in range(reader.compact_length()))
+    ),
+}

@@ -32,7 +32,10 @@ RECORDS_A_CHUNK = 8192
 
 
 class Entries(NamedTuple):
-    """Whole log entries: rows of the header table, and the bytes they describe; `view[0]` is at file position `position`."""
+    """Whole log entries: rows of the header table, and the bytes they describe.
+
+    `view[0]` is at file position `position`.
+    """
 
     rows: NDArray[np.void]
     view: memoryview
@@ -56,7 +59,8 @@ class Reading:
 def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
     """The records of `entries`, in pieces of about RECORDS_A_CHUNK; all before the damage, then the error.
 
-    CorruptRecordError: not a batch, or its checksum does not hold. InvalidRecordError: its content does not follow the format.
+    CorruptRecordError: not a batch, or its checksum does not hold. InvalidRecordError: its content does not follow
+    the format.
     """
     error = None
     for part in _parts(entries):
@@ -90,7 +94,10 @@ def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLog
 
 
 def _sound_rows(entries: Entries, reading: Reading) -> tuple[NDArray[np.void], KafkaLogError | None]:
-    """The rows before the first that is no batch at all or, if asked, whose checksum does not hold; and the error of that one."""
+    """The rows before the first that is no batch at all or, if asked, whose checksum does not hold.
+
+    And the error of that one.
+    """
     rows = entries.rows
     error: KafkaLogError | None = None
     bad = first_unreadable(rows)
@@ -199,9 +206,7 @@ _FAULTS = {
 }
 
 
-def _fault_error(
-    fault: tuple[int, int, int, int, int], entries: Entries, regions: _Regions
-) -> InvalidRecordError:
+def _fault_error(fault: tuple[int, int, int, int, int], entries: Entries, regions: _Regions) -> InvalidRecordError:
     """A kernel's fault as the error: at its very byte in the log or, where that is decompressed, at its batch."""
     code, row, at, expected, found = fault
     position = int(regions.rows["position"][row])

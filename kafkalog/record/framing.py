@@ -1,7 +1,7 @@
 """Log entries one after the other: how the walk over them ends, and what to say where it must not.
 
     entry entry entry ... | END     the data ends where an entry does
-                          | TORN    fewer bytes are left than the next entry needs: a write was cut short, or is under way
+                          | TORN    fewer bytes are left than the next entry needs: a write cut short, or under way
                           | ZEROED  nothing but zero bytes is left: preallocated, or a page that was never written back
 
 The end is a value. Damage (a size too small, in memory also a magic that does not exist) is an error.

@@ -32,8 +32,8 @@ RUN_ROWS = 8192
 class MessageSet(ABC):
     """Log entries one after the other: `RecordBatch`es of `Record`s.
 
-    Reading gives everything before damage and then raises `CorruptRecordError` (framing, checksum) or `InvalidRecordError`
-    (content). A torn or zeroed tail is no damage: reading ends there, and `end_of_data` tells.
+    Reading gives everything before damage and then raises `CorruptRecordError` (framing, checksum) or
+    `InvalidRecordError` (content). A torn or zeroed tail is no damage: reading ends there, and `end_of_data` tells.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -76,14 +76,17 @@ class MessageSet(ABC):
         return rows
 
     def header_runs(self) -> Iterator[NDArray[np.void]]:
-        """The rows of `headers()` piece by piece, in bounded memory. CorruptRecordError: damage, after the rows before it."""
+        """The rows of `headers()` piece by piece, in bounded memory.
+
+        CorruptRecordError: damage, after the rows before it.
+        """
         return self._runs()
 
     def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
         """The records as arrays, some thousand at a time, in order; control records left out.
 
-        threads: so many threads decode at once, a few pieces ahead of the reader. check_crcs: False saves about a fifth of the
-        time on uncompressed data and hands out what a damaged batch decodes to. ValueError: threads < 1.
+        threads: so many threads decode at once, a few pieces ahead of the reader. check_crcs: False saves about a
+        fifth of the time on uncompressed data and hands out what a damaged batch decodes to. ValueError: threads < 1.
         """
         if threads < 1:
             raise ValueError(f"threads is {threads}, at least 1 is needed")
@@ -119,7 +122,10 @@ class MessageSet(ABC):
             yield stop
 
     def _runs(self, start: int | None = None, *, max_size: int = -1) -> Iterator[NDArray[np.void]]:
-        """Rows of the header table, run after run. CorruptRecordError: the framing is damaged, after the rows before it."""
+        """Rows of the header table, run after run.
+
+        CorruptRecordError: the framing is damaged, after the rows before it.
+        """
         position = self._start if start is None else start
         more = True
         while more:
@@ -149,8 +155,8 @@ def _rest(reading: Reading) -> tuple[int, str | None]:
 class ByteBufferMessageSet(MessageSet):
     """A message set in memory, over any buffer of bytes, which is not copied.
 
-    As Kafka's reader of memory: a magic other than 0, 1, 2 is damage at once; bytes that are too few for the next entry are the
-    end. `decompression_limit`: bytes that one batch may decompress to.
+    As Kafka's reader of memory: a magic other than 0, 1, 2 is damage at once; bytes that are too few for the next
+    entry are the end. `decompression_limit`: bytes that one batch may decompress to.
     """
 
     def __init__(self, buffer: "ReadableBuffer", *, decompression_limit: int = compression.DEFAULT_LIMIT) -> None:

@@ -13,9 +13,7 @@ Result = TypeVar("Result")
 AHEAD = 3
 
 
-def ordered_map(
-    work: Callable[[Piece], Iterable[Result]], pieces: Iterable[Piece], threads: int
-) -> Iterator[Result]:
+def ordered_map(work: Callable[[Piece], Iterable[Result]], pieces: Iterable[Piece], threads: int) -> Iterator[Result]:
     """The results of work(piece), piece after piece; an error comes after the results before it, as without threads."""
     source = iter(pieces)
     with ThreadPoolExecutor(threads, thread_name_prefix="kafkalog") as pool:
@@ -49,7 +47,7 @@ def _submit(
     try:
         for piece in islice(source, count):
             waiting.append(pool.submit(_collect, work, piece))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised by the reader, in its turn
         return error
     return None
 
@@ -58,6 +56,6 @@ def _collect(work: Callable[[Piece], Iterable[Result]], piece: Piece) -> tuple[l
     results: list[Result] = []
     try:
         results.extend(work(piece))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised by the reader, in its turn
         return results, error
     return results, None

@@ -22,7 +22,10 @@ class CorruptCheckpointError(KafkaLogError):
 
 
 def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """Partition -> offset; empty where the file is missing or empty. CorruptCheckpointError: the file does not follow the format."""
+    """Partition -> offset; empty where the file is missing or empty.
+
+    CorruptCheckpointError: the file does not follow the format.
+    """
     return dict(_read_entries(path, _offset_entry))
 
 
@@ -43,7 +46,9 @@ def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry
     if version != 0:
         raise CorruptCheckpointError("the version is unknown", str(path), None, 0, version)
     if len(entries) != count:
-        raise CorruptCheckpointError("the number of lines is not the one declared", str(path), None, count, len(entries))
+        raise CorruptCheckpointError(
+            "the number of lines is not the one declared", str(path), None, count, len(entries)
+        )
     return entries
 
 

@@ -4,7 +4,7 @@
     PartitionDir   /var/lib/kafka/orders-0   segments in it
     LogFile        ..../00000000000000000000.log, or a copy of one under any name
 
-<topic>-<partition>.<32 hex digits>-delete, -stray, -future: deleted and to be removed, unknown to the cluster, being moved
+<topic>-<partition>.<32 hex digits>-delete, -stray, -future: deleted and to be removed, unknown to the cluster, or moved
 here from another data directory.
 """
 

@@ -43,11 +43,11 @@ class TimestampAndOffset(NamedTuple):
 class FileMessageSet(MessageSet):
     """The log entries of a file from `start` to `end` (bytes; None: wherever the file ends when it is read).
 
-    As Kafka's reader of files: the magic is not looked at before a batch is read; an entry that the file does not hold whole is
-    the end of the data. Positions of batches count from the start of the file.
+    As Kafka's reader of files: the magic is not looked at before a batch is read; an entry that the file does not
+    hold whole is the end of the data. Positions of batches count from the start of the file.
 
-    sealed: the file has a successor and is not written to any more. It is then mapped, and a torn or zeroed tail is damage.
-    decompression_limit: bytes that one batch may decompress to.
+    sealed: the file has a successor and is not written to any more. It is then mapped, and a torn or zeroed tail is
+    damage. decompression_limit: bytes that one batch may decompress to.
 
     OSError: the file cannot be opened. ValueError: start or end negative, or start > end.
     """
@@ -139,7 +139,8 @@ class FileMessageSet(MessageSet):
     def search_timestamp(self, timestamp: int, start: int = 0, starting_offset: int = 0) -> TimestampAndOffset | None:
         """The first record from position `start` and `starting_offset` on whose timestamp (ms) is `timestamp` or more.
 
-        None where there is none; format 0 has no timestamps. CorruptRecordError, InvalidRecordError: a batch to look into is damaged.
+        None where there is none; format 0 has no timestamps. CorruptRecordError, InvalidRecordError: a batch to look
+        into is damaged.
         """
         for run in self._runs(self._first + start):
             candidates = run[(run["max_timestamp"] >= timestamp) & (run["last_offset"] >= starting_offset)]

@@ -1,7 +1,7 @@
 """`Log`: a partition directory, all its segments as one run of offsets. Reading; nothing is written, created or locked.
 
-    log start offset          segment | segment | active segment          log end offset
-    (records before it have been deleted, their bytes perhaps not yet)    (the offset the next record will get)
+log start offset          segment | segment | active segment          log end offset
+(records before it have been deleted, their bytes perhaps not yet)    (the offset the next record will get)
 """
 
 import os
@@ -32,9 +32,11 @@ NO_END = 2**63 - 1
 class Log:
     """The log of one partition. Iterable: the records from the log start offset on, as a consumer sees them.
 
-    Its segments are those found when it was opened; the last one is followed as it grows. Works beside a running broker.
+    Its segments are those found when it was opened; the last one is followed as it grows. Works beside a running
+    broker.
 
-    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no segment and is not named as a partition.
+    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no segment and is not named as a
+    partition.
     """
 
     def __init__(
@@ -45,7 +47,8 @@ class Log:
         self.topic_partition: TopicPartition | None = parse_partition_dir(self.directory.resolve().name)
         if not files and self.topic_partition is None:
             raise NotALogError(
-                "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>", str(directory)
+                "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>",
+                str(directory),
             )
         last = len(files) - 1
         self._segments = tuple(
@@ -60,7 +63,9 @@ class Log:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset a consumer gets: the first segment's base, or what the data directory's checkpoint says if that is more.
+        """The first offset a consumer gets.
+
+        It is the first segment's base, or what the data directory's checkpoint says if that is more.
 
         CorruptCheckpointError: the checkpoint does not follow its format.
         """
@@ -72,7 +77,10 @@ class Log:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset the next record will get: after the last whole batch of the active segment, up to damage if there is any."""
+        """The offset the next record will get.
+
+        After the last whole batch of the active segment, up to damage if there is any.
+        """
         if not self._segments:
             return self.log_start_offset
         active = self._segments[-1]

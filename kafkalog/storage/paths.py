@@ -2,10 +2,12 @@
 
     topic-0/                            a partition: topic, the last '-', partition
       00000000000000000000.log          a segment; the number (20 digits at least) is its base offset
-      00000000000000000000.index        and its indexes: .index .timeindex .txnindex; .snapshot: producer state up to that offset
+      00000000000000000000.index        and its indexes: .index .timeindex .txnindex
+      00000000000000000000.snapshot     producer state up to that offset
       ....deleted .cleaned .swap        on their way out, or in
       leader-epoch-checkpoint, partition.metadata
-    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint, ..., meta.properties, .lock
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint, ...,
+    meta.properties, .lock
 
 Source: storage/.../internals/log/{LogFileUtils,LocalLog}.java.
 """

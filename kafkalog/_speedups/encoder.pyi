@@ -1,0 +1,51 @@
+from collections.abc import Iterable
+
+from _typeshed import ReadableBuffer
+
+from kafkalog._speedups.record import Record
+
+class RecordsEncoder:
+    def __init__(
+        self,
+        magic: int,
+        base_offset: int = 0,
+        *,
+        timestamp_type: int = 0,
+        log_append_time: int = -1,
+        relative: bool = False,
+        base_timestamp: int | None = None,
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def magic(self) -> int: ...
+    @property
+    def records_count(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def offset_of_max_timestamp(self) -> int: ...
+    def append(
+        self,
+        value: ReadableBuffer | None = None,
+        key: ReadableBuffer | None = None,
+        headers: Iterable[tuple[str, ReadableBuffer | None]] = (),
+        timestamp: int = -1,
+        *,
+        offset: int | None = None,
+    ) -> None: ...
+    def extend(self, records: Iterable[Record], keep_offsets: bool = False) -> None: ...
+    def size_of(
+        self,
+        value: ReadableBuffer | None = None,
+        key: ReadableBuffer | None = None,
+        headers: Iterable[tuple[str, ReadableBuffer | None]] = (),
+        timestamp: int = -1,
+    ) -> int: ...
+    def take(self, header_size: int = 0) -> bytearray: ...

@@ -1,0 +1,13 @@
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef class Record:
+    cdef readonly object value
+    cdef readonly object key
+    cdef readonly tuple headers
+    cdef readonly int64_t timestamp
+    cdef readonly int64_t offset
+    cdef readonly int32_t sequence
+    cdef int type_id
+
+    cdef tuple fields(self)
