@@ -8,6 +8,9 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.Base64;
 import java.util.Iterator;
+import java.util.List;
+import java.util.StringJoiner;
+import java.util.TreeSet;
 import java.util.function.Supplier;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.FileLogInputStream.FileChannelRecordBatch;
@@ -21,10 +24,13 @@ import org.apache.kafka.common.utils.CloseableIterator;
 /**
  * Decode PACK PARTS OUT: what Kafka's own classes read in each part of a file that holds many logs one after the other.
  *
- * PARTS has a line a part, "file|memory START SIZE": read as FileRecords reads a segment, or as MemoryRecords reads a response. OUT gets a
- * line of JSON a part: {"batches": [...], "error": null or what ended the iteration}. A batch has its fields, "valid" (null or what
+ * PARTS has a line a part, "file|memory|search START SIZE": read as FileRecords reads a segment, or as MemoryRecords reads a response. OUT gets
+ * a line of JSON a part: {"batches": [...], "error": null or what ended the iteration}. A batch has its fields, "valid" (null or what
  * ensureValid said), and its records up to "error", what ended those (null: nothing did). A field that cannot be had is an error in its place:
  * {"error": class, "message": text}. Bytes are base64.
+ *
+ * A search gives {"offsets": [[target, [base offset, position, size]], ...], "timestamps": [[target, starting offset, [timestamp, offset,
+ * leader epoch]], ...]} in place of batches: what FileRecords finds for the offsets and timestamps of its own batches, and those beside them.
  */
 public class Decode {
   static final Base64.Encoder BASE64 = Base64.getEncoder();
@@ -38,7 +44,9 @@ public class Decode {
         String[] part = line.split(" ");
         int start = Integer.parseInt(part[1]);
         int size = Integer.parseInt(part[2]);
-        if (part[0].equals("file")) {
+        if (part[0].equals("search")) {
+          lines.println(search(file.slice(start, size), start));
+        } else if (part[0].equals("file")) {
           lines.println(decode(file.slice(start, size).batches(), start));
         } else {
           ByteBuffer slice = ByteBuffer.wrap(bytes, start, size).slice();
@@ -65,6 +73,29 @@ public class Decode {
       error = error(problem);
     }
     return json.append("],\"error\":").append(error).append('}').toString();
+  }
+
+  static String search(FileRecords file, int start) throws Exception {
+    TreeSet<Long> offsets = new TreeSet<>(List.of(-1L, 0L, Long.MAX_VALUE));
+    TreeSet<Long> timestamps = new TreeSet<>(offsets);
+    for (FileChannelRecordBatch batch : file.batches()) {
+      for (long d = -1; d <= 1; d++) offsets.addAll(List.of(batch.baseOffset() + d, batch.lastOffset() + d));
+      for (long d = -1; d <= 1; d++) timestamps.add(batch.maxTimestamp() + d);
+    }
+    StringJoiner found = new StringJoiner(",", "{\"offsets\":[", "]");
+    for (long target : offsets) {
+      FileRecords.LogOffsetPosition at = file.searchForOffsetFromPosition(target, start);
+      found.add("[" + target + "," + (at == null ? null : "[" + at.offset + "," + (at.position - start) + "," + at.size + "]") + "]");
+    }
+    StringJoiner foundTimes = new StringJoiner(",", ",\"timestamps\":[", "]}");
+    for (long target : timestamps) {
+      for (long from : offsets) {
+        FileRecords.TimestampAndOffset at = file.searchForTimestamp(target, start, from);
+        String answer = at == null ? null : "[" + at.timestamp + "," + at.offset + "," + at.leaderEpoch.orElse(null) + "]";
+        foundTimes.add("[" + target + "," + from + "," + answer + "]");
+      }
+    }
+    return found.toString() + foundTimes;
   }
 
   static void batch(StringBuilder json, RecordBatch b, long position) {

@@ -17,13 +17,13 @@ import pytest
 from oracle import java
 
 DECODE = Path(__file__).with_name("Decode.java")
-FILE, MEMORY = "file", "memory"
+FILE, MEMORY, SEARCH = "file", "memory", "search"
 
 Answer = dict[str, Any]
 
 
 class Part(NamedTuple):
-    """A log to be read: its bytes, and by which of Kafka's two readers."""
+    """A log to be read: its bytes, and by which of Kafka's two readers; or a log to be searched as a file."""
 
     mode: str
     data: bytes
