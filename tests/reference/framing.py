@@ -91,12 +91,13 @@ def scan_headers(
 ) -> Scan:
     """Walks the entries in `buffer[start:]`; `position` is the place of `buffer[0]` in its file."""
     data = bytes(buffer)
+    zeros = len(data.rstrip(b"\0"))  # from here on there is nothing else
     rows: list[tuple[int, ...]] = []
     at = start
     while True:
         if len(rows) == limit or 0 <= span <= at - start:
             return _table(rows), Status.LIMIT, at, 0, 0
-        if stop := _stop(data, at, strict_magic, max_size):
+        if stop := _stop(data, at, zeros, strict_magic, max_size):
             return _table(rows), stop[0], at, stop[1], stop[2]
         rows.append(_row(data, at, position + at))
         at += OVERHEAD + _size(data, at)
@@ -111,12 +112,12 @@ def _magic(data: bytes, at: int) -> int:
     return int.from_bytes(data[at + 16 : at + 17], "big", signed=True)
 
 
-def _stop(data: bytes, at: int, strict_magic: bool, max_size: int) -> tuple[Status, int, int] | None:
+def _stop(data: bytes, at: int, zeros: int, strict_magic: bool, max_size: int) -> tuple[Status, int, int] | None:
     """What keeps the entry at `at` from being read, as `(status, expected, found)`: the checks in their order."""
     left = len(data) - at
     if left == 0:
         return Status.END, 0, 0
-    if data.count(0, at) == left:
+    if at >= zeros:
         return Status.ZEROED, 0, 0
     if left < UP_TO_MAGIC:
         return Status.TORN, UP_TO_MAGIC, left

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from reference.encode import (
     LegacyMessage,
     PlainRecord,
     V2Batch,
+    compressed,
     entries,
     records,
     varint,
@@ -215,6 +217,31 @@ def test_checksums_are_left_alone_where_that_is_asked(opened: Open) -> None:
     messages = opened(around(with_field(">I", 17, 0)))
     found = [columns.value(i) for columns in messages.columns(check_crcs=False) for i in range(len(columns))]
     assert found == [*BEFORE, b"c", b"d", *AFTER]
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(magic, codec) for magic, codec in FORMATS if codec])
+def test_damaged_compressed_bytes_are_invalid_or_still_records(magic: int, codec: int) -> None:
+    """Below a checksum that holds: what a library says about its stream, whatever that is, is an InvalidRecordError."""
+    whole = batch([b"c" * 40, b"d" * 40], magic, codec, 2)
+    payload = {0: 26, 1: 34, 2: 61}[magic]
+    for bit in range(8 * payload, 8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found = outcome(memory(around(with_right_checksum(bytes(flipped)), magic, codec)))
+        assert found.values[:2] == BEFORE
+        assert found.error is None or type(found.error) is InvalidRecordError
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_compressed_stream_cut_anywhere_gives_no_record_that_was_not_written(codec: int) -> None:
+    written = V2Batch(records(b"c" * 40, b"d" * 40, offset=2), codec)
+    stream = compressed(written.plain_region(), codec)
+    for length in range(len(stream)):
+        found = outcome(memory(around(replace(written, payload=stream[:length]).encoded())))
+        assert found.values[2:] in ([], [b"c" * 40], [b"c" * 40, b"d" * 40], [b"c" * 40, b"d" * 40, *AFTER])
+        assert found.error is None or type(found.error) is InvalidRecordError
+        # Only a trailer may be missing where every record is there.
+        assert (found.error is None) == (found.values[2:] == [b"c" * 40, b"d" * 40, *AFTER])
 
 
 # --- the end of the data

@@ -1,0 +1,138 @@
+"""Columns: arrays that say where in a buffer the records lie, and the records they stand for."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafkalog import ByteBufferMessageSet, FileMessageSet, Record, RecordColumns
+from reference.compression import GZIP, LZ4
+from reference.encode import PlainRecord, V2Batch, entries, records
+
+WRITTEN = [
+    PlainRecord(0, 10, b"k0", b"v0", ((b"h", b"x"), (b"", None))),
+    PlainRecord(2, 20, None, b""),
+    PlainRecord(3, 30, b"", None),
+]
+
+
+def columns_of(data: bytes) -> RecordColumns:
+    (columns,) = ByteBufferMessageSet(data).columns()
+    return columns
+
+
+@pytest.fixture(params=[0, GZIP, LZ4])
+def columns(request: pytest.FixtureRequest) -> RecordColumns:
+    return columns_of(V2Batch(WRITTEN, request.param).encoded())
+
+
+def test_arrays_have_the_types_and_lengths_that_they_should(columns: RecordColumns) -> None:
+    fields = ["key", "value", "headers"]
+    names = ["offset", "timestamp", *(f"{field}_{part}" for field in fields for part in ("start", "length"))]
+    arrays = [getattr(columns, name) for name in names]
+    assert {(array.dtype, array.shape) for array in arrays} == {(np.dtype(np.int64), (3,))}
+    assert (columns.batch.dtype, columns.batch.shape) == (np.dtype(np.int32), (3,))
+    assert len(columns) == 3
+
+
+def test_starts_and_lengths_lead_to_the_bytes(columns: RecordColumns) -> None:
+    assert columns.offset.tolist() == [0, 2, 3]
+    assert columns.timestamp.tolist() == [10, 20, 30]
+    assert columns.key_length.tolist() == [2, -1, 0]
+    assert columns.value_length.tolist() == [2, 0, -1]
+    assert bytes(columns.buffer[columns.key_start[0] :][:2]) == b"k0"
+    assert bytes(columns.buffer[columns.value_start[0] :][:2]) == b"v0"
+    assert (columns.headers_length > 0).tolist() == [True, False, False]
+
+
+def test_records_are_made_of_columns_one_by_one_or_all(columns: RecordColumns) -> None:
+    expected = [
+        Record(b"v0", b"k0", [("h", b"x"), ("", None)], 10, offset=0),
+        Record(b"", None, (), 20, offset=2),
+        Record(None, b"", (), 30, offset=3),
+    ]
+    assert list(columns) == expected
+    assert [columns[i] for i in range(3)] == expected
+    assert [columns.record(i) for i in range(3)] == expected
+    assert [(columns.key(i), columns.value(i), columns.headers(i)) for i in range(3)] == [
+        (record.key, record.value, record.headers) for record in expected
+    ]
+
+
+def test_a_slice_of_columns_is_columns(columns: RecordColumns) -> None:
+    assert [record.offset for record in columns[1:]] == [2, 3]
+    assert [record.offset for record in columns[::-1]] == [3, 2, 0]
+    assert [record.offset for record in columns[1:2][0:1]] == [2]
+    assert len(columns[3:]) == 0
+    assert columns[-1].offset == 3
+
+
+@pytest.mark.parametrize("i", [3, -4, 10**9])
+def test_a_record_that_is_not_there_is_an_index_error(columns: RecordColumns, i: int) -> None:
+    for ask in (columns.record, columns.__getitem__, columns.key, columns.value, columns.headers):
+        with pytest.raises(IndexError):
+            ask(i)
+
+
+def test_the_batch_of_each_record_is_a_row_of_the_header_table() -> None:
+    columns = columns_of(entries(records(b"a", b"b"), 2) + entries(records(b"c", offset=2), 1, GZIP))
+    assert columns.batch.tolist() == [0, 0, 1]
+    assert columns.batches["magic"][columns.batch].tolist() == [2, 2, 1]
+
+
+def test_the_buffer_cannot_be_written_through_columns(columns: RecordColumns) -> None:
+    assert columns.buffer.readonly
+
+
+def test_columns_come_in_pieces_however_many_records_a_batch_has() -> None:
+    data = entries([PlainRecord(i, i, None, b"v") for i in range(3000)], 2)
+    offsets = [columns.offset.tolist() for columns in ByteBufferMessageSet(data * 20).columns()]
+    assert len(offsets) > 3
+    assert list(chain.from_iterable(offsets)) == list(range(3000)) * 20
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_threads_change_neither_records_nor_their_order(threads: int) -> None:
+    data = b"".join(entries([PlainRecord(i * 100 + j) for j in range(100)], 2, i % 5) for i in range(400))
+    offsets = [columns.offset.tolist() for columns in ByteBufferMessageSet(data).columns(threads=threads)]
+    assert list(chain.from_iterable(offsets)) == list(range(40_000))
+
+
+def test_threads_end_when_their_reader_goes_away() -> None:
+    data = entries([PlainRecord(i, i, None, b"v" * 100) for i in range(3000)], 2, GZIP) * 50
+    before = set(threading.enumerate())
+    walk = ByteBufferMessageSet(data).columns(threads=2)
+    assert len(next(walk)) > 0
+    del walk
+    assert {thread for thread in threading.enumerate() if thread.is_alive()} <= before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [None, 1, 2])
+@pytest.mark.parametrize("codec", [0, LZ4])
+def test_a_large_file_is_read_in_little_memory(tmp_path: Path, codec: int, threads: int | None) -> None:
+    """100 MB of records; compressed, they take so little of the file that one run of it holds them all."""
+    batch = entries([PlainRecord(i, i, None, bytes(1000)) for i in range(200)], 2, codec)
+    path = tmp_path / "0.log"
+    path.write_bytes(batch * 500)
+    messages = FileMessageSet(path)
+    tracemalloc.start()
+    try:
+        walk = messages if threads is None else messages.columns(threads=threads)
+        count = sum(1 if isinstance(each, Record) else len(each) for each in walk)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 100_000
+    assert peak < 40_000_000
+
+
+def test_the_first_records_of_a_large_log_come_before_the_last_are_read() -> None:
+    sound = entries(records(b"a"), 2)
+    messages = ByteBufferMessageSet(sound * 100_000 + b"\xff" * 100)
+    assert [record.value for record in islice(messages, 1000)] == [b"a"] * 1000
