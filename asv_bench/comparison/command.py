@@ -14,7 +14,7 @@ from asv_bench.comparison.goals import CASES, COMPARISONS, MEMORY
 from asv_bench.comparison.report import Row
 from asv_bench.comparison.rounds import measure
 from asv_bench.comparison.workers import ReaderFailed, peak_memory
-from asv_bench.segments import KINDS, default_scale, segment
+from asv_bench.segments import KINDS, default_scale, records_count, segment
 from oracle.java import JavaUnavailable
 
 DUMP_ROUNDS = 3  # at most: Kafka's takes a quarter of a minute
@@ -73,10 +73,12 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
     for kind in kinds:
         comparisons = [comparison for comparison in COMPARISONS if comparison.group in chosen]
         if comparisons:
-            results = measure(_segment(kind, options), comparisons, options.rounds)
+            records = records_count(kind, options.scale)
+            results = measure(_segment(kind, options), comparisons, options.rounds, records)
             yield from (report.compared(kind, comparison, results) for comparison in comparisons)
     if "dump" in chosen and "none" in kinds:
-        yield report.dumped(*measure_dumps(_segment("none", options), min(options.rounds, DUMP_ROUNDS)))
+        records = records_count("none", options.scale)
+        yield report.dumped(*measure_dumps(_segment("none", options), min(options.rounds, DUMP_ROUNDS), records))
     if "memory" in chosen:
         for kind in kinds:
             yield from _memory(kind, _segment(kind, options))

@@ -3,7 +3,7 @@
 A reader that fails, or cannot be started, is left out from then on, with its reason; the others go on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from oracle.java import JavaUnavailable
 # Before the clock counts: Java compiles while it runs, which takes more readings of a short segment than of a long one.
 WARM_UP_SECONDS = {"java": 2.0}
 WARM_UP_READINGS = {"java": 4}
+PARTIAL = {"kafka-python"}  # reads a part of the file, as `readers.py` says
 
 Key = tuple[str, str]  # reader, case
 
@@ -27,8 +28,8 @@ class Results:
     missing: dict[Key, str] = field(default_factory=dict)
 
 
-def measure(path: Path, comparisons: Iterable[Comparison], rounds: int) -> Results:
-    """Best of `rounds` for each reading that the comparisons name."""
+def measure(path: Path, comparisons: Sequence[Comparison], rounds: int, records: int) -> Results:
+    """Best of `rounds` for each reading that the comparisons name; who does not read all `records` does not count."""
     results = Results()
     ours = [("kafkalog", comparison.case) for comparison in comparisons]
     theirs = [(comparison.peer, comparison.peer_case) for comparison in comparisons]
@@ -39,7 +40,17 @@ def measure(path: Path, comparisons: Iterable[Comparison], rounds: int) -> Resul
         for _ in range(rounds):
             for key in keys:
                 workers.ask(key, path)
+    _drop_partial(results, records)
     return results
+
+
+def _drop_partial(results: Results, records: int) -> None:
+    for key, answer in list(results.best.items()):
+        reader, case = key
+        reads_all = reader not in PARTIAL and case not in {"headers", "crc"}
+        if reads_all and answer.items != records:
+            results.missing[key] = f"{reader}, {case}: {answer.items} records read of {records}"
+            del results.best[key]
 
 
 class Workers(ExitStack):
