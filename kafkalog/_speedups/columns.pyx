@@ -97,22 +97,20 @@ def decode_batches(const uint8_t[::1] buffer not None, const Header[::1] rows, c
     cdef Py_ssize_t done
     check_regions(starts, ends, rows_count, buffer.shape[0])
     with nogil:
-        out.room = room_for(data, row, start, end, rows_count)
-    block_array = np.empty((8, out.room), np.int64)
-    batch_array = np.empty(out.room, np.int32)
+        # One more than there can be: a record that breaks off has had some of its fields noted before that shows.
+        out.room = room_for(data, row, start, end, rows_count) + 1
+    block = block_array = np.empty((8, out.room), np.int64)
+    batch = batch_array = np.empty(out.room, np.int32)
     out.count = 0
-    if out.room:
-        block = block_array
-        batch = batch_array
-        out.offset = &block[0, 0]
-        out.timestamp = &block[1, 0]
-        out.key_start = &block[2, 0]
-        out.key_length = &block[3, 0]
-        out.value_start = &block[4, 0]
-        out.value_length = &block[5, 0]
-        out.headers_start = &block[6, 0]
-        out.headers_length = &block[7, 0]
-        out.batch = &batch[0]
+    out.offset = &block[0, 0]
+    out.timestamp = &block[1, 0]
+    out.key_start = &block[2, 0]
+    out.key_length = &block[3, 0]
+    out.value_start = &block[4, 0]
+    out.value_length = &block[5, 0]
+    out.headers_start = &block[6, 0]
+    out.headers_length = &block[7, 0]
+    out.batch = &batch[0]
     with nogil:
         done = decode_rows(data, row, start, end, rows_count, &out, &region)
     fault = None
