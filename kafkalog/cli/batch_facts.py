@@ -1,0 +1,36 @@
+"""What showing a batch takes beyond its header: its checksum, and the inside of control batches and old wrappers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.summary import codec_name
+from kafkalog.errors import KafkaLogError
+
+if TYPE_CHECKING:
+    from kafkalog import Record, RecordBatch
+
+
+@dataclass
+class BatchFacts:
+    """base_offset: None = only decompressing would tell, and fails. error: why the batch is not valid, None = it is."""
+
+    codec: str
+    base_offset: int | None = None
+    control: list[Record] = field(default_factory=list)
+    error: KafkaLogError | None = None
+
+
+def facts_of(batch: RecordBatch) -> BatchFacts:
+    """Raises nothing for damage."""
+    facts = BatchFacts("?")
+    try:
+        facts.base_offset = batch.base_offset if batch.magic >= 2 or not batch.is_compressed else None
+        batch.ensure_valid()
+        facts.codec = codec_name(batch.compression_type)
+        facts.base_offset = batch.base_offset
+        facts.control = list(batch) if batch.is_control else []
+    except KafkaLogError as error:
+        facts.error = error
+    return facts

@@ -1,0 +1,97 @@
+"""The main job at work on logs that real brokers wrote: `make demo`.
+
+    python -m kafkalog.cli.demo DIRECTORY      one that holds the archives, *.tar.xz
+
+Unpacks them into a temporary directory, which goes away at the end, and runs the command on them as a user would.
+"""
+
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import chdir
+from pathlib import Path
+
+from kafkalog.cli import SOUND, UNREADABLE, cli
+from kafkalog.cli.output import Column, colour_wanted, complain, printable, styled, table, write_text
+
+# A partition of each format, codec and kind worth a look, and what of it to print.
+RECORDS = (
+    ("Format 0 (Kafka 0.8), lz4", "kafka-0.8.2/data/v0-lz4-0", ("--limit", "2")),
+    ("Format 1 (Kafka 0.10), gzip, timestamps of the broker", "kafka-0.10.2/data/v1-logappend-0", ("--limit", "2")),
+    ("Format 2 (Kafka 3.9), zstd, with headers: from a time on", "kafka-3.9/data/v2-zstd-0",
+     ("--from", "@2023-11-15T22:30Z", "--limit", "2")),
+    ("The last two records as JSON", "kafka-3.9/data/v2-lz4-0", ("--from", "end-2", "-o", "jsonl")),
+    ("Batches of a transactional log: producers, and the markers that end transactions", "kafka-3.9/data/v2-txn-0",
+     ("--batches", "--limit", "6")),
+)  # fmt: skip
+CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
+REPEATED = 20
+READ_SECONDS = 0.4
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 0, or that of the first command that found something."""
+    if len(arguments) != 1 or not (archives := sorted(Path(arguments[0]).glob("*.tar.xz"))):
+        complain("usage: python -m kafkalog.cli.demo DIRECTORY, one that holds *.tar.xz")
+        return UNREADABLE
+    with tempfile.TemporaryDirectory(prefix="kafkalog-demo-") as home:
+        for archive in archives:
+            with tarfile.open(archive) as tar:
+                tar.extractall(home, filter="data")
+        with chdir(home):
+            return _show()
+
+
+def _show() -> int:
+    """In the directory that holds what has been unpacked, so that the commands read as a user would type them."""
+    data_dirs = [str(path) for path in sorted(Path().glob("*/data"))]
+    codes = [
+        _run("What is in the data directories of these brokers?", "ls", *data_dirs),
+        _run("Is all of it sound? Every checksum and every record is looked at.", "verify", "--deep", *data_dirs),
+    ]
+    codes += [_run(title, "dump", path, *options) for title, path, options in RECORDS]
+    _heading("How fast are records decoded?")
+    _show_rate()
+    return next((code for code in codes if code != SOUND), SOUND)
+
+
+def _heading(text: str) -> None:
+    write_text(styled(f"\n== {text}\n", colour_wanted(), bold=True, fg="cyan"))
+
+
+def _run(title: str, *arguments: str) -> int:
+    _heading(title)
+    write_text(printable(f"$ kafkalog {' '.join(arguments)}") + "\n")
+    try:
+        cli.main(arguments, prog_name="kafkalog")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else UNREADABLE
+    raise AssertionError("cli.main ends by SystemExit")
+
+
+def _show_rate() -> None:
+    """A small log over and over: what decoding costs, and not what opening files does."""
+    write_text("Read as columns on one thread from memory, checksums held against every batch:\n\n")
+    columns = (Column("CODEC"), Column("MILLION RECORDS/S", right=True), Column("MB/S AS STORED", right=True))
+    rates = [(codec, *_rate(Path(f"kafka-3.9/data/v2-{codec}-0"))) for codec in CODECS]
+    rows = [(codec, f"{records / 1e6:.1f}", f"{size / 1e6:.0f}") for codec, records, size in rates]
+    write_text("\n".join(table(columns, rows)) + "\n")
+
+
+def _rate(partition: Path) -> tuple[float, float]:
+    """Records and bytes a second."""
+    from kafkalog import ByteBufferMessageSet
+
+    log = ByteBufferMessageSet(b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) * REPEATED)
+    records = size = 0
+    start = time.perf_counter()
+    while (seconds := time.perf_counter() - start) < READ_SECONDS:
+        records += sum(map(len, log.columns()))
+        size += log.size_in_bytes
+    return records / seconds, size / seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

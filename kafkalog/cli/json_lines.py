@@ -1,0 +1,207 @@
+"""Records and batches as lines of JSON.
+
+    record  offset timestamp timestamp_type key value headers [{key, value}]
+    batch   its header's fields, whether it is valid, and what its control records say
+
+Topic and partition come before them where there are several. Timestamps are ms since the epoch, null = none. Bytes that
+are UTF-8 are a string; others are base64, and a field beside them says so: "value_encoding": "base64". Null is null.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kafkalog.attributes import TimestampType
+from kafkalog.cli.batch_facts import BatchFacts
+from kafkalog.errors import KafkaLogError
+from kafkalog.record.control import control_type, decode_control
+
+if TYPE_CHECKING:
+    from kafkalog import Record, RecordColumns, TopicPartition
+    from kafkalog.cli.sources import Located
+
+NO_TIMESTAMP = -1
+# So many lines are encoded at once: what is made for them stays in cache, and memory that has been freed is used again.
+LINES_AT_ONCE = 128
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Header(msgspec.Struct, gc=False):
+    key: str
+    value: str | None
+
+
+class _Row(msgspec.Struct, gc=False):
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: str | None
+    value: str | None
+    headers: Sequence[_Header]
+
+
+class _PlacedRow(msgspec.Struct, gc=False):
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: str | None
+    value: str | None
+    headers: Sequence[_Header]
+
+
+class JsonLines:
+    """Lines for the records and batches of one log. place: named in every line, None = not."""
+
+    def __init__(self, place: TopicPartition | None) -> None:
+        self._place: dict[str, Any] = {} if place is None else {"topic": place.topic, "partition": place.partition}
+        self._row: Callable[..., msgspec.Struct] = _Row if place is None else partial(_PlacedRow, *place)
+
+    def records(self, part: RecordColumns) -> Iterator[bytes]:
+        """Pieces of whole lines."""
+        label = _common_label(part)
+        for records in part.record_lists(LINES_AT_ONCE):
+            yield self._plain(records, label) if label is not None else self._careful(records)
+
+    def _plain(self, records: list[Record], label: str) -> bytes:
+        """The fast way: all is UTF-8, which it mostly is, and every record has a timestamp."""
+        row = self._row
+        try:
+            rows = [
+                row(
+                    record.offset,
+                    record.timestamp,
+                    label,
+                    None if (key := record.key) is None else key.decode(),
+                    None if (value := record.value) is None else value.decode(),
+                    [_Header(name, None if text is None else text.decode()) for name, text in headers]
+                    if (headers := record.headers)
+                    else (),
+                )
+                for record in records
+            ]
+        except UnicodeDecodeError:
+            return self._careful(records)
+        return _encoder.encode_lines(rows)
+
+    def _careful(self, records: Iterable[Record]) -> bytes:
+        return _encoder.encode_lines([self._document(record) for record in records])
+
+    def _document(self, record: Record) -> dict[str, Any]:
+        return {
+            **self._place,
+            "offset": record.offset,
+            "timestamp": timestamp_or_none(record.timestamp),
+            "timestamp_type": record.timestamp_type.label,
+            **_encoded("key", record.key),
+            **_encoded("value", record.value),
+            "headers": [{"key": key, **_encoded("value", value)} for key, value in record.headers],
+        }
+
+    def control_record(self, record: Record) -> bytes:
+        """A line for a control record among the others."""
+        return _encoder.encode_lines([{**self._document(record), "control": _control(record)}])
+
+    def batch(self, located: Located, facts: BatchFacts) -> bytes:
+        """A line for a batch."""
+        batch = located.batch
+        document = {
+            **self._place,
+            "file": located.path.name,
+            "position": batch.position,
+            "size_in_bytes": batch.size_in_bytes,
+            "magic": batch.magic,
+            "base_offset": facts.base_offset,
+            "last_offset": batch.last_offset,
+            "records_count": batch.records_count,
+            "compression_type": facts.codec,
+            "timestamp_type": batch.timestamp_type.label,
+            "base_timestamp": timestamp_or_none(batch.base_timestamp),
+            "max_timestamp": timestamp_or_none(batch.max_timestamp),
+            "delete_horizon": batch.delete_horizon_ms,
+            "partition_leader_epoch": batch.partition_leader_epoch,
+            "producer_id": batch.producer_id,
+            "producer_epoch": batch.producer_epoch,
+            "base_sequence": batch.base_sequence,
+            "last_sequence": batch.last_sequence,
+            "is_transactional": batch.is_transactional,
+            "is_control": batch.is_control,
+            "checksum": batch.checksum,
+            "is_valid": facts.error is None,
+        }
+        if batch.is_control:
+            document["control"] = [{"offset": record.offset, **_control(record)} for record in facts.control]
+        if facts.error is not None:
+            document["error"] = str(facts.error)
+        return _encoder.encode_lines([document])
+
+
+def _common_label(part: RecordColumns) -> str | None:
+    """Who set the timestamps, where that is the same for all of them and all have one."""
+    types = part.batches["timestamp_type"][part.batch]
+    low, high = int(types.min()), int(types.max())
+    if low != high or (part.timestamp == NO_TIMESTAMP).any():
+        return None
+    return TimestampType(low).label
+
+
+def timestamp_or_none(timestamp: int) -> int | None:
+    """Kafka's -1 is no timestamp."""
+    return None if timestamp == NO_TIMESTAMP else timestamp
+
+
+def _encoded(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {name: b64encode(data).decode("ascii"), f"{name}_encoding": "base64"}
+
+
+def _control(record: Record) -> dict[str, Any]:
+    """What a control record says. One that does not follow its format is shown with what is wrong."""
+    try:
+        kind, type_id = control_type(record.key)
+        said = asdict(decode_control(record))
+    except KafkaLogError as error:
+        return {"type": None, "error": str(error)}
+    said.pop("type", None)
+    return {"type": kind.name, "type_id": type_id, **said}
+
+
+class Array:
+    """Makes one JSON document, an array, of pieces of whole lines: a line break inside a string has been escaped."""
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def take(self, piece: bytes) -> bytes:
+        """The next piece of it."""
+        before, self._begun = b",\n" if self._begun else b"[\n", True
+        return before + piece[:-1].replace(b"\n", b",\n")
+
+    def end(self) -> bytes:
+        """The last piece of it."""
+        return b"\n]\n" if self._begun else b"[]\n"
+
+
+def for_terminal(piece: bytes) -> bytes:
+    """The same JSON with whatever could steer a terminal escaped, as JSON lets every character of a string be."""
+    text = piece.decode("utf-8")
+    if text.replace("\n", "").isprintable():
+        return piece
+    return "".join(c if c == "\n" or c.isprintable() else _escaped(c) for c in text).encode("utf-8")
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
