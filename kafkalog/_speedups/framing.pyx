@@ -344,18 +344,19 @@ def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, i
 def cut_rows(const Header[:] rows, int64_t records):
     """Where to cut `rows` so that each piece holds about `records` records: the ends of the pieces.
 
-    What a v0/v1 wrapper holds is known only by decompressing it: one record to 128 bytes is assumed. A count is only
-    a claim.
+    Compressed records count twice, because decompressing them takes room of its own. What a v0/v1 wrapper holds is known
+    only by decompressing it: one record to 64 bytes is assumed. A count is only a claim.
     """
     cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
     cdef int64_t together = 0
+    cdef int64_t weight
     cdef list ends = []
     cdef Py_ssize_t i
     for i in range(count):
+        weight = rows[i].records_count
         if rows[i].magic < 2:
-            together += 1 + (rows[i].size_in_bytes >> 7)
-        else:
-            together += max(1, rows[i].records_count)
+            weight = rows[i].size_in_bytes >> 6 if rows[i].compression_type else 1
+        together += max(1, weight) * (2 if rows[i].compression_type else 1)
         if together >= records:
             ends.append(i + 1)
             together = 0

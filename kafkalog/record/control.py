@@ -191,7 +191,9 @@ class _Reader:
         raise InvalidRecordError("a varint of a control record is too long", expected="at most 5 bytes")
 
     def compact_length(self) -> int:
-        length = max(0, self.unsigned_varint() - 1)
+        length = self.unsigned_varint() - 1
+        if length < 0:
+            raise InvalidRecordError("a control record has null where a list or a string is needed")
         if length > len(self._data) - self._at:
             raise InvalidRecordError(
                 "a list of a control record is too long", expected=f"at most {len(self._data) - self._at}", found=length

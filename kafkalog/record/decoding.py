@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 RECORD_BATCH_OVERHEAD = 61
 WRAPPER_KEY_AT = {0: 18, 1: 26}
 # So many records a RecordColumns holds, about: its arrays then fit in a core's own cache.
-RECORDS_A_CHUNK = 8192
+RECORDS_A_PIECE = 8192
 
 
 class Entries(NamedTuple):
@@ -57,25 +57,23 @@ class Reading:
 
 
 def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
-    """The records of `entries`, in pieces of about RECORDS_A_CHUNK; all before the damage, then the error.
+    """The records of `entries`, if there are any; all before the damage, then the error.
 
     CorruptRecordError: not a batch, or its checksum does not hold. InvalidRecordError: its content does not follow
     the format.
     """
-    error = None
-    for part in _parts(entries):
-        columns, error = _decode(part, reading)
-        if len(columns):
-            yield columns
-        if error is not None:
-            raise error.at(reading.path)
+    columns, error = _decode(entries, reading)
+    if len(columns):
+        yield columns
+    if error is not None:
+        raise error.at(reading.path)
 
 
-def _parts(entries: Entries) -> Iterator[Entries]:
-    """Cut `entries` where enough records have come together."""
+def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
+    """Cut rows of the header table where enough records have come together to be read at once."""
     start = 0
-    for end in cut_rows(entries.rows, RECORDS_A_CHUNK):
-        yield entries._replace(rows=entries.rows[start:end])
+    for end in cut_rows(rows, RECORDS_A_PIECE):
+        yield rows[start:end]
         start = end
 
 

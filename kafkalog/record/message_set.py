@@ -17,7 +17,7 @@ from kafkalog._speedups.record import Record
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.columns import RecordColumns
-from kafkalog.record.decoding import Entries, Reading, read_columns
+from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
 from kafkalog.record.framing import EndOfData, Stop
 from kafkalog.record.threads import ordered_map
 
@@ -62,7 +62,7 @@ class MessageSet(ABC):
 
     def __iter__(self) -> Iterator[Record]:
         """The records in order, control records left out as for a consumer; batches are checked against their CRC."""
-        columns = chain.from_iterable(map(self._columns_of, self._runs()))
+        columns = chain.from_iterable(map(self._columns_of, self._pieces()))
         return chain.from_iterable(chain.from_iterable(each.record_lists() for each in columns))
 
     def batches(self) -> Iterator[RecordBatch]:
@@ -92,12 +92,12 @@ class MessageSet(ABC):
             raise ValueError(f"threads is {threads}, at least 1 is needed")
         reading = self._reading if check_crcs else Reading(False, False, *_rest(self._reading))
 
-        def decode(run: NDArray[np.void]) -> Iterator[RecordColumns]:
-            return read_columns(self._entries(run), reading)
+        def decode(piece: NDArray[np.void]) -> Iterator[RecordColumns]:
+            return read_columns(self._entries(piece), reading)
 
         if threads == 1:
-            return chain.from_iterable(map(decode, self._runs()))
-        return ordered_map(decode, self._runs(), threads)
+            return chain.from_iterable(map(decode, self._pieces()))
+        return ordered_map(decode, self._pieces(), threads)
 
     @property
     def end_of_data(self) -> EndOfData:
@@ -144,8 +144,11 @@ class MessageSet(ABC):
         end = int(run["position"][-1]) + int(run["size_in_bytes"][-1])
         return Entries(run, self._view(start, end - start), start)
 
-    def _columns_of(self, run: NDArray[np.void]) -> Iterator[RecordColumns]:
-        return read_columns(self._entries(run), self._reading)
+    def _pieces(self) -> Iterator[NDArray[np.void]]:
+        return chain.from_iterable(map(pieces, self._runs()))
+
+    def _columns_of(self, piece: NDArray[np.void]) -> Iterator[RecordColumns]:
+        return read_columns(self._entries(piece), self._reading)
 
 
 def _rest(reading: Reading) -> tuple[int, str | None]:

@@ -10,7 +10,7 @@ Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 # So many pieces are under way or waiting for each thread.
-AHEAD = 3
+AHEAD = 2
 
 
 def ordered_map(work: Callable[[Piece], Iterable[Result]], pieces: Iterable[Piece], threads: int) -> Iterator[Result]:

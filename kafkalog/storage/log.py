@@ -138,8 +138,9 @@ class Log:
     def _message_sets(self, first: int, stop: int) -> Iterator[FileMessageSet]:
         """The files to read for [first, stop), the first of them from the batch that holds `first` on."""
         bases = [segment.base_offset for segment in self._segments]
-        for segment, next_base in zip(self._segments, [*bases[1:], NO_END], strict=True):
-            if next_base <= first or segment.base_offset >= stop:
+        for i, segment in enumerate(self._segments):
+            next_base = bases[i + 1] if i + 1 < len(bases) else NO_END
+            if first >= stop or next_base <= first or segment.base_offset >= stop:
                 continue
             yield segment.log.starting_at(first) if segment.base_offset < first else segment.log
 
