@@ -209,10 +209,9 @@ class Listing:
         finally:
             if self.form == "text":
                 self._print_table(path, shown, title)
-        for row in shown:
-            if row.kind != "partition" or shown[-1].kind == "partition":
-                for error in row.summary.errors:
-                    complain(error)
+        # The row of a partition has its segments' errors too.
+        for error in {id(error): error for row in shown for error in row.summary.errors}.values():
+            complain(error)
 
     def _take(self, row: Row) -> None:
         self.exit_code = max([self.exit_code, *map(exit_code_of, row.summary.errors)])

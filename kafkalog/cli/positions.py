@@ -73,7 +73,14 @@ def _moment(text: str) -> int | None:
     return int(moment.timestamp() * 1000)
 
 
-class PositionType(click.ParamType[Position]):
+# Generic in new versions of click only.
+if TYPE_CHECKING:
+    _Type = click.ParamType[Position]
+else:
+    _Type = click.ParamType
+
+
+class PositionType(_Type):
     """The type of `--from` and `--to`."""
 
     name = "position"

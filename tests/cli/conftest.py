@@ -1,0 +1,75 @@
+"""The command as tests run it, and directories for it to look at."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.running import COMMAND, Kafkalog, Ran, batch, segment
+from kafkalog.cli import cli
+
+
+@pytest.fixture
+def kafkalog() -> Kafkalog:
+    """The command, run in this process."""
+
+    def run(*arguments: object) -> Ran:
+        result = CliRunner().invoke(cli, [str(each) for each in arguments], prog_name="kafkalog")
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def on_a_terminal() -> Kafkalog:
+    """The command in a process of its own, its stdout a terminal of 80 columns."""
+
+    def run(*arguments: object, **environment: str) -> Ran:
+        ours, theirs = pty.openpty()
+        clean = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "TERM", "COLUMNS"}}
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            env={**clean, "TERM": "xterm", "COLUMNS": "80", **environment},
+        )
+        os.close(theirs)
+        out = _read_terminal(ours)
+        assert process.stderr is not None
+        err = process.stderr.read().decode()
+        process.stderr.close()
+        return Ran(process.wait(), out, err)
+
+    return run
+
+
+def _read_terminal(descriptor: int) -> str:
+    pieces = []
+    while True:
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:
+            # Linux says so where the other side has been closed.
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+    os.close(descriptor)
+    return b"".join(pieces).decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """orders-0 (2 segments), orders-10, orders-2, and billing-0, each with records."""
+    home = tmp_path / "kafka"
+    segment(home / "orders-0", 0, batch(b"a", b"b") + batch(b"c", offset=2))
+    segment(home / "orders-0", 3, batch(b"d", offset=3))
+    segment(home / "orders-10", 0, batch(b"ten"))
+    segment(home / "orders-2", 0, batch(b"two"))
+    segment(home / "billing-0", 7, batch(b"bill", offset=7))
+    return home

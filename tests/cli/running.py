@@ -1,0 +1,38 @@
+"""What the tests of the command share: how it is run, and the logs it is shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from reference.encode import PlainRecord, V2Batch
+
+COMMAND = [sys.executable, "-P", "-m", "kafkalog.cli"]
+
+
+class Ran(NamedTuple):
+    """What a run of the command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Kafkalog: TypeAlias = Callable[..., Ran]
+
+
+def batch(*values: bytes | None, offset: int = 0, key: bytes | None = b"k", **fields: Any) -> bytes:
+    """A v2 batch with one record a value, a second apart from the first second of 2026 on."""
+    start = 1_767_225_600_000
+    records = [PlainRecord(offset + i, start + 1000 * (offset + i), key, value) for i, value in enumerate(values)]
+    return V2Batch(records, **fields).encoded()
+
+
+def segment(directory: Path, base_offset: int, data: bytes) -> Path:
+    """A segment file in a partition's directory, which is made where it is missing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{base_offset:020}.log"
+    path.write_bytes(data)
+    return path

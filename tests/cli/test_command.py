@@ -1,0 +1,228 @@
+"""The command as a whole: help, exit codes, errors of one line, colours, pipes, interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from cli.running import COMMAND, Kafkalog, batch, segment
+from kafkalog import __version__, cli
+
+
+def test_help_opens_with_examples_and_ends_with_the_exit_codes(kafkalog: Kafkalog) -> None:
+    ran = kafkalog("--help")
+    assert ran.code == 0
+    assert ran.out.index("Examples:") < ran.out.index("Commands:") < ran.out.index("Exit codes:")
+    for code in ("0 ", "1 ", "2 ", "3 ", "130"):
+        assert f"\n    {code}" in ran.out
+
+
+@pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name != "verify"])
+def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
+    command = getattr(import_module(f"kafkalog.cli.{name}"), name)
+    assert command.get_short_help_str(limit=200) == cli.COMMANDS[name]
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_explains_itself(kafkalog: Kafkalog, name: str) -> None:
+    ran = kafkalog(name, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Usage: kafkalog {name}")
+
+
+def test_the_version(kafkalog: Kafkalog) -> None:
+    assert kafkalog("--version") == (0, f"kafkalog {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["ls"], "Missing argument 'PATH...'"),
+        (["ls", "--frob", "x"], "No such option"),
+        (["ls", "-o", "xml", "x"], "'xml' is not one of"),
+        (["dump", "x", "--limit", "-1"], "-1 is not in the range"),
+        (["dump", "x", "--from", "yesterday"], "'yesterday' is none of 1234, earliest"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_line(kafkalog: Kafkalog, arguments: list[str], words: str) -> None:
+    ran = kafkalog(*arguments)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith("kafkalog: ")
+    assert words in ran.err
+    assert "--help)" in ran.err
+
+
+def test_no_command_at_all_shows_the_help_and_is_wrong_usage(kafkalog: Kafkalog) -> None:
+    ran = kafkalog()
+    assert ran.code == 2
+    assert "Examples:" in ran.err
+
+
+NOT_LOGS = ["missing", "nothing_in_it", "text.log", "00000000000000000000.index", "short.log", "pipe", "program"]
+
+
+def not_a_log(home: Path, name: str) -> Path:
+    path = home / name
+    if name == "nothing_in_it":
+        path.mkdir()
+    elif name == "pipe":
+        os.mkfifo(path)
+    elif name == "short.log":
+        path.write_bytes(b"hello\n")
+    elif name == "program":
+        path.write_bytes(Path(sys.executable).read_bytes()[:5000])
+    elif name != "missing":
+        path.write_bytes(b"All work and no play makes Jack a dull boy.\n" * 9)
+    return path
+
+
+@pytest.mark.parametrize("command", ["ls", "dump"])
+@pytest.mark.parametrize("name", NOT_LOGS)
+def test_what_is_no_log_is_exit_code_3_and_one_line_that_names_it(
+    kafkalog: Kafkalog, tmp_path: Path, command: str, name: str
+) -> None:
+    path = not_a_log(tmp_path, name)
+    ran = kafkalog(command, path)
+    assert (ran.code, ran.err.count("\n")) == (3, 1)
+    assert ran.err.startswith(f"kafkalog: {path}: ")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("command", ["ls", "dump"])
+def test_what_may_not_be_read_is_exit_code_3(kafkalog: Kafkalog, tmp_path: Path, command: str) -> None:
+    path = segment(tmp_path / "orders-0", 0, batch(b"a"))
+    path.chmod(0)
+    ran = kafkalog(command, path.parent)
+    assert ran.code == 3
+    assert f"{path}: Permission denied" in ran.err
+
+
+@pytest.mark.parametrize("command", ["ls", "dump"])
+def test_an_empty_file_is_a_log_without_records(kafkalog: Kafkalog, tmp_path: Path, command: str) -> None:
+    path = segment(tmp_path, 0, b"")
+    ran = kafkalog(command, path, "-o", "jsonl")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_name_that_would_steer_the_terminal_is_escaped(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    ran = kafkalog("ls", tmp_path / "\x1b[2J\u202e")
+    assert "\\x1b[2J\\u202e: No such file" in ran.err
+    assert "\x1b" not in ran.err
+
+
+def broken(*_: object) -> None:
+    raise TypeError("this should not have happened")
+
+
+def test_a_bug_is_one_line_too(kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.storage.data_dir.discover", broken)
+    ran = kafkalog("ls", data_dir)
+    assert ran.code == 3
+    assert ran.err == "kafkalog: internal error: TypeError: this should not have happened (--debug shows where)\n"
+
+
+def test_debug_shows_where(kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.storage.data_dir.discover", broken)
+    assert "in broken\n" in kafkalog("--debug", "ls", data_dir).err
+
+
+@pytest.mark.parametrize("command", [["dump", "-o", "jsonl"], ["dump"], ["ls", "-o", "jsonl"]])
+def test_a_reader_that_has_seen_enough_is_no_error(golden_logs: Path, command: list[str]) -> None:
+    path = golden_logs / "kafka-3.9" / "data"
+    ours, theirs = os.pipe()
+    os.close(ours)
+    process = subprocess.run([*COMMAND, *command, path], stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (process.returncode, process.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+@pytest.mark.parametrize("command", [["dump"], ["ls"], ["--help"]])
+def test_output_that_does_not_get_out_is_an_error(data_dir: Path, command: list[str]) -> None:
+    arguments = [*COMMAND, *command, data_dir / "orders-0"]
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert process.returncode == 3
+    assert process.stderr == "kafkalog: No space left on device\n"
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_list_shows_what_it_has(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafkalog.cli import ls
+
+    rows_of = ls.rows_of
+
+    def two_rows(*arguments: object) -> object:
+        rows = rows_of(*arguments)  # type: ignore[arg-type]
+        yield next(rows)
+        yield next(rows)
+        interrupt()
+
+    monkeypatch.setattr(ls, "rows_of", two_rows)
+    ran = kafkalog("ls", data_dir)
+    assert (ran.code, ran.err) == (130, "kafkalog: interrupted\n")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["PARTITION", "billing-0", "orders-0"]
+
+
+def test_an_interrupted_dump_ends_its_json(kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.cli.dump.Dump._tell_end", interrupt)
+    ran = kafkalog("dump", data_dir, "-o", "json")
+    assert (ran.code, ran.out.count("offset"), ran.out[-3:]) == (130, 1, "\n]\n")
+
+
+def test_an_interrupt_from_the_keyboard_shows_no_stack(tmp_path: Path) -> None:
+    path = segment(tmp_path / "orders-0", 0, batch(*[b"x" * 50] * 4000))
+    process = subprocess.Popen([*COMMAND, "dump", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # More is to come than the pipe holds, so it is still at work.
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    process.stdout.read()
+    assert process.wait() in {130, 0}
+    assert b"Traceback" not in process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_colour_is_for_terminals(on_a_terminal: Kafkalog, kafkalog: Kafkalog, data_dir: Path) -> None:
+    assert "\x1b[" in on_a_terminal("ls", data_dir).out
+    assert "\x1b[" not in kafkalog("ls", data_dir).out
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize("command", ["ls", "dump"])
+def test_colour_can_be_turned_off(
+    on_a_terminal: Kafkalog, data_dir: Path, command: str, environment: dict[str, str]
+) -> None:
+    ran = on_a_terminal(command, data_dir, **environment)
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_scripts_name_the_command(kafkalog: Kafkalog, shell: str) -> None:
+    ran = kafkalog("completion", shell)
+    assert ran.code == 0
+    assert "_KAFKALOG_COMPLETE" in ran.out
+
+
+def test_words_are_completed() -> None:
+    environment = {**os.environ, "_KAFKALOG_COMPLETE": "zsh_complete", "COMP_WORDS": "kafkalog d", "COMP_CWORD": "1"}
+    code = "from kafkalog.cli import main; main()"
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "dump" in process.stdout.splitlines()

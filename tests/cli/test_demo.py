@@ -1,0 +1,30 @@
+"""`make demo` on the bundled archives."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import golden
+from kafkalog.cli import demo
+
+
+@pytest.mark.slow
+def test_the_demo_lists_verifies_prints_and_measures_and_leaves_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert demo.main([str(golden.ARCHIVES)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.count("\n== ") == 8
+    for word in ("$ kafkalog ls ", "$ kafkalog verify ", "$ kafkalog dump ", "MILLION RECORDS/S"):
+        assert word in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_says_what_it_needs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert demo.main([str(tmp_path)]) == 3
+    assert "usage: " in capsys.readouterr().err

@@ -1,0 +1,340 @@
+"""`kafkalog dump`: every record as it is, nothing that steers a terminal, and all that stands before damage."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden
+from cli.running import Kafkalog, batch, segment
+from golden import Segment
+from reading import data_records, without_sequence
+from reference.compression import GZIP, ZSTD
+from reference.encode import CONTROL, TRANSACTIONAL, PlainRecord, V2Batch, entries, records
+
+LOG_APPEND_TIME = 1
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def payload(document: dict[str, Any], name: str) -> bytes | None:
+    """The bytes that a line of JSON stands for."""
+    text = document[name]
+    if text is None:
+        return None
+    return base64.b64decode(text) if document.get(f"{name}_encoding") == "base64" else text.encode()
+
+
+def fields(document: dict[str, Any]) -> tuple[Any, ...]:
+    headers = tuple((header["key"], payload(header, "value")) for header in document["headers"])
+    timestamp = -1 if document["timestamp"] is None else document["timestamp"]
+    return document["offset"], timestamp, payload(document, "key"), payload(document, "value"), headers
+
+
+every_segment = pytest.mark.parametrize("segment", golden.checked_segments(), ids=lambda segment: segment.id)
+
+
+@every_segment
+def test_json_lines_hold_every_record_as_kafka_reads_it(kafkalog: Kafkalog, segment: Segment) -> None:
+    ran = kafkalog("dump", segment.log, "-o", "jsonl")
+    assert (ran.code, ran.err) == (0, "")
+    assert list(map(fields, lines(ran.out))) == without_sequence(data_records(segment.batches()))
+
+
+@every_segment
+def test_batches_are_those_that_kafka_reads(kafkalog: Kafkalog, segment: Segment) -> None:
+    ran = kafkalog("dump", segment.log, "--batches", "-o", "jsonl")
+    assert (ran.code, ran.err) == (0, "")
+    names = {
+        "size": "size_in_bytes",
+        "count": "records_count",
+        "codec": "compression_type",
+        "leader_epoch": "partition_leader_epoch",
+        "transactional": "is_transactional",
+        "control": "is_control",
+        "crc": "checksum",
+    }
+    for found, expected in zip(lines(ran.out), segment.batches(), strict=True):
+        expected["max_timestamp"] = None if expected["max_timestamp"] == -1 else expected["max_timestamp"]
+        assert found["is_valid"]
+        for name in expected.keys() - {"records"}:
+            assert found[names.get(name, name)] == expected[name], name
+
+
+@pytest.fixture
+def nasty(tmp_path: Path) -> Path:
+    """Records with whatever may stand in one."""
+    first = [
+        PlainRecord(0, 1000, None, b""),
+        PlainRecord(1, 1001, b"\xff\x00", b"\x1b[31mred\x07\n\xe2\x80\xae"),
+        PlainRecord(2, 1002, b"", None, [(b"h", b"\xfe"), (b"h", b""), (b"h", None), ("ü".encode(), b"x")]),
+    ]
+    later = [PlainRecord(3, -1, b"k", b'"quoted" \\ \x7f\xc2\x9b')]
+    path = tmp_path / "nasty.log"
+    path.write_bytes(V2Batch(first).encoded() + V2Batch(later, timestamp_type=LOG_APPEND_TIME).encoded())
+    return path
+
+
+def test_json_tells_null_from_empty_and_text_from_bytes(kafkalog: Kafkalog, nasty: Path) -> None:
+    ran = kafkalog("dump", nasty, "-o", "jsonl")
+    common = {"timestamp_type": "CreateTime", "headers": []}
+    assert lines(ran.out) == [
+        {"offset": 0, "timestamp": 1000, "key": None, "value": "", **common},
+        {
+            "offset": 1,
+            "timestamp": 1001,
+            "key": "/wA=",
+            "key_encoding": "base64",
+            "value": "\x1b[31mred\x07\n\u202e",
+            **common,
+        },
+        {
+            "offset": 2,
+            "timestamp": 1002,
+            "timestamp_type": "CreateTime",
+            "key": "",
+            "value": None,
+            "headers": [
+                {"key": "h", "value": "/g==", "value_encoding": "base64"},
+                {"key": "h", "value": ""},
+                {"key": "h", "value": None},
+                {"key": "ü", "value": "x"},
+            ],
+        },
+        {
+            "offset": 3,
+            "timestamp": None,
+            "timestamp_type": "LogAppendTime",
+            "key": "k",
+            "value": '"quoted" \\ \x7f\x9b',
+            "headers": [],
+        },
+    ]
+
+
+def test_json_is_one_array_of_the_same(kafkalog: Kafkalog, nasty: Path) -> None:
+    assert json.loads(kafkalog("dump", nasty, "-o", "json").out) == lines(kafkalog("dump", nasty, "-o", "jsonl").out)
+
+
+def test_json_of_nothing_is_an_empty_array(kafkalog: Kafkalog, nasty: Path) -> None:
+    assert kafkalog("dump", nasty, "-o", "json", "--limit", 0).out == "[]\n"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
+def test_nothing_in_a_record_steers_a_terminal(on_a_terminal: Kafkalog, nasty: Path, form: str) -> None:
+    ran = on_a_terminal("dump", nasty, "-o", form, NO_COLOR="1")
+    assert ran.code == 0
+    assert [char for char in ran.out if not char.isprintable() and char != "\n"] == []
+    assert "\\u001b[31m" in ran.out or "\\x1b[31m" in ran.out
+
+
+def test_json_says_the_same_on_a_terminal(on_a_terminal: Kafkalog, kafkalog: Kafkalog, nasty: Path) -> None:
+    assert lines(on_a_terminal("dump", nasty, "-o", "jsonl").out) == lines(kafkalog("dump", nasty, "-o", "jsonl").out)
+
+
+def test_text_marks_what_is_no_text(kafkalog: Kafkalog, nasty: Path) -> None:
+    assert kafkalog("dump", nasty).out == (
+        "offset 0  1970-01-01T00:00:01.000Z CreateTime\n"
+        "  key    <null>\n"
+        "  value  <empty>\n"
+        "offset 1  1970-01-01T00:00:01.001Z CreateTime\n"
+        "  key    <hex> ff00\n"
+        "  value  \\x1b[31mred\\x07\\n\\u202e\n"
+        "offset 2  1970-01-01T00:00:01.002Z CreateTime\n"
+        "  key    <empty>\n"
+        "  value  <null>\n"
+        "  header h: <hex> fe\n"
+        "  header h: <empty>\n"
+        "  header h: <null>\n"
+        "  header ü: x\n"
+        "offset 3  no timestamp\n"
+        "  key    k\n"
+        '  value  "quoted" \\ \\x7f\\x9b\n'
+    )
+
+
+def test_long_payloads_are_cut_when_asked(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    path = segment(tmp_path, 0, batch(b"x" * 2000))
+    assert "  value  " + "x" * 2000 + "\n" in kafkalog("dump", path).out
+    assert "  value  xxxxx… (+1995)\n" in kafkalog("dump", path, "--max-width", 5).out
+
+
+def test_long_payloads_do_not_flood_a_terminal(on_a_terminal: Kafkalog, tmp_path: Path) -> None:
+    path = segment(tmp_path, 0, batch(b"x" * 2000))
+    assert "x… (+1000)\n" in on_a_terminal("dump", path, NO_COLOR="1").out
+    assert "x" * 2000 + "\n" in on_a_terminal("dump", path, "--max-width", 0, NO_COLOR="1").out
+
+
+def offsets(kafkalog: Kafkalog, *arguments: object) -> list[int]:
+    ran = kafkalog("dump", *arguments, "-o", "jsonl")
+    assert ran.code == 0
+    return [line["offset"] for line in lines(ran.out)]
+
+
+RANGES = [
+    ([], [0, 1, 2, 3]),
+    (["--from", "2"], [2, 3]),
+    (["--to", "2"], [0, 1]),
+    (["--from", "1", "--to", "3"], [1, 2]),
+    (["--from", "earliest+1", "--to", "end-1"], [1, 2]),
+    (["--from", "end-1"], [3]),
+    (["--from", "end-100", "--limit", "1"], [0]),
+    (["--from", "@2026-01-01T00:00:02Z"], [2, 3]),
+    (["--from", "@2026-01-01T01:00:01+01:00", "--to", "@2026-01-01T00:00:02.500Z"], [1, 2]),
+    (["--to", "@1767225601000"], [0]),
+    (["--from", "3", "--to", "1"], []),
+    (["--limit", "3"], [0, 1, 2]),
+    (["--limit", "0"], []),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), RANGES)
+def test_a_range_of_a_partition(kafkalog: Kafkalog, data_dir: Path, options: list[str], expected: list[int]) -> None:
+    assert offsets(kafkalog, data_dir / "orders-0", *options) == expected
+
+
+@pytest.mark.parametrize(("options", "expected"), RANGES)
+@pytest.mark.parametrize(("magic", "codec"), [(1, 0), (1, GZIP), (2, ZSTD)])
+def test_a_range_of_a_file(
+    kafkalog: Kafkalog, tmp_path: Path, magic: int, codec: int, options: list[str], expected: list[int]
+) -> None:
+    made = [PlainRecord(i, 1_767_225_600_000 + 1000 * i, b"k", b"v") for i in range(4)]
+    path = tmp_path / "copy"
+    path.write_bytes(entries(made[:3], magic, codec) + entries(made[3:], magic, codec))
+    assert offsets(kafkalog, path, *options) == expected
+
+
+def test_a_time_ago_is_counted_from_now(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    import time
+
+    now = int(time.time() * 1000)
+    made = [PlainRecord(0, now - 7_200_000, None, b"old"), PlainRecord(1, now - 60_000, None, b"new")]
+    assert offsets(kafkalog, segment(tmp_path, 0, V2Batch(made).encoded()), "--from", "-1h") == [1]
+
+
+def test_an_empty_range_is_told(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("dump", data_dir / "orders-0", "--from", "100")
+    assert ran == (0, "", "kafkalog: orders-0: no record there: its offsets go from 0 to 4\n")
+
+
+def test_batches_of_a_range_are_those_that_touch_it(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("dump", data_dir / "orders-0", "--batches", "--from", 1, "--to", 3, "-o", "jsonl")
+    found = [(line["file"], line["position"], line["base_offset"]) for line in lines(ran.out)]
+    assert found == [(f"{0:020}.log", 0, 0), (f"{0:020}.log", len(batch(b"a", b"b")), 2)]
+
+
+def test_records_of_a_data_directory_say_whose_they_are(kafkalog: Kafkalog, data_dir: Path) -> None:
+    found = lines(kafkalog("dump", data_dir, "-o", "jsonl").out)
+    assert [(line["topic"], line["partition"], line["value"]) for line in found] == [
+        ("billing", 0, "bill"),
+        *[("orders", 0, value) for value in "abcd"],
+        ("orders", 2, "two"),
+        ("orders", 10, "ten"),
+    ]
+    assert kafkalog("dump", data_dir, "--limit", 1).out.startswith("billing-0 offset 7 ")
+
+
+def test_a_limit_counts_over_all_partitions(kafkalog: Kafkalog, data_dir: Path) -> None:
+    assert len(lines(kafkalog("dump", data_dir, "--limit", 3, "-o", "jsonl").out)) == 3
+
+
+def test_partitions_can_be_chosen(kafkalog: Kafkalog, data_dir: Path) -> None:
+    found = lines(kafkalog("dump", data_dir, "--topic", "orders-[2-9]", "-o", "jsonl").out)
+    assert [line["value"] for line in found] == ["two"]
+
+
+@pytest.fixture
+def transaction(tmp_path: Path) -> Path:
+    """A record and the marker that commits it."""
+    marker = batch(
+        b"\0\0\0\0\0\7", offset=1, key=b"\0\0\0\1", flags=CONTROL | TRANSACTIONAL, producer_id=9, producer_epoch=3
+    )
+    record = batch(b"a", flags=TRANSACTIONAL, producer_id=9, producer_epoch=3, base_sequence=0)
+    return segment(tmp_path, 0, record + marker)
+
+
+def test_control_records_are_not_among_the_records(kafkalog: Kafkalog, transaction: Path) -> None:
+    assert offsets(kafkalog, transaction) == [0]
+
+
+def test_control_records_are_shown_when_asked_for(kafkalog: Kafkalog, transaction: Path) -> None:
+    first, second = lines(kafkalog("dump", transaction, "--control", "-o", "jsonl").out)
+    assert "control" not in first
+    assert second["control"] == {"type": "COMMIT", "type_id": 1, "coordinator_epoch": 7}
+    assert "control COMMIT" in kafkalog("dump", transaction, "--control").out
+    assert offsets(kafkalog, transaction, "--control", "--from", 1) == [1]
+    assert offsets(kafkalog, transaction, "--control", "--limit", 1) == [0]
+
+
+def test_batches_decode_their_control_records(kafkalog: Kafkalog, transaction: Path) -> None:
+    _, second = lines(kafkalog("dump", transaction, "--batches", "-o", "jsonl").out)
+    assert second["control"] == [{"offset": 1, "type": "COMMIT", "type_id": 1, "coordinator_epoch": 7}]
+    assert second["producer_id"] == 9
+    assert "pid 9/3 COMMIT\n" in kafkalog("dump", transaction, "--batches").out
+
+
+def test_a_control_record_that_does_not_follow_its_format_is_shown_all_the_same(
+    kafkalog: Kafkalog, tmp_path: Path
+) -> None:
+    path = segment(tmp_path, 0, batch(b"", key=b"\0", flags=CONTROL))
+    (found,) = lines(kafkalog("dump", path, "--batches", "-o", "jsonl").out)
+    assert "too short" in found["control"][0]["error"]
+    assert kafkalog("dump", path, "--batches").code == 0
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
+def test_all_before_damage_is_shown(kafkalog: Kafkalog, tmp_path: Path, form: str) -> None:
+    first = batch(b"one", b"two")
+    path = segment(tmp_path, 0, first + flipped(batch(b"three", offset=2)))
+    ran = kafkalog("dump", path, "-o", form)
+    assert ran.code == 1
+    assert ran.out.count("offset") == 2
+    assert ran.err.startswith(f"kafkalog: {path}: position {len(first)}: the checksum of the batch")
+    assert "expected 0x" in ran.err
+    assert ran.err.count("\n") == 1
+    if form == "json":
+        assert len(json.loads(ran.out)) == 2
+
+
+def test_damaged_batches_are_shown_and_found(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    path = segment(tmp_path, 0, flipped(batch(b"one")) + batch(b"two", offset=1) + batch(b"x", offset=2, magic=3))
+    ran = kafkalog("dump", path, "--batches", "-o", "jsonl")
+    assert ran.code == 1
+    assert [line["is_valid"] for line in lines(ran.out)] == [False, True, False]
+    assert "2 batches are damaged in all" in ran.err
+    assert kafkalog("dump", path, "--batches").out.count("DAMAGED") == 2
+
+
+def test_damage_in_one_partition_hides_no_other(kafkalog: Kafkalog, data_dir: Path) -> None:
+    segment(data_dir / "billing-0", 7, flipped(batch(b"bill", offset=7)))
+    ran = kafkalog("dump", data_dir, "-o", "jsonl")
+    assert ran.code == 1
+    assert [line["value"] for line in lines(ran.out)] == [*"abcd", "two", "ten"]
+
+
+def test_a_torn_tail_is_told_and_is_no_damage(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    first = batch(b"one")
+    path = segment(tmp_path, 0, first + batch(b"two", offset=1)[:-1])
+    ran = kafkalog("dump", path, "-o", "jsonl")
+    assert (ran.code, ran.out.count("\n")) == (0, 1)
+    assert ran.err == f"kafkalog: {path}: position {len(first)}: it ends in part of a batch, not shown\n"
+
+
+def test_records_of_old_formats_have_the_timestamps_they_have(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    path = tmp_path / "mixed"
+    path.write_bytes(entries(records(b"0"), 0) + entries(records(b"1", offset=1), 1, GZIP))
+    found = lines(kafkalog("dump", path, "-o", "jsonl").out)
+    assert [(line["timestamp"], line["timestamp_type"]) for line in found] == [
+        (None, "NoTimestampType"),
+        (1000, "CreateTime"),
+    ]
