@@ -163,9 +163,10 @@ def main() -> None:
 
 
 def _measured(read: Callable[[], Reading]) -> dict[str, float]:
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.thread_time()
     reading = read()
-    return {"seconds": time.perf_counter() - begin, "items": reading.items, "bytes": reading.bytes}
+    cpu_seconds, seconds = time.thread_time() - cpu_begin, time.perf_counter() - begin
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "items": reading.items, "bytes": reading.bytes}
 
 
 if __name__ == "__main__":

@@ -28,19 +28,28 @@ class Results:
     missing: dict[Key, str] = field(default_factory=dict)
 
 
-def measure(path: Path, comparisons: Sequence[Comparison], rounds: int, records: int) -> Results:
-    """Best of `rounds` for each reading that the comparisons name; who does not read all `records` does not count."""
+@dataclass(frozen=True)
+class Rounds:
+    """How to measure: so many rounds, by time on the clock (wall) or of the reading thread's processor (cpu)."""
+
+    count: int
+    records: int
+    clock: str = "wall"
+
+
+def measure(path: Path, comparisons: Sequence[Comparison], rounds: Rounds) -> Results:
+    """The best of each reading that the comparisons name; who does not read all records does not count."""
     results = Results()
     ours = [("kafkalog", comparison.case) for comparison in comparisons]
     theirs = [(comparison.peer, comparison.peer_case) for comparison in comparisons]
     keys = sorted(dict.fromkeys(ours + theirs), key=lambda key: key[1])  # comparable readings follow one another
-    with Workers(results) as workers:
+    with Workers(results, rounds.clock) as workers:
         for key in keys:
             workers.warm_up(key, path)
-        for _ in range(rounds):
+        for _ in range(rounds.count):
             for key in keys:
                 workers.ask(key, path)
-    _drop_partial(results, records)
+    _drop_partial(results, rounds.records)
     return results
 
 
@@ -56,9 +65,10 @@ def _drop_partial(results: Results, records: int) -> None:
 class Workers(ExitStack):
     """The readers' processes, each started when it is first needed; what goes wrong is noted in the results."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: Results, clock: str) -> None:
         super().__init__()
         self.results = results
+        self.clock = clock
         self._running: dict[str, Worker] = {}
 
     def warm_up(self, key: Key, path: Path) -> None:
@@ -92,5 +102,5 @@ class Workers(ExitStack):
 
     def _worker(self, reader: str) -> Worker:
         if reader not in self._running:
-            self._running[reader] = self.enter_context(Worker(reader))
+            self._running[reader] = self.enter_context(Worker(reader, self.clock))
         return self._running[reader]

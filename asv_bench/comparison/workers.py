@@ -24,7 +24,7 @@ JAVA_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")  # as Kafka's own scripts st
 
 @dataclass(frozen=True)
 class Answer:
-    """One reading: how long it took, and how much was read."""
+    """One reading: how long it took, on the clock or on the reading thread's processor, and how much was read."""
 
     seconds: float
     items: int
@@ -58,8 +58,9 @@ def command(reader: str) -> list[str]:
 class Worker:
     """A reader's process."""
 
-    def __init__(self, reader: str) -> None:
+    def __init__(self, reader: str, clock: str = "wall") -> None:
         self.reader = reader
+        self.clock = clock
         self.process = subprocess.Popen(
             command(reader), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -85,7 +86,7 @@ class Worker:
             self._listener.join(5)
             raise ReaderFailed(f"{self.reader}, {case}: {(self._complaints or ['ended without a word'])[-1]}")
         fields = json.loads(line)
-        return Answer(fields["seconds"], fields["items"], fields["bytes"])
+        return Answer(fields["cpu_seconds" if self.clock == "cpu" else "seconds"], fields["items"], fields["bytes"])
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import org.apache.kafka.common.record.FileLogInputStream.FileChannelRecordBatch;
 import org.apache.kafka.common.record.FileRecords;
 import org.apache.kafka.common.record.Record;
@@ -13,6 +15,7 @@ import org.apache.kafka.common.utils.CloseableIterator;
  * through a BufferSupplier, as the consumer does. A request opens the file and closes it, inside the measured time.
  */
 public class PeerWorker {
+  static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
   static long items;
   static long bytes;
   static long sum; // of every field touched, printed, so that no reading can be optimised away
@@ -23,11 +26,13 @@ public class PeerWorker {
       String[] parts = line.split("\t");
       items = bytes = sum = 0;
       long begin = System.nanoTime();
+      long cpuBegin = THREADS.getCurrentThreadCpuTime();
       try (FileRecords file = FileRecords.open(new File(parts[1]), false)) {
         run(parts[0], file);
       }
+      double cpuSeconds = (THREADS.getCurrentThreadCpuTime() - cpuBegin) / 1e9;
       double seconds = (System.nanoTime() - begin) / 1e9;
-      System.out.println("{\"seconds\":" + seconds + ",\"items\":" + items + ",\"bytes\":" + bytes + ",\"sum\":" + sum + "}");
+      System.out.println("{\"seconds\":" + seconds + ",\"cpu_seconds\":" + cpuSeconds + ",\"items\":" + items + ",\"bytes\":" + bytes + ",\"sum\":" + sum + "}");
     }
   }
 
