@@ -129,7 +129,8 @@ def _report(error: Exception, *, debug: bool) -> None:
 def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "kafkalog"
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+    # Old versions of click have no such error: they print the help themselves.
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         click.echo(error.format_message(), err=True)
     else:
         complain(f"{error.format_message().rstrip('.')} (see {command} --help)")

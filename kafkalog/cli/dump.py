@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
-from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes
+from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes, table_width
 from kafkalog.cli.positions import Position, PositionType
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.selection import select, topic_option
@@ -89,7 +89,8 @@ class Dump:
         if self.wish.form == "text":
             from kafkalog.cli.text_lines import TextLines
 
-            return TextLines(source.name if several else "", max_width=self.wish.max_width, colour=colour_wanted())
+            name = source.name if several else ""
+            return TextLines(name, max_width=self.wish.max_width, colour=colour_wanted(), width=table_width())
         from kafkalog.cli.json_lines import JsonLines
 
         return JsonLines(source.topic_partition if several else None)

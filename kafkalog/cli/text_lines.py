@@ -14,20 +14,25 @@ if TYPE_CHECKING:
     from kafkalog.cli.batch_facts import BatchFacts
     from kafkalog.cli.sources import Located
 
-BATCH_LINE = "{:<17} {:>7} {:>10} {:>8} {:<3} {:<6} {:<20} {}"
 BATCH_TITLES = ("OFFSETS", "RECORDS", "POSITION", "BYTES", "FMT", "CODEC", "MAX TIME", "NOTES")
+BATCH_LINE = "{:<15} {:>7} {:>9} {:>8} {:<3} {:<6} {:<20} {}"
+# Without the time, a line mostly fits into 80 columns.
+NARROW_BATCH_LINE = "{:<15} {:>7} {:>9} {:>8} {:<3} {:<6} {:.0}{}"
+NARROW = 110
 
 
 class TextLines:
     """Text for the records and batches of one log.
 
     place: stands before every record, "" = nothing does. max_width: a longer key, value or header is cut, 0 = none is.
+    width: columns of the terminal, None = it is none.
     """
 
-    def __init__(self, place: str, *, max_width: int = 0, colour: bool = False) -> None:
+    def __init__(self, place: str, *, max_width: int = 0, colour: bool = False, width: int | None = None) -> None:
         self._place = f"{printable(place)} " if place else ""
         self._max_width = max_width
         self._colour = colour
+        self._batch_line = BATCH_LINE if width is None or width >= NARROW else NARROW_BATCH_LINE
         self._file = ""
 
     def records(self, part: RecordColumns) -> Iterator[bytes]:
@@ -70,7 +75,7 @@ class TextLines:
         """A line for a batch; the titles, and the file's name, before the first of a file."""
         batch = located.batch
         base = "?" if facts.base_offset is None else facts.base_offset
-        line = BATCH_LINE.format(
+        line = self._batch_line.format(
             f"{base}..{batch.last_offset}",
             "?" if batch.records_count is None and batch.is_compressed else batch.records_count or int(batch.magic < 2),
             batch.position,
@@ -87,7 +92,7 @@ class TextLines:
         if self._file == located.path.name:
             return ""
         self._file = located.path.name
-        titles = BATCH_LINE.format(*BATCH_TITLES)
+        titles = self._batch_line.format(*BATCH_TITLES)
         return styled(f"{self._place}{printable(self._file)}\n{titles}", self._colour, bold=True) + "\n"
 
 
