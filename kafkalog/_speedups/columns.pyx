@@ -20,6 +20,8 @@ from kafkalog._speedups.records cimport SHORTEST_RECORD, Columns, decode_record_
 
 import numpy as np
 
+from kafkalog._speedups.arena import Block
+
 NO_FAULT = c.NO_FAULT
 UNDERRUN = c.UNDERRUN
 VARINT_TOO_LONG = c.VARINT_TOO_LONG
@@ -99,8 +101,9 @@ def decode_batches(const uint8_t[::1] buffer not None, const Header[::1] rows, c
     with nogil:
         # One more than there can be: a record that breaks off has had some of its fields noted before that shows.
         out.room = room_for(data, row, start, end, rows_count) + 1
-    block = block_array = np.empty((8, out.room), np.int64)
-    batch = batch_array = np.empty(out.room, np.int32)
+    memory = Block((8 * sizeof(int64_t) + sizeof(int32_t)) * out.room)
+    block = block_array = np.ndarray((8, out.room), np.int64, memory)
+    batch = batch_array = np.ndarray(out.room, np.int32, memory, 8 * sizeof(int64_t) * out.room)
     out.count = 0
     out.offset = &block[0, 0]
     out.timestamp = &block[1, 0]

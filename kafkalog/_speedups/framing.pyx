@@ -25,6 +25,7 @@ from kafkalog._speedups.layout cimport (
     BATCH_PRODUCER_ID_AT,
     BATCH_RECORDS_COUNT_AT,
     CODEC_MASK,
+    CONTROL_BIT,
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -41,6 +42,8 @@ from kafkalog._speedups.layout cimport (
 from os import strerror
 
 import numpy as np
+
+from kafkalog._speedups.arena import Block
 
 cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, long long offset)
@@ -289,7 +292,7 @@ cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t
     scan.last_size = 0
     while True:
         wanted = rows_wanted(read, source.end - scan.at, limit)
-        rows = np.empty(wanted, HEADER_DTYPE)
+        rows = np.ndarray(wanted, HEADER_DTYPE, Block(wanted * sizeof(Header)))
         room = rows if wanted else None
         scan.rows = 0
         with nogil:
@@ -375,3 +378,27 @@ def first_unreadable(const Header[:] rows):
         if rows[i].magic == 2 and rows[i].size_in_bytes < RECORD_BATCH_OVERHEAD:
             return i
     return count
+
+
+def stored_regions(const Header[:] rows, int64_t position):
+    """Where the records of each row are stored, as indices in a view whose first byte is at file position `position`.
+
+    Returns (starts int64, ends int64, any compressed, any control batch). A v2 region begins behind the header, that of a
+    v0/v1 message at its framing.
+    """
+    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef int64_t[::1] starts
+    cdef int64_t[::1] ends
+    cdef bint compressed = False
+    cdef bint control = False
+    cdef Py_ssize_t i
+    starts_array, ends_array = np.empty(count, np.int64), np.empty(count, np.int64)
+    starts, ends = starts_array, ends_array
+    for i in range(count):
+        starts[i] = rows[i].position - position
+        ends[i] = starts[i] + rows[i].size_in_bytes
+        compressed |= rows[i].compression_type != 0
+        if rows[i].magic >= 2:
+            starts[i] += RECORD_BATCH_OVERHEAD
+            control |= (rows[i].attributes & CONTROL_BIT) != 0
+    return starts_array, ends_array, compressed, control

@@ -123,10 +123,9 @@ class RecordBatch:
     @property
     def last_sequence(self) -> int:
         """The sequence of the last record, 0 after 2**31 - 1; -1 = none."""
-        if self.base_sequence < 0:
+        if self.base_sequence == -1:
             return -1
-        sequence = self.base_sequence + self.last_offset - self._fields[_FIELD["base_offset"]]
-        return sequence if sequence <= 0x7FFFFFFF else sequence - 0x80000000
+        return increment_sequence(self.base_sequence, self.last_offset - self._fields[_FIELD["base_offset"]])
 
     @property
     def is_valid(self) -> bool:
@@ -173,6 +172,18 @@ class RecordBatch:
             f"<RecordBatch magic {self.magic} at position {self.position}, {self.size_in_bytes} bytes, "
             f"last offset {self.last_offset}>"
         )
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """The sequence `increment` records later: 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
+    if sequence > _int32(0x7FFFFFFF - increment):
+        return _int32(increment - (0x7FFFFFFF - sequence) - 1)
+    return _int32(sequence + increment)
+
+
+def _int32(value: int) -> int:
+    """What is left of `value` in 32 bits, as Java's int arithmetic leaves it."""
+    return (value + 0x80000000) % 0x100000000 - 0x80000000
 
 
 def batches_of(entries: Entries, reading: Reading) -> Iterator[RecordBatch]:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups import columns as kernel
+from kafkalog._speedups.arena import Block
 from kafkalog._speedups.checksum import first_invalid
-from kafkalog._speedups.framing import cut_rows, first_unreadable
+from kafkalog._speedups.framing import cut_rows, first_unreadable, stored_regions
 from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
 from kafkalog.record import compression
@@ -80,9 +81,6 @@ def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLogError | None]:
     """Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains."""
     rows, error = _sound_rows(entries, reading)
-    if not reading.control:
-        data = (rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)
-        rows = rows if data.all() else rows[data]
     regions = _regions(entries._replace(rows=rows), reading)
     block, batch, count, fault = kernel.decode_batches(regions.buffer, regions.rows, regions.starts, regions.ends)
     columns = RecordColumns(regions.buffer, block[:, :count], batch[:count], regions.rows)
@@ -108,6 +106,13 @@ def _sound_rows(entries: Entries, reading: Reading) -> tuple[NDArray[np.void], K
             error = wrong_checksum(rows[bad], computed)
             rows = rows[:bad]
     return rows, error
+
+
+def ensure_sound(entries: Entries, reading: Reading) -> None:
+    """CorruptRecordError: the first entry that is no batch at all, or whose checksum does not hold."""
+    _, error = _sound_rows(entries, reading)
+    if error is not None:
+        raise error.at(reading.path)
 
 
 def unreadable(row: np.void) -> KafkaLogError:
@@ -143,22 +148,53 @@ class _Regions(NamedTuple):
 
 def _regions(entries: Entries, reading: Reading) -> _Regions:
     rows = entries.rows
-    entry_starts = rows["position"] - entries.position
-    ends = entry_starts + rows["size_in_bytes"]
-    starts = entry_starts + np.where(rows["magic"] < 2, 0, RECORD_BATCH_OVERHEAD)
-    if not rows["compression_type"].any():
+    starts, ends, compressed, control = stored_regions(rows, entries.position)
+    if control and not reading.control:
+        data = (rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)
+        rows, starts, ends = rows[data], starts[data], ends[data]
+    if not compressed:
         return _Regions(entries.view, rows, starts, ends, None)
-    parts: list[ReadableBuffer] = []
+    return _decompressed(entries._replace(rows=rows), starts, ends, reading.decompression_limit)
+
+
+def _decompressed(entries: Entries, starts: NDArray[np.int64], ends: NDArray[np.int64], limit: int) -> _Regions:
+    """The regions one after the other in a buffer of their own, up to the first that cannot be decompressed."""
+    rows = entries.rows
+    out = Gathered(4 * int((ends - starts).sum()))
     error: KafkaLogError | None = None
     for i, start, end in zip(range(len(rows)), starts.tolist(), ends.tolist(), strict=True):
         try:
-            parts.append(_region(rows[i], entries.view[start:end], reading.decompression_limit))
+            out.append(_region(rows[i], entries.view[start:end], limit))
         except KafkaLogError as found:
             error = found.at(None, int(rows["position"][i]))
             break
-    lengths = np.fromiter((memoryview(part).nbytes for part in parts), np.int64, len(parts))
-    ends = np.cumsum(lengths)
-    return _Regions(memoryview(b"".join(parts)), rows[: len(parts)], ends - lengths, ends, error)
+    ends = np.array(out.ends, np.int64)
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    return _Regions(out.view(), rows[: len(ends)], starts, ends, error)
+
+
+class Gathered:
+    """Pieces of bytes copied one after the other into recycled memory; `ends` says where each ends."""
+
+    def __init__(self, room: int) -> None:
+        self._bytes = memoryview(Block(room))
+        self.ends: list[int] = []
+
+    def append(self, piece: "ReadableBuffer") -> None:
+        """Copy one more piece; the room doubles where it does not fit."""
+        data = memoryview(piece)
+        start = self.ends[-1] if self.ends else 0
+        end = start + data.nbytes
+        if end > len(self._bytes):
+            larger = memoryview(Block(2 * end))
+            larger[:start] = self._bytes[:start]
+            self._bytes = larger
+        self._bytes[start:end] = data
+        self.ends.append(end)
+
+    def view(self) -> memoryview:
+        """All pieces, read-only."""
+        return self._bytes[: self.ends[-1] if self.ends else 0].toreadonly()
 
 
 def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
