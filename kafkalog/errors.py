@@ -4,6 +4,8 @@ Each says what is wrong and, where the matter lies in bytes, which file, which p
 was found. Bad arguments raise `ValueError` or `TypeError` instead.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Self
 
 
@@ -69,3 +71,55 @@ class NotALogError(KafkaLogError):
 
 class OffsetOutOfRangeError(KafkaLogError):
     """An offset before the log's start or after its end. Kafka: OffsetOutOfRangeException."""
+
+
+class UnsupportedForMessageFormatError(KafkaLogError):
+    """Records that the asked format cannot hold. Kafka: UnsupportedForMessageFormatException."""
+
+
+class UnsupportedCompressionError(KafkaLogError):
+    """A codec that the asked format does not know. Kafka: UnsupportedCompressionTypeException."""
+
+
+class InvalidTimestampError(KafkaLogError):
+    """A timestamp too far from now, or of the wrong type. Kafka: InvalidTimestampException."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordError:
+    """What is wrong with one record of a refused batch; index counts from its first record."""
+
+    index: int
+    message: str
+
+
+class RecordValidationError(KafkaLogError):
+    """A batch refused for some of its records. Kafka: RecordValidationException.
+
+    Attributes: reason (InvalidTimestampError if any record was refused for its timestamp, else InvalidRecordError);
+    record_errors, all of them, one a record.
+    """
+
+    reason: InvalidTimestampError | InvalidRecordError
+    record_errors: tuple[RecordError, ...] = ()
+
+    @classmethod
+    def of(
+        cls, reason: InvalidTimestampError | InvalidRecordError, record_errors: Iterable[RecordError]
+    ) -> "RecordValidationError":
+        """The error for a batch; says what is wrong with the first three records."""
+        errors = tuple(record_errors)
+        first = "; ".join(f"record {each.index}: {each.message}" for each in errors[:3])
+        error = cls(f"{reason.message}: {len(errors)} of the batch's records are refused: {first}")
+        error.reason, error.record_errors = reason, errors
+        return error
+
+    def at(self, path: str | None, position: int | None = None) -> Self:
+        """The same error with the file (and position) named."""
+        error = super().at(path, position)
+        error.reason, error.record_errors = self.reason, self.record_errors
+        return error
+
+
+class SerializationError(KafkaLogError):
+    """A key or value that its serializer or deserializer cannot turn. Kafka: SerializationException."""

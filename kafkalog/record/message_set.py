@@ -5,15 +5,17 @@ Kafka: `Records` and `MemoryRecords` (before 0.11 `MessageSet` and `ByteBufferMe
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from itertools import chain
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
+from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.columns import RecordColumns
@@ -24,9 +26,13 @@ from kafkalog.record.threads import ordered_map
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from kafkalog.record.builder import BatchSettings, RecordsBuilder
+
 # Entries are handed on in runs of about so many bytes and at most so many rows.
 RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
+# What a producer's batch may have, unless told otherwise (batch.size).
+DEFAULT_BATCH_BYTES = 16 * 1024
 
 
 class MessageSet(ABC):
@@ -182,5 +188,196 @@ class ByteBufferMessageSet(MessageSet):
     def _view(self, position: int, length: int) -> memoryview:
         return self._buffer[position : position + length]
 
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[Record],
+        *,
+        compression_type: CompressionType = CompressionType.NONE,
+        compression_level: int | None = None,
+        magic: int = 2,
+        base_offset: int = 0,
+        offsets: Iterable[int] | None = None,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        timestamp: int | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        partition_leader_epoch: int = -1,
+    ) -> "ByteBufferMessageSet":
+        """The records as one v2 batch, as v0/v1 messages, or compressed in one v0/v1 message; none: an empty set.
+
+        base_offset: the first record's; the others count on. offsets: what assigns them instead, one a record, rising;
+        base_offset is then the first. timestamp: the append time of LogAppendTime; with CreateTime the batch's or
+        wrapper's timestamp in place of the largest of its records. A record's own offset is not looked at.
+
+        ValueError: settings or records that Kafka refuses. TypeError: not records.
+        """
+        from kafkalog.record.builder import BatchSettings, RecordsBuilder
+
+        log_append = timestamp_type is TimestampType.LOG_APPEND_TIME
+        assigned = None
+        if offsets is not None:
+            base_offset, assigned = _rising(offsets, base_offset)
+        settings = BatchSettings(
+            magic=magic,
+            compression_type=compression_type,
+            compression_level=compression_level,
+            timestamp_type=timestamp_type,
+            log_append_time=timestamp if log_append and timestamp is not None else -1,
+            base_offset=base_offset,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+            is_control=is_control,
+            partition_leader_epoch=partition_leader_epoch,
+        )
+        builder = RecordsBuilder(settings)
+        if assigned is None:
+            builder.extend(records)
+        else:
+            _append_at(builder, records, assigned)
+        message_set = cls(builder.build())
+        if log_append or timestamp is None or magic == 0 or (magic == 1 and not settings.is_wrapped):
+            return message_set
+        return message_set.with_timestamps(timestamp_type, timestamp)
+
+    def check_magic(self, magic: int) -> Self:
+        """This set, every entry and every message inside a wrapper being of format `magic`.
+
+        InvalidRecordError: an entry is not. RecordValidationError: messages inside are not.
+        """
+        from kafkalog.record.validation import check_magic
+
+        check_magic(self, magic)
+        return self
+
+    def check_keys(self) -> Self:
+        """This set, every record having a key, as a compacted topic wants it. RecordValidationError: some have none."""
+        from kafkalog.record.validation import check_keys
+
+        check_keys(self)
+        return self
+
+    def check_timestamps(self, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int) -> Self:
+        """This set, its timestamps being what a topic of `timestamp_type` takes from a producer at `now`, all in ms.
+
+        RecordValidationError: a timestamp more than before_max_ms before now or after_max_ms after it (CreateTime), or
+        a batch that claims LogAppendTime.
+        """
+        from kafkalog.record.validation import check_timestamps
+
+        check_timestamps(self, timestamp_type, now, before_max_ms, after_max_ms)
+        return self
+
+    def with_timestamps(self, timestamp_type: TimestampType, timestamp: int) -> "ByteBufferMessageSet":
+        """A copy whose entries have this timestamp type and (largest) timestamp; nothing is decompressed.
+
+        With LogAppendTime that is every record's timestamp; with CreateTime the records of a batch or wrapper keep
+        their own. UnsupportedForMessageFormatError: format 0 has none. CorruptRecordError: a checksum does not hold.
+        """
+        from kafkalog.record.conversion import with_timestamps
+
+        return with_timestamps(self, timestamp_type, timestamp)
+
+    def with_offsets(self, first_offset: int, *, partition_leader_epoch: int | None = None) -> "ByteBufferMessageSet":
+        """A copy whose records have the offsets first_offset, first_offset + 1, ...
+
+        Entries get them by their headers. Rebuilt, and compressed again, are wrappers whose inner offsets do not fit,
+        and v2 batches with gaps; a batch without records keeps the length of its range. partition_leader_epoch: for
+        the v2 batches, if not None.
+        """
+        from kafkalog.record.conversion import with_offsets
+
+        return with_offsets(self, first_offset, partition_leader_epoch=partition_leader_epoch)
+
+    def to_magic(self, magic: int, *, lossy: bool = True, start_offset: int | None = None) -> "ByteBufferMessageSet":
+        """The records in format `magic`; see `kafkalog.record.conversion.to_magic`."""
+        from kafkalog.record.conversion import to_magic
+
+        return to_magic(self, magic, lossy=lossy, start_offset=start_offset)
+
+    @property
+    def buffer(self) -> memoryview:
+        """The bytes, read-only. They are those that the set was made of: who changes those changes the set."""
+        return self._buffer
+
     def __repr__(self) -> str:
         return f"<ByteBufferMessageSet of {self.size_in_bytes} bytes>"
+
+
+def batches_of_records(
+    records: Iterable[Record], settings: "BatchSettings | None" = None, *, max_size: int = DEFAULT_BATCH_BYTES
+) -> Iterator[ByteBufferMessageSet]:
+    """The records in as many sets as it takes for none to exceed `max_size` bytes, each one batch (v0/v1: a wrapper, or
+    messages); a record too large for that gets a batch of its own.
+
+    As a producer does: how well the records compress is guessed from the batches before; one that turns out too large
+    is split. Offsets and sequences run on from those of `settings`. ValueError, TypeError: as `from_records`.
+    """
+    from kafkalog.record.builder import BatchSettings, RecordsBuilder
+
+    settings = settings or BatchSettings()
+    ratio = 1.0
+    builder, held = RecordsBuilder(settings, max_size=max_size), list[Record]()
+    for record in records:
+        if not builder.has_room_for(record.value, record.key, record.headers, record.timestamp):
+            yield from _within(builder, held, max_size)
+            ratio = _next_ratio(ratio, builder.estimated_compression_ratio)
+            settings = _after(settings, len(held))
+            builder, held = RecordsBuilder(settings, max_size=max_size), []
+            builder.estimated_compression_ratio = ratio
+        builder.append(record.value, record.key, record.headers, record.timestamp)
+        held.append(record)
+    yield from _within(builder, held, max_size)
+
+
+def _within(builder: "RecordsBuilder", records: list[Record], max_size: int) -> Iterator[ByteBufferMessageSet]:
+    """The batch, or its halves where compressing did not make it small enough."""
+    from kafkalog.record.builder import RecordsBuilder
+
+    batch = builder.build()
+    if len(batch) <= max_size or len(records) == 1:
+        if batch:
+            yield ByteBufferMessageSet(batch)
+        return
+    half = len(records) // 2
+    for settings, part in (
+        (builder.settings, records[:half]),
+        (_after(builder.settings, half), records[half:]),
+    ):
+        smaller = RecordsBuilder(settings, max_size=max_size)
+        smaller.extend(part)
+        yield from _within(smaller, part, max_size)
+
+
+def _next_ratio(expected: float, found: float) -> float:
+    """What the next batch is expected to compress to: bad news is believed at once, good news a little at a time."""
+    return max(expected + 0.05, found) if found > expected else max(expected - 0.005, found)
+
+
+def _after(settings: "BatchSettings", count: int) -> "BatchSettings":
+    """The settings of the batch that follows one of `count` records; sequences begin again at 0 after 2**31 - 1."""
+    sequence = settings.base_sequence
+    following = (sequence + count) % 2**31 if sequence >= 0 else sequence
+    return replace(settings, base_offset=settings.base_offset + count, base_sequence=following)
+
+
+def _rising(offsets: Iterable[int], base_offset: int) -> tuple[int, Iterator[int]]:
+    """The first offset that is assigned, and all of them."""
+    if base_offset != 0:
+        raise ValueError("base_offset and offsets exclude each other: the base offset is the first one assigned")
+    assigned = iter(offsets)
+    first = list(islice(assigned, 1))
+    return first[0] if first else 0, chain(first, assigned)
+
+
+def _append_at(builder: "RecordsBuilder", records: Iterable[Record], offsets: Iterator[int]) -> None:
+    for record in records:
+        offset = next(offsets, None)
+        if offset is None:
+            raise ValueError(f"{builder.records_count} offsets are assigned, and there are more records")
+        builder.append(record.value, record.key, record.headers, record.timestamp, offset=offset)

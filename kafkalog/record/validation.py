@@ -1,0 +1,563 @@
+"""What a log asks of the messages that it is given: the checks, and the whole of them with the offsets assigned.
+
+    v0/v1 messages   message | message | ...      each stands for itself: what is refused is the first bad one
+    v0/v1 wrapper    message [ message | ... ]    one in a set; each inner message has a magic, a CRC and a key length
+    v2 batch         header | record | ...        one in a set
+
+Where format, codec and inner offsets are as they should be, a few bytes of the header are all that changes; else the
+records are written anew, as one batch. Nothing of what is uncompressed becomes an object to be looked at.
+
+Where this is stricter than Kafka, whose reader skips over keys and values without a look at what holds them: a record
+inside a compressed v2 batch whose own length, or whose number of headers, cannot be, is refused.
+Source: storage/.../internals/log/LogValidator.java.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
+from kafkalog.errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordError,
+    RecordValidationError,
+    UnsupportedCompressionError,
+    UnsupportedForMessageFormatError,
+)
+from kafkalog.record.builder import BatchSettings, RecordsBuilder
+from kafkalog.record.columns import RecordColumns
+from kafkalog.record.compressing import checked_level
+from kafkalog.record.conversion import (
+    CODEC_MASK,
+    MESSAGE_ATTRIBUTES_AT,
+    ensure_checksums,
+    ensure_end,
+    ensure_readable,
+    ensure_writable,
+    entry_of,
+    inner_messages,
+    set_last_offsets,
+    set_leader_epoch,
+    set_max_timestamps,
+    unwritable,
+)
+from kafkalog.record.decoding import Entries, Reading, read_columns, wrong_checksum
+from kafkalog.record.message_set import ByteBufferMessageSet
+
+NO_TIMESTAMP = -1
+LARGEST = 2**63 - 1
+HOUR_MS = 3_600_000
+KEY_LENGTH_AT = {0: 18, 1: 26}
+
+
+class AppendOrigin(Enum):
+    """Who appends: what a client may not send, the others may."""
+
+    REPLICATION = "replication"
+    COORDINATOR = "coordinator"
+    CLIENT = "client"
+    RAFT_LEADER = "raft leader"
+
+
+class ValidationResult(NamedTuple):
+    """Messages ready to be appended, and what there is to know about them.
+
+    log_append_time: ms, the time given. max_timestamp: ms, -1 = none. offset_of_max_timestamp: the last offset of the
+    first batch that has it, as an index is told, -1 = none. message_size_maybe_changed: the messages were written anew.
+    records_count: how many offsets were given out.
+    """
+
+    message_set: ByteBufferMessageSet
+    log_append_time: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    message_size_maybe_changed: bool
+    records_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What topic and broker ask for; see `validate_messages_and_assign_offsets`."""
+
+    first_offset: int
+    now: int
+    target_compression: CompressionType | None
+    compression_level: int | None
+    compacted: bool
+    magic: int
+    timestamp_type: TimestampType
+    before_max_ms: int
+    after_max_ms: int
+    partition_leader_epoch: int
+    origin: AppendOrigin
+
+    def __post_init__(self) -> None:
+        if self.magic not in (0, 1, 2):
+            raise ValueError(f"magic is {self.magic}, not 0, 1 or 2")
+        if self.first_offset < 0:
+            raise ValueError(f"first_offset is {self.first_offset}, less than 0")
+        if self.timestamp_type is TimestampType.NO_TIMESTAMP_TYPE and self.magic > 0:
+            raise ValueError("a timestamp type is needed from magic 1 on")
+        if self.now < 0:
+            raise ValueError(f"now is {self.now} ms, less than 0")
+        if self.target_compression is not None:
+            checked_level(self.target_compression, self.compression_level)
+        elif self.compression_level is not None:
+            raise ValueError("a compression level needs a target compression")
+
+
+class _Given(NamedTuple):
+    """Messages as they came: rows of the header table, bytes from the first entry to the end of the last, codecs."""
+
+    rows: NDArray[np.void]
+    view: memoryview
+    source: CompressionType
+    target: CompressionType
+    reading: Reading
+
+    @property
+    def magic(self) -> int:
+        return int(self.rows["magic"][0])
+
+    @property
+    def entries(self) -> Entries:
+        return Entries(self.rows, self.view, 0)
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.source is not CompressionType.NONE
+
+    @property
+    def is_plain(self) -> bool:
+        """Neither compressed nor to be."""
+        return not self.is_compressed and self.target is CompressionType.NONE
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic >= 2 and bool(self.rows["attributes"][0] & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.magic >= 2 and bool(self.rows["attributes"][0] & TRANSACTIONAL_BIT)
+
+
+# --- what the checks look at
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Some records: arrays with a place for each. `batch`: the row that it came from; `other_magic`: not its wrapper's.
+
+    Of v2 records there are columns. Of messages there are rows and bytes, enough for every check.
+    """
+
+    batch: NDArray[np.intp]
+    offset: NDArray[np.int64]
+    timestamp: NDArray[np.int64]
+    other_magic: NDArray[np.bool_]
+    columns: RecordColumns | None
+    messages: Entries | None
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def keyless(self) -> NDArray[np.bool_]:
+        """Where the key is null. InvalidRecordError: a message too short to say so."""
+        if self.columns is not None:
+            return self.columns.key_length < 0
+        assert self.messages is not None
+        rows, view, _ = self.messages
+        at = np.where(rows["magic"] == 0, KEY_LENGTH_AT[0], KEY_LENGTH_AT[1])
+        if (at + 4 > rows["size_in_bytes"]).any():
+            raise InvalidRecordError("a message ends before the length of its key")
+        lengths: NDArray[np.bool_] = _at(view, rows["position"] + at, ">i4") < 0
+        return lengths
+
+
+def _at(view: memoryview, places: NDArray[np.int64], dtype: str) -> NDArray[np.int64]:
+    """The big-endian numbers at these places."""
+    found = np.frombuffer(view, np.uint8)[places[:, None] + np.arange(np.dtype(dtype).itemsize)]
+    numbers: NDArray[np.int64] = found.view(dtype).ravel().astype(np.int64)
+    return numbers
+
+
+def _content_of_messages(rows: NDArray[np.void], view: memoryview, start: int = 0) -> Content:
+    """Messages that are not compressed; they and nothing else. `start`: the number of the first row."""
+    none = np.zeros(len(rows), np.bool_)
+    batch = np.arange(start, start + len(rows))
+    return Content(batch, rows["last_offset"], rows["max_timestamp"], none, None, Entries(rows, view, 0))
+
+
+def _content_of_batch(entries: Entries, reading: Reading, row: int = 0) -> Content:
+    columns = _columns(entries, reading)
+    none = np.zeros(len(columns), np.bool_)
+    batch = np.full(len(columns), row, np.intp)
+    return Content(batch, columns.offset, columns.timestamp, none, columns, None)
+
+
+def _content_of_wrapper(entries: Entries, reading: Reading, row: int = 0) -> Content:
+    """CorruptRecordError: the CRC of an inner message does not hold. InvalidRecordError: what no wrapper may hold."""
+    wrapper = entries.rows[0]
+    inner = inner_messages(wrapper, entries.view, reading.decompression_limit)
+    rows = inner.rows
+    other = rows["magic"] != wrapper["magic"]
+    offset = _inner_offsets(wrapper, rows)
+    _check_inner(inner, other, int(wrapper["position"]))
+    log_append = wrapper["timestamp_type"] == TimestampType.LOG_APPEND_TIME
+    timestamp = np.full(len(rows), wrapper["max_timestamp"]) if log_append else rows["max_timestamp"]
+    return Content(np.full(len(rows), row, np.intp), offset, timestamp, other, None, inner)
+
+
+def _inner_offsets(wrapper: np.void, rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """The offsets of a wrapper's messages; in format 1 they count back from the wrapper's, unless that is 0."""
+    own: NDArray[np.int64] = np.where(rows["magic"] >= 2, rows["base_offset"], rows["last_offset"])
+    if wrapper["magic"] == 0 or wrapper["last_offset"] == 0:
+        return own
+    last = int(own[-1])
+    if wrapper["last_offset"] < last:
+        message = "a compressed message's offset is less than its last inner one"
+        raise InvalidRecordError(message, None, int(wrapper["position"]), last, int(wrapper["last_offset"]))
+    own += wrapper["last_offset"] - last
+    return own
+
+
+def _check_inner(inner: Entries, other_magic: NDArray[np.bool_], position: int) -> None:
+    """What no message inside a wrapper may be: compressed, or other than its CRC. Only the first one counts."""
+    rows, view, _ = inner
+    attributes = _at(view, rows["position"] + MESSAGE_ATTRIBUTES_AT, "i1")
+    compressed = np.flatnonzero(attributes & CODEC_MASK)
+    checked = np.flatnonzero(~other_magic)
+    bad, computed = first_invalid(view, rows[checked])
+    if len(compressed) and (bad == len(checked) or compressed[0] <= checked[bad]):
+        raise InvalidRecordError("a message inside a compressed message is itself compressed", None, position)
+    if bad < len(checked):
+        raise wrong_checksum(rows[checked[bad]], computed).at(None, position)
+
+
+def _content(entries: Entries, reading: Reading, row: int = 0) -> Content:
+    """What one entry holds that is a batch or a wrapper."""
+    read = _content_of_batch if entries.rows["magic"][0] >= 2 else _content_of_wrapper
+    return read(entries, reading, row)
+
+
+def _content_of(given: _Given, count: int) -> Content:
+    """What the first `count` entries hold."""
+    if given.magic < 2 and not given.is_compressed:
+        return _content_of_messages(given.rows[:count], given.view)
+    return _content(given.entries, given.reading)
+
+
+def _columns(entries: Entries, reading: Reading) -> RecordColumns:
+    """Every record, whatever the CRCs say."""
+    found = list(read_columns(entries, replace(reading, check_crcs=False, control=True)))
+    return found[0] if found else RecordColumns.empty()
+
+
+# --- what may be wrong with a record
+
+OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE = 1, 2, 3, 4
+TIMESTAMP_FAULTS = (OUT_OF_RANGE, LOG_APPEND_TYPE)
+
+
+def _timestamp_faults(
+    content: Content, rows: NDArray[np.void], timestamp_type: TimestampType, now: int, limits: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """OUT_OF_RANGE or LOG_APPEND_TYPE for each record, else 0. Differences wrap around like Kafka's."""
+    appended = rows["timestamp_type"][content.batch] == TimestampType.LOG_APPEND_TIME
+    ranged = np.zeros(len(content), np.bool_)
+    if timestamp_type is TimestampType.CREATE_TIME:
+        ranged = content.timestamp != NO_TIMESTAMP
+    age = now - content.timestamp
+    far = (age > limits[0]) | (-age > limits[1])
+    return np.where(ranged, OUT_OF_RANGE * far, LOG_APPEND_TYPE * appended).astype(np.uint8)
+
+
+def _faults(content: Content, rows: NDArray[np.void], rules: Rules) -> NDArray[np.uint8]:
+    """What is wrong with each record, the first thing only; 0 = nothing."""
+    limits = (rules.before_max_ms, rules.after_max_ms)
+    faults = _timestamp_faults(content, rows, rules.timestamp_type, rules.now, limits)
+    if rules.compacted:
+        faults[content.keyless()] = NO_KEY
+    faults[content.other_magic] = OTHER_MAGIC
+    return faults
+
+
+def _errors(content: Content, faults: NDArray[np.uint8], bad: NDArray[np.intp], first: int) -> list[RecordError]:
+    """What to say about the records `bad`, counted from record `first`."""
+    return [RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]))) for i in bad.tolist()]
+
+
+def _reason(faults: NDArray[np.uint8]) -> InvalidTimestampError | InvalidRecordError:
+    if np.isin(faults, TIMESTAMP_FAULTS).any():
+        return InvalidTimestampError("timestamps that cannot be taken")
+    return InvalidRecordError("records that cannot be taken")
+
+
+def _told(fault: int, timestamp: int) -> str:
+    return {
+        OTHER_MAGIC: "its format is not that of the message around it",
+        NO_KEY: "it has no key, and the topic is compacted",
+        OUT_OF_RANGE: f"its timestamp {timestamp} is too far from now",
+        LOG_APPEND_TYPE: "its timestamp type is LogAppendTime, which only a broker sets",
+    }[fault]
+
+
+# --- the checks alone
+
+
+def check_magic(message_set: ByteBufferMessageSet, magic: int) -> None:
+    """InvalidRecordError: an entry is not of format `magic`. RecordValidationError: messages inside one are not."""
+    rows = message_set.headers()
+    other = rows["magic"] != magic
+    if other.any():
+        row = rows[other.argmax()]
+        message = "the entry is of another format"
+        raise InvalidRecordError(message, None, int(row["position"]), f"magic {magic}", f"magic {row['magic']}")
+    if magic < 2:
+        _refuse_any(message_set, rows, lambda content: OTHER_MAGIC * content.other_magic)
+
+
+def check_keys(message_set: ByteBufferMessageSet) -> None:
+    """RecordValidationError: records without a key."""
+    _refuse_any(message_set, message_set.headers(), lambda content: NO_KEY * content.keyless())
+
+
+def check_timestamps(
+    message_set: ByteBufferMessageSet, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int
+) -> None:
+    """RecordValidationError: timestamps that a topic of `timestamp_type` does not take at `now`."""
+    rows = message_set.headers()
+    limits = (before_max_ms, after_max_ms)
+    _refuse_any(message_set, rows, lambda content: _timestamp_faults(content, rows, timestamp_type, now, limits))
+
+
+def _refuse_any(
+    message_set: ByteBufferMessageSet, rows: NDArray[np.void], find: Callable[[Content], NDArray[np.integer[Any]]]
+) -> None:
+    """Refuse the set for the records in which `find` sees a fault; they are counted from the first of the set."""
+    ensure_readable(rows)
+    ensure_checksums(rows, message_set.buffer)
+    errors: list[RecordError] = []
+    seen, count = np.zeros(0, np.uint8), 0
+    for content in _contents(rows, message_set.buffer, message_set._reading):
+        faults = find(content).astype(np.uint8)
+        bad = np.flatnonzero(faults)
+        errors += _errors(content, faults, bad, -count)
+        seen, count = np.union1d(seen, faults[bad]), count + len(content)
+    if errors:
+        raise RecordValidationError.of(_reason(seen), errors)
+
+
+def _contents(rows: NDArray[np.void], view: memoryview, reading: Reading) -> Iterator[Content]:
+    """What to look at in each run of plain messages, each wrapper and each batch."""
+    plain = (rows["magic"] < 2) & (rows["compression_type"] == 0)
+    cuts = [0, *(np.flatnonzero(~(plain[1:] & plain[:-1])) + 1).tolist(), len(rows)]
+    for start, end in pairwise(cuts if len(rows) else []):
+        part = rows[start:end]
+        if plain[start]:
+            yield _content_of_messages(part, view, start)
+        else:
+            yield _content(entry_of(part, view), reading, start)
+
+
+# --- the whole
+
+
+def validate_messages_and_assign_offsets(
+    message_set: ByteBufferMessageSet,
+    *,
+    first_offset: int,
+    now: int,
+    target_compression: CompressionType | None = None,
+    compression_level: int | None = None,
+    compacted: bool = False,
+    magic: int = 2,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    before_max_ms: int = LARGEST,
+    after_max_ms: int = HOUR_MS,
+    partition_leader_epoch: int = -1,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> ValidationResult:
+    """Make of the messages that a leader is given what it appends: checked, numbered from `first_offset`, in `magic`.
+
+    target_compression: the topic's codec, None = the producer's; a batch of that codec stays as it is, whatever its
+    level. compacted: every record needs a key. timestamp_type, before_max_ms, after_max_ms: the topic's. The defaults
+    are those of Kafka's topics. The buffer given is not changed. A torn tail is left out.
+
+    CRCs of entries are not looked at: a log has checked them before (`RecordBatch.ensure_valid`). Errors, as Kafka:
+    CorruptRecordError: framing, the CRC of a message inside a wrapper. InvalidRecordError: content or header, more
+    than one batch. RecordValidationError: all the records that may not be taken, and why.
+    UnsupportedForMessageFormatError: headers, producer data below magic 2. UnsupportedCompressionError: zstd below
+    magic 2. InvalidTimestampError: a negative timestamp to be written anew. ValueError: arguments.
+    """
+    rules = Rules(
+        first_offset,
+        now,
+        target_compression,
+        compression_level,
+        compacted,
+        magic,
+        timestamp_type,
+        before_max_ms,
+        after_max_ms,
+        partition_leader_epoch,
+        origin,
+    )
+    given = _given(message_set, target_compression)
+    converting = given.is_plain and bool((given.rows["magic"] != magic).any())
+    content = _checked(given, rules, _columns(given.entries, given.reading) if converting else None)
+    if _stays(given, rules, content, converting):
+        return _numbered(given, rules, content)
+    return _rebuilt(given, rules, content)
+
+
+def _given(message_set: ByteBufferMessageSet, target: CompressionType | None) -> _Given:
+    rows, stop = message_set._scan(0, rows=-1, span=-1)
+    ensure_readable(rows)
+    stop.end()
+    ensure_end(message_set.buffer, stop.position)
+    if not len(rows):
+        raise InvalidRecordError("there is no batch", expected="at least 1", found=0)
+    codecs = rows["compression_type"][rows["compression_type"] != 0]
+    source = CompressionType(int(codecs[-1])) if len(codecs) else CompressionType.NONE
+    view = message_set.buffer[: stop.position]
+    return _Given(rows, view, source, source if target is None else target, message_set._reading)
+
+
+def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Content:
+    """The records, nothing being wrong with them. `columns`: they too, where they are written anew one by one."""
+    if len(given.rows) > 1 and (given.magic >= 2 or given.is_compressed):
+        raise InvalidRecordError("there is more than one batch", expected=1, found=len(given.rows))
+    _check_batch(given, rules, columns is not None)
+    other = given.rows["magic"] != given.magic
+    content = _content_of(given, int(other.argmax()) if other.any() else len(given.rows))
+    faults = _faults(content, given.rows, rules)
+    bad = np.flatnonzero(faults)
+    if columns is not None and unwritable(columns, rules.magic) < (bad[0] if len(bad) else len(content)):
+        ensure_writable(columns, rules.magic)
+    if len(bad):
+        batch = content.batch == content.batch[bad[0]]
+        bad = bad[batch[bad]]
+        raise RecordValidationError.of(_reason(faults[bad]), _errors(content, faults, bad, int(batch.argmax())))
+    if other.any():
+        row = given.rows[other.argmax()]
+        message = "the entry is of another format than the first"
+        raise InvalidRecordError(message, None, int(row["position"]), f"magic {given.magic}", f"magic {row['magic']}")
+    return content
+
+
+def _check_batch(given: _Given, rules: Rules, converting: bool) -> None:
+    """What the header of a batch may not say; of v0/v1 messages there is nothing to check."""
+    if given.magic < 2:
+        return
+    if converting:
+        _check_format(rules.magic, given.is_transactional, False)
+    row = given.rows[0]
+    if rules.origin is AppendOrigin.CLIENT:
+        _check_clients_batch(row, given.is_control)
+    _check_format(rules.magic, given.is_transactional, row["producer_id"] > -1)
+
+
+def _check_format(magic: int, is_transactional: bool, is_idempotent: bool) -> None:
+    if magic < 2 and (is_transactional or is_idempotent):
+        what = "transactional" if is_transactional else "idempotent"
+        message = f"the batch is {what}"
+        raise UnsupportedForMessageFormatError(message, None, 0, "magic 2", f"magic {magic}")
+
+
+def _check_clients_batch(row: np.void, is_control: bool) -> None:
+    span, count = int(row["last_offset"] - row["base_offset"]) + 1, int(row["records_count"])
+    if span <= 0 or count <= 0 or span != count:
+        raise InvalidRecordError("offsets and count do not agree", None, 0, f"{span} records by offsets", count)
+    if is_control:
+        raise InvalidRecordError("a client may not send control records", None, 0)
+    if row["producer_id"] > -1 and row["base_sequence"] < 0:
+        message = "an idempotent producer's batch has no sequence"
+        raise InvalidRecordError(message, None, 0, "at least 0", int(row["base_sequence"]))
+
+
+def _stays(given: _Given, rules: Rules, content: Content, converting: bool) -> bool:
+    """Whether the entries need nothing but other headers. InvalidRecordError: they do, and Kafka cannot help it."""
+    if given.is_plain:
+        return not converting
+    stays = given.source == given.target and given.magic == rules.magic != 0
+    if given.is_control and not given.is_compressed:
+        stays = True
+    if given.magic > 0 and rules.magic > 0 and (content.offset != np.arange(len(content))).any():
+        if stays and given.magic >= 2 and given.is_compressed:
+            raise InvalidRecordError("the offsets in a compressed batch do not count 0, 1, 2, ...", None, 0)
+        return False
+    return stays
+
+
+def _numbered(given: _Given, rules: Rules, content: Content) -> ValidationResult:
+    """The bytes that came, with other headers."""
+    buffer, rows = bytearray(given.view), given.rows
+    counts = np.bincount(content.batch, minlength=len(rows))
+    set_last_offsets(buffer, rows, rules.first_offset - 1 + np.cumsum(counts, dtype=np.int64))
+    largest = np.full(len(rows), NO_TIMESTAMP, np.int64)
+    if rules.magic > 0:
+        np.maximum.at(largest, content.batch, content.timestamp)
+        log_append = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        largest = np.full(len(rows), rules.now, np.int64) if log_append else largest
+        set_max_timestamps(buffer, rows, rules.timestamp_type, largest)
+    if rules.magic >= 2:
+        set_leader_epoch(buffer, rows, rules.partition_leader_epoch)
+    return _result(given, rules, buffer, int(largest.max()), len(content), changed=False)
+
+
+def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
+    """One batch, wrapper or run of messages, written anew."""
+    columns = content.columns if content.columns is not None else _columns(given.entries, given.reading)
+    if given.target is CompressionType.ZSTD and rules.magic < 2:
+        message = "zstd exists only in format 2"
+        raise UnsupportedCompressionError(message, None, 0, "magic 2", f"magic {rules.magic}")
+    ensure_writable(columns, rules.magic)
+    builder = RecordsBuilder(_settings(given, rules))
+    log_append = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if not len(columns) and log_append and (rules.magic >= 2 or builder.settings.is_wrapped):
+        raise InvalidRecordError("there is no record to give an append time to", None, 0)
+    for records in columns.record_lists():
+        builder.extend(records)
+    largest = rules.now if log_append else builder.max_timestamp
+    return _result(given, rules, builder.build(), largest, len(columns), changed=True)
+
+
+def _settings(given: _Given, rules: Rules) -> BatchSettings:
+    """A batch in the name of the first one's producer. InvalidRecordError: its data contradict each other."""
+    row = given.rows[0]
+    log_append = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    try:
+        return BatchSettings(
+            magic=rules.magic,
+            compression_type=given.target,
+            compression_level=rules.compression_level,
+            timestamp_type=rules.timestamp_type,
+            log_append_time=rules.now if log_append else -1,
+            base_offset=rules.first_offset,
+            producer_id=int(row["producer_id"]),
+            producer_epoch=int(row["producer_epoch"]),
+            base_sequence=int(row["base_sequence"]),
+            is_transactional=given.is_transactional,
+            partition_leader_epoch=rules.partition_leader_epoch,
+        )
+    except ValueError as error:
+        raise InvalidRecordError(f"the batch contradicts itself: {error}", None, 0) from None
+
+
+def _result(
+    given: _Given, rules: Rules, buffer: bytearray, max_timestamp: int, count: int, *, changed: bool
+) -> ValidationResult:
+    message_set = ByteBufferMessageSet(buffer, decompression_limit=given.reading.decompression_limit)
+    rows = message_set.headers()
+    at = int(rows["max_timestamp"].argmax()) if len(rows) else 0
+    known = len(rows) and rows["max_timestamp"][at] > NO_TIMESTAMP
+    offset = int(rows["last_offset"][at]) if known else -1
+    return ValidationResult(message_set, rules.now, max_timestamp, offset, changed, count)
