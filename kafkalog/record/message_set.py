@@ -19,7 +19,7 @@ from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.columns import RecordColumns
-from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, ensure_sound, pieces, read_columns
 from kafkalog.record.framing import EndOfData, Stop
 from kafkalog.record.threads import ordered_map
 
@@ -104,6 +104,14 @@ class MessageSet(ABC):
         if threads == 1:
             return chain.from_iterable(map(decode, self._pieces()))
         return ordered_map(decode, self._pieces(), threads)
+
+    def ensure_valid(self) -> None:
+        """Check the format and the CRC of every entry; nothing is decompressed.
+
+        CorruptRecordError: the first that is not valid, or damage in the framing.
+        """
+        for run in self._runs():
+            ensure_sound(self._entries(run), self._reading)
 
     @property
     def end_of_data(self) -> EndOfData:
