@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Entries are handed on in runs of about so many bytes and at most so many rows.
 RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
+# With threads, runs are longer where nothing is compressed: handing one over costs as much as decoding some batches.
+THREAD_RUN_BYTES = 4 * RUN_BYTES
 # What a producer's batch may have, unless told otherwise (batch.size).
 DEFAULT_BATCH_BYTES = 16 * 1024
 
@@ -68,8 +70,7 @@ class MessageSet(ABC):
 
     def __iter__(self) -> Iterator[Record]:
         """The records in order, control records left out as for a consumer; batches are checked against their CRC."""
-        columns = chain.from_iterable(map(self._columns_of, self._pieces()))
-        return chain.from_iterable(chain.from_iterable(each.record_lists() for each in columns))
+        return chain.from_iterable(chain.from_iterable(each.record_lists() for each in self.columns()))
 
     def batches(self) -> Iterator[RecordBatch]:
         """The entries in order; nothing is decompressed, no CRC computed."""
@@ -98,12 +99,12 @@ class MessageSet(ABC):
             raise ValueError(f"threads is {threads}, at least 1 is needed")
         reading = self._reading if check_crcs else Reading(False, False, *_rest(self._reading))
 
-        def decode(piece: NDArray[np.void]) -> Iterator[RecordColumns]:
-            return read_columns(self._entries(piece), reading)
+        def decode(rows: NDArray[np.void]) -> Iterator[RecordColumns]:
+            return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
 
         if threads == 1:
-            return chain.from_iterable(map(decode, self._pieces()))
-        return ordered_map(decode, self._pieces(), threads)
+            return chain.from_iterable(map(decode, self._runs()))
+        return ordered_map(decode, self._units(), threads)
 
     def ensure_valid(self) -> None:
         """Check the format and the CRC of every entry; nothing is decompressed.
@@ -135,7 +136,9 @@ class MessageSet(ABC):
             start, more = stop.position, stop.more
             yield stop
 
-    def _runs(self, start: int | None = None, *, max_size: int = -1) -> Iterator[NDArray[np.void]]:
+    def _runs(
+        self, start: int | None = None, *, max_size: int = -1, span: int = RUN_BYTES
+    ) -> Iterator[NDArray[np.void]]:
         """Rows of the header table, run after run.
 
         CorruptRecordError: the framing is damaged, after the rows before it.
@@ -143,7 +146,7 @@ class MessageSet(ABC):
         position = self._start if start is None else start
         more = True
         while more:
-            rows, stop = self._scan(position, rows=RUN_ROWS, span=RUN_BYTES, max_size=max_size)
+            rows, stop = self._scan(position, rows=RUN_ROWS, span=span, max_size=max_size)
             if len(rows):
                 yield rows
             position, more = stop.position, stop.more
@@ -158,11 +161,13 @@ class MessageSet(ABC):
         end = int(run["position"][-1]) + int(run["size_in_bytes"][-1])
         return Entries(run, self._view(start, end - start), start)
 
-    def _pieces(self) -> Iterator[NDArray[np.void]]:
-        return chain.from_iterable(map(pieces, self._runs()))
-
-    def _columns_of(self, piece: NDArray[np.void]) -> Iterator[RecordColumns]:
-        return read_columns(self._entries(piece), self._reading)
+    def _units(self) -> Iterator[NDArray[np.void]]:
+        """What one thread does at a time: enough to be worth the handing over, not more than memory should hold."""
+        for run in self._runs(span=THREAD_RUN_BYTES):
+            if run["compression_type"].any():
+                yield from pieces(run)
+            else:
+                yield run
 
 
 def _rest(reading: Reading) -> tuple[int, str | None]:
