@@ -97,7 +97,7 @@ class MessageSet(ABC):
         """
         if threads < 1:
             raise ValueError(f"threads is {threads}, at least 1 is needed")
-        reading = self._reading if check_crcs else Reading(False, False, *_rest(self._reading))
+        reading = replace(self._reading, check_crcs=check_crcs)
 
         def decode(rows: NDArray[np.void]) -> Iterator[RecordColumns]:
             return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
@@ -168,10 +168,6 @@ class MessageSet(ABC):
                 yield from pieces(run)
             else:
                 yield run
-
-
-def _rest(reading: Reading) -> tuple[int, str | None]:
-    return reading.decompression_limit, reading.path
 
 
 class ByteBufferMessageSet(MessageSet):
