@@ -1,0 +1,163 @@
+"""`kafkalog verify PATH...`: is it all as Kafka wrote it? A line a finding, then a summary.
+
+    text    PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)
+    json    {"version": 1, "findings": [finding, ...], "summary": {...}}
+    jsonl   {"version": 1, "type": "finding", ...} a line a finding; {"version": 1, "type": "summary", ...} at the end
+
+`version` rises when a field goes away or changes its meaning; new fields and new codes do not raise it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
+from kafkalog.cli.ls import size_of
+from kafkalog.cli.output import colour_wanted, human_size, printable, styled, write_text
+from kafkalog.cli.progress import Progress
+from kafkalog.cli.selection import select, topic_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.fsck.findings import Finding, Summary
+
+JSON_VERSION = 1
+COLOURS = {"error": "red", "warning": "yellow"}
+
+EPILOG = """\b
+Exit codes:
+  0  sound: nothing but warnings (unless --strict) and infos
+  1  findings: something is damaged or lost
+  2  wrong usage
+  3  unreadable: some file or directory could not be read, or not to its
+     end; the rest has been checked
+
+\b
+Severities:
+  error    data is damaged or lost
+  warning  worth a look: a torn tail of the active segment, which a broker
+           cuts off at recovery; fields that do not fit together
+  info     normal: a preallocated tail
+"""
+
+
+class Report:
+    """Writes findings and summary in the form asked for; nothing where it is `quiet`."""
+
+    def __init__(self, form: str, *, quiet: bool) -> None:
+        self._form = form
+        self._quiet = quiet
+        self._colour = colour_wanted()
+        self._first = True
+
+    def add(self, finding: Finding) -> None:
+        """A finding, written at once: there may be millions."""
+        if self._quiet:
+            return
+        if self._form == "text":
+            colour = self._colour and finding.severity in COLOURS
+            write_text(styled(printable(str(finding)), colour, fg=COLOURS.get(finding.severity)) + "\n")
+        elif self._form == "jsonl":
+            write_text(_json({"version": JSON_VERSION, "type": "finding", **finding.as_dict()}) + "\n")
+        else:
+            self._open()
+            write_text(("" if self._first else ",") + f"\n    {_json(finding.as_dict())}")
+        self._first = False
+
+    def finish(self, summary: Summary, *, deep: bool) -> None:
+        """The summary, also of a check that was interrupted."""
+        if self._quiet:
+            return
+        if self._form == "text":
+            write_text(_sentence(summary, deep=deep) + "\n")
+        elif self._form == "jsonl":
+            write_text(_json({"version": JSON_VERSION, "type": "summary", "deep": deep, **summary.as_dict()}) + "\n")
+        else:
+            self._open()
+            end = "" if self._first else "\n  "
+            write_text(f'{end}],\n  "summary": {_json({"deep": deep, **summary.as_dict()})}\n}}\n')
+
+    def _open(self) -> None:
+        if self._first:
+            write_text(f'{{\n  "version": {JSON_VERSION},\n  "findings": [')
+
+
+def _json(document: dict[str, Any]) -> str:
+    import msgspec
+
+    return msgspec.json.encode(document).decode("utf-8")
+
+
+def _sentence(summary: Summary, *, deep: bool) -> str:
+    rate = f", {human_size(int(summary.bytes / summary.seconds))}/s" if summary.seconds > 0.1 else ""
+    parts = [_count(summary.files, "file"), human_size(summary.bytes), _count(summary.batches, "sound batch", "es")]
+    if deep:
+        parts.append(_count(summary.records, "record"))
+    found = [_count(summary.errors, "error"), _count(summary.warnings, "warning")]
+    if summary.infos:
+        found.append(_count(summary.infos, "info"))
+    if summary.unreadable:
+        found.append(f"{summary.unreadable} unreadable")
+    return f"{', '.join(parts)} in {summary.seconds:.1f} s{rate}: {', '.join(found)}"
+
+
+def _count(number: int, thing: str, plural: str = "s") -> str:
+    return f"{number} {thing}{'' if number == 1 else plural}"
+
+
+def exit_code(summary: Summary, *, strict: bool) -> int:
+    """What a check's outcome means. That something could not be read weighs most: the answer is then not known."""
+    if summary.unreadable:
+        return UNREADABLE
+    return FINDINGS if summary.errors or (strict and summary.warnings) else SOUND
+
+
+@click.command(short_help="Check that everything is as Kafka wrote it.", epilog=EPILOG)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@topic_option
+@click.option("--deep", is_flag=True, help="Decompress and parse every record, not only checksums and headers.")
+@click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
+    help="Text for people; JSON as one document, or a line a finding and one for the summary.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
+def verify(  # noqa: PLR0917 # click passes them by name
+    paths: tuple[Path, ...], topics: tuple[str, ...], deep: bool, strict: bool, form: str, quiet: bool
+) -> int:
+    """Check data directories, partitions and log files: framing, every checksum, the order of offsets; with --deep also
+    every record.
+
+    A damaged batch does not end the check. Where the framing is destroyed, the next batch whose checksum holds is
+    searched for, and the bytes and offsets in between are reported as lost.
+    """
+    from kafkalog.fsck.findings import Summary
+
+    summary, report = Summary(), Report(form, quiet=quiet)
+    try:
+        for path in paths:
+            for finding in _findings(path, topics, summary, deep=deep, quiet=quiet):
+                report.add(finding)
+    finally:
+        report.finish(summary, deep=deep)
+    return exit_code(summary, strict=strict)
+
+
+def _findings(path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, quiet: bool) -> Iterator[Finding]:
+    """Those of one PATH, with the progress line out of their way."""
+    from kafkalog.errors import NotALogError
+    from kafkalog.fsck.verify import Options, locate, not_readable, verify_place
+
+    try:
+        place = select(locate(path), topics)
+    except (OSError, NotALogError) as error:
+        yield summary.count(not_readable(path, error))
+        return
+    with Progress(size_of(place), quiet=quiet) as progress:
+        for finding in verify_place(place, Options(deep=deep, progress=progress.advance, summary=summary)):
+            progress.clear()
+            yield finding

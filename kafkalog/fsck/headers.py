@@ -1,0 +1,231 @@
+"""What the headers of sound batches say, each by itself and one after the other.
+
+    base 0 last 9 | base 10 last 14 | base 20 last 22 | ...     offsets rise; compaction and transactions leave gaps
+
+The checksum of format 2 covers neither base offset nor leader epoch, that of formats 0 and 1 not the offset: only their
+order shows that such a field is damaged.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.framing import HEADER_DTYPE
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT, CompressionType
+from kafkalog.fsck.findings import Finding, Severity
+
+Rows = NDArray[np.void]
+Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# An index holds offsets as int32, relative to the segment's base.
+MOST_OFFSETS = 2**31 - 1
+_LEAST = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The offsets that a segment may hold: from `base` on, below `following`, its successor's base; None: unknown."""
+
+    base: int | None = None
+    following: int | None = None
+
+    def last(self) -> int | None:
+        """The last offset that indexes can refer to."""
+        return None if self.base is None else self.base + MOST_OFFSETS
+
+
+def about(row: np.void, path: str, severity: Severity, code: str, message: str, **what: Any) -> Finding:
+    """A finding about the whole of a row's entry."""
+    first, last = int(row["base_offset"]), int(row["last_offset"])
+    place: dict[str, Any] = {
+        "position": int(row["position"]),
+        "length": int(row["size_in_bytes"]),
+        "first_offset": first if first >= 0 else None,
+        "last_offset": last if last >= 0 else None,
+    }
+    return Finding(severity, code, path, message, **{**place, **what})
+
+
+def field_findings(rows: Rows, path: str) -> Iterator[Finding]:
+    """What is wrong with each row by itself."""
+    yield from _codecs(rows, path)
+    batches = rows[rows["magic"] >= 2]
+    if len(batches):
+        yield from _counts(batches, path)
+        yield from _producers(batches, path)
+
+
+def _codecs(rows: Rows, path: str) -> Iterator[Finding]:
+    for row in rows[unknown_codecs(rows)]:
+        most = int(_last_codec(row["magic"]))
+        yield about(
+            row, path, Severity.ERROR, "unknown-codec", f"format {int(row['magic'])} has no such codec",
+            expected=f"0..{most}", found=int(row["compression_type"]),
+        )  # fmt: skip
+
+
+def unknown_codecs(rows: Rows) -> Flags:
+    """Which of `rows` have a codec that their format does not know."""
+    flags: Flags = rows["compression_type"] > _last_codec(rows["magic"])
+    return flags
+
+
+def _last_codec(magic: Any) -> Any:
+    return np.where(magic >= 2, CompressionType.ZSTD, CompressionType.LZ4)
+
+
+def _counts(batches: Rows, path: str) -> Iterator[Finding]:
+    delta = batches["last_offset"] - batches["base_offset"]
+    for i in np.flatnonzero(delta < 0).tolist():
+        yield about(
+            batches[i], path, Severity.ERROR, "last-offset-delta", "the last offset is less than the base offset",
+            expected="at least 0", found=int(delta[i]),
+        )  # fmt: skip
+    count = batches["records_count"]
+    for i in np.flatnonzero((count < 0) | ((count > delta + 1) & (delta >= 0))).tolist():
+        yield about(
+            batches[i], path, Severity.ERROR, "records-count", "the number of records cannot be",
+            expected=f"0..{int(delta[i]) + 1}", found=int(count[i]),
+        )  # fmt: skip
+
+
+def _producers(batches: Rows, path: str) -> Iterator[Finding]:
+    producer, epoch, sequence = (batches[name] for name in ("producer_id", "producer_epoch", "base_sequence"))
+    transactional, control = batches["attributes"] & TRANSACTIONAL_BIT != 0, batches["attributes"] & CONTROL_BIT != 0
+    # A group coordinator commits offsets within a transaction under the producer's id, and without a sequence.
+    unnumbered = (producer >= 0) & (sequence < 0) & ~control & ~transactional
+    for flags, message in (
+        ((producer < -1) | (epoch < -1) | (sequence < -1), "a field of the producer is less than -1"),
+        # A sequence without an id is what group coordinators of some versions write.
+        ((producer == -1) & (epoch >= 0), "an epoch without a producer id"),
+        ((producer == -1) & transactional, "a transactional batch without a producer id"),
+        ((producer >= 0) & (epoch == -1), "a producer id without an epoch"),
+        (unnumbered, "a producer id without a sequence"),
+        (control & (sequence >= 0), "a control batch with a sequence"),
+    ):
+        for row in batches[flags]:
+            found = f"id {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['base_sequence']}"
+            yield about(row, path, Severity.WARNING, "producer-fields", message, found=found)
+
+
+class OrderCheck:
+    """The order of offsets and leader epochs over a segment's sound batches, which come in runs."""
+
+    def __init__(self, path: str, bounds: Bounds) -> None:
+        self._path = path
+        self._bounds = bounds
+        self._recent: Rows = np.empty(0, HEADER_DTYPE)
+        self._recent_epochs: Rows = self._recent
+        self._reaches_over = False
+
+    @property
+    def last_offset(self) -> int | None:
+        """The last offset of the last batch whose offsets can be."""
+        return int(self._recent["last_offset"][-1]) if len(self._recent) else None
+
+    def findings(self, rows: Rows, peek: Callable[[], Rows]) -> Iterator[Finding]:
+        """What is wrong with the order of `rows` after those before; `peek` gives the row after them, if any."""
+        inside = yield from self._outside(rows)
+        work = _joined(self._recent, rows[inside])
+        yield from self._offsets(work, len(self._recent), peek)
+        self._recent = work[-2:]
+        numbered = rows[(rows["magic"] >= 2) & (rows["partition_leader_epoch"] >= 0)]
+        work = _joined(self._recent_epochs, numbered)
+        yield from self._epochs(rows, work, len(self._recent_epochs), peek)
+        self._recent_epochs = work[-2:]
+
+    def before(self, rows: Rows) -> Longs:
+        """For each of `rows`, the offset that must come before all in it, if known; to be asked before `findings`."""
+        start = self.last_offset
+        return np.concatenate([[_LEAST if start is None else start], rows["last_offset"][:-1]]).astype(np.int64)
+
+    def _outside(self, rows: Rows) -> Generator[Finding, None, Flags]:
+        """Findings about rows outside the segment's offsets; returns which rows are inside."""
+        inside = np.ones(len(rows), np.bool_)
+        first, last = first_offsets(rows), rows["last_offset"]
+        base, most, following = self._bounds.base, self._bounds.last(), self._bounds.following
+        below, beyond = first < (0 if base is None else base), np.zeros_like(inside)
+        if most is not None:
+            beyond = (last > most) & ~below
+        for i in np.flatnonzero(below).tolist():
+            yield self._misplaced(
+                rows[i], "offset-below-segment", "the offset is below the segment's base", base or 0, first[i]
+            )
+        for i in np.flatnonzero(beyond).tolist():
+            yield self._misplaced(
+                rows[i], "offset-beyond-segment", "the offset is beyond what a segment holds", most, last[i]
+            )
+        inside &= ~below & ~beyond
+        if following is not None:
+            over = inside & (last >= following)
+            if over.any() and not self._reaches_over:
+                self._reaches_over = True
+                i = int(over.argmax())
+                message = "the offsets reach into the next segment; later batches may do so too"
+                yield self._misplaced(rows[i], "segment-overlap", message, following - 1, last[i])
+            inside &= ~over
+        return inside
+
+    def _misplaced(self, row: np.void, code: str, message: str, bound: int | None, found: Any) -> Finding:
+        expected = f"at least {bound}" if code == "offset-below-segment" else f"at most {bound}"
+        return about(row, self._path, Severity.ERROR, code, message, expected=expected, found=int(found))
+
+    def _offsets(self, work: Rows, known: int, peek: Callable[[], Rows]) -> Iterator[Finding]:
+        first, last = first_offsets(work), work["last_offset"]
+        for place, at in _breaks(first, last, known, lambda: first_offsets(peek())):
+            if place < at:
+                message, expected = "the batch after it begins with a lower offset", f"less than {int(first[at])}"
+                yield about(work[place], self._path, Severity.ERROR, "offset-order", message,
+                            expected=expected, found=int(last[place]))  # fmt: skip
+                continue
+            before = int(last[at - 1])
+            overlaps = first[at] > first[at - 1]
+            message = "the batch begins within the one before it" if overlaps else "the offset does not rise"
+            code = "offset-overlap" if overlaps else "offset-order"
+            yield about(work[at], self._path, Severity.ERROR, code, message,
+                        expected=f"at least {before + 1}", found=int(first[at]))  # fmt: skip
+
+    def _epochs(self, rows: Rows, work: Rows, known: int, peek: Callable[[], Rows]) -> Iterator[Finding]:
+        for row in rows[rows["partition_leader_epoch"] < -1]:
+            yield about(row, self._path, Severity.WARNING, "leader-epoch", "the leader epoch is less than -1",
+                        expected="at least -1", found=int(row["partition_leader_epoch"]))  # fmt: skip
+        epochs = work["partition_leader_epoch"].astype(np.int64)
+        for place, at in _breaks(epochs, epochs - 1, known, lambda: peek()["partition_leader_epoch"].astype(np.int64)):
+            most = place < at
+            message = "the leader epoch is higher than that of the next batch" if most else "the leader epoch goes down"
+            bound = f"at most {int(epochs[at])}" if most else f"at least {int(epochs[at - 1])}"
+            yield about(work[place], self._path, Severity.WARNING, "leader-epoch", message,
+                        expected=bound, found=int(epochs[place]))  # fmt: skip
+
+
+def _joined(before: Rows, rows: Rows) -> Rows:
+    """As np.concatenate, which takes long over structured types."""
+    both = np.empty(len(before) + len(rows), HEADER_DTYPE)
+    both[: len(before)] = before
+    both[len(before) :] = rows
+    return both
+
+
+def first_offsets(rows: Rows) -> Longs:
+    """The first offset of each row as far as its header tells; a wrapper tells its last one only."""
+    wrapper = (rows["magic"] < 2) & (rows["compression_type"] != 0)
+    firsts: Longs = np.where(wrapper, rows["last_offset"], rows["base_offset"])
+    return firsts
+
+
+def _breaks(first: Longs, last: Longs, known: int, following: Callable[[], Longs]) -> Iterator[tuple[int, int]]:
+    """Each place at >= `known` whose first is not after the last before it, and which of the two rows is to blame.
+
+    The earlier one is, if without it the row fits behind the one before, and if the next row does not follow it either:
+    one field too high. Else the later one.
+    """
+    start = max(known, 1)
+    for at in (np.flatnonzero(first[start:] <= last[start - 1 : -1]) + start).tolist():
+        before = int(last[at - 2]) if at >= 2 else _LEAST
+        after = first[at + 1 : at + 2] if at + 1 < len(first) else following()
+        too_high = first[at] > before and len(after) and after[0] <= last[at - 1]
+        yield (at - 1 if too_high else at), at

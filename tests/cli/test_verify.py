@@ -1,0 +1,144 @@
+"""`kafkalog verify`: a line a finding, a summary, and an exit code to rely on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.running import Kafkalog, batch, segment
+from golden import unpacked
+
+
+def damaged(path: Path, at: int = 65) -> Path:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+    return path
+
+
+def torn(path: Path) -> Path:
+    path.write_bytes(path.read_bytes()[:-3])
+    return path
+
+
+@pytest.mark.parametrize("options", [(), ("--deep",)])
+def test_the_logs_of_brokers_are_sound(kafkalog: Kafkalog, options: tuple[str, ...]) -> None:
+    ran = kafkalog("verify", *sorted(unpacked().glob("*/data")), *options)
+    assert ran.code == 0
+    assert ran.out.count("\n") == 1
+    assert ran.out.endswith(": 0 errors, 0 warnings\n")
+    assert ran.err == ""
+
+
+def test_a_finding_is_a_line_with_file_position_and_offsets(kafkalog: Kafkalog, data_dir: Path) -> None:
+    path = damaged(data_dir / "orders-0" / f"{3:020}.log")
+    ran = kafkalog("verify", data_dir)
+    assert ran.code == 1
+    finding, summary = ran.out.splitlines()
+    assert finding.startswith(f"{path}:0: error crc-mismatch: ")
+    assert "offsets 3..3" in finding
+    assert summary.startswith("5 files, ")
+    assert summary.endswith(": 1 error, 0 warnings")
+
+
+@pytest.mark.parametrize("where", ["orders-0", f"orders-0/{3:020}.log", "."])
+def test_a_path_is_a_data_directory_a_partition_or_a_file(kafkalog: Kafkalog, data_dir: Path, where: str) -> None:
+    damaged(data_dir / "orders-0" / f"{3:020}.log")
+    assert kafkalog("verify", data_dir / where).code == 1
+    assert kafkalog("verify", data_dir / "billing-0").code == 0
+
+
+def test_a_torn_tail_of_the_active_segment_is_sound_unless_strict(kafkalog: Kafkalog, data_dir: Path) -> None:
+    path = torn(data_dir / "orders-0" / f"{3:020}.log")
+    ran = kafkalog("verify", path)
+    assert (ran.code, ran.out.count("warning torn-tail")) == (0, 1)
+    assert kafkalog("verify", "--strict", path).code == 1
+
+
+def test_a_torn_tail_of_another_segment_is_a_finding(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("verify", torn(data_dir / "orders-0" / f"{0:020}.log"))
+    assert (ran.code, ran.out.count("error torn-tail")) == (1, 1)
+
+
+def test_what_cannot_be_read_does_not_hide_the_rest(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "billing-0" / f"{7:020}.log").unlink()
+    (data_dir / "billing-0" / f"{7:020}.log").mkdir()
+    damaged(data_dir / "orders-2" / f"{0:020}.log")
+    ran = kafkalog("verify", "nowhere", data_dir)
+    assert ran.code == 3
+    *findings, summary = ran.out.splitlines()
+    assert [line.split(": ")[1].split()[1] for line in findings] == ["unreadable", "unreadable", "crc-mismatch"]
+    assert summary.endswith(": 3 errors, 0 warnings, 2 unreadable")
+
+
+def test_a_segment_that_begins_with_damage_is_still_a_log(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    path = segment(tmp_path / "t-0", 0, b"\xff" * 100 + batch(b"v", offset=4))
+    ran = kafkalog("verify", path, "-o", "jsonl")
+    assert ran.code == 1
+    finding = json.loads(ran.out.splitlines()[0])
+    assert (finding["code"], finding["position"], finding["length"]) == ("lost-bytes", 0, 100)
+    assert (finding["first_offset"], finding["last_offset"]) == (0, 3)
+
+
+def test_a_file_that_is_no_log_is_unreadable(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Certainly nothing that a broker has ever written.")
+    ran = kafkalog("verify", tmp_path / "notes.txt")
+    assert (ran.code, ran.out.count("error not-a-log")) == (3, 1)
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_json_is_one_document(kafkalog: Kafkalog, data_dir: Path, sound: bool) -> None:
+    if not sound:
+        for name in ("orders-2", "orders-10"):
+            damaged(data_dir / name / f"{0:020}.log")
+    ran = kafkalog("verify", "-o", "json", "--deep", data_dir)
+    document: dict[str, Any] = json.loads(ran.out)
+    assert document["version"] == 1
+    assert [each["code"] for each in document["findings"]] == ([] if sound else ["crc-mismatch"] * 2)
+    assert document["summary"]["errors"] == len(document["findings"])
+    assert document["summary"]["files"] == 5
+    assert document["summary"]["deep"] is True
+    assert ran.code == (0 if sound else 1)
+
+
+def test_jsonl_is_a_line_a_finding_and_one_for_the_summary(kafkalog: Kafkalog, data_dir: Path) -> None:
+    path = damaged(data_dir / "orders-2" / f"{0:020}.log")
+    finding, summary = map(json.loads, kafkalog("verify", "-o", "jsonl", data_dir).out.splitlines())
+    assert (finding["version"], finding["type"], finding["severity"]) == (1, "finding", "error")
+    assert (finding["path"], finding["position"], finding["first_offset"]) == (str(path), 0, 0)
+    assert (summary["version"], summary["type"], summary["codes"]) == (1, "summary", {"crc-mismatch": 1})
+
+
+def test_quiet_prints_nothing(kafkalog: Kafkalog, data_dir: Path) -> None:
+    damaged(data_dir / "orders-2" / f"{0:020}.log")
+    assert kafkalog("verify", "-q", data_dir) == (1, "", "")
+    assert kafkalog("verify", "-q", data_dir / "orders-0") == (0, "", "")
+    assert kafkalog("verify", "-q", "-o", "json", data_dir / "nowhere") == (3, "", "")
+
+
+def test_topics_can_be_chosen(kafkalog: Kafkalog, data_dir: Path) -> None:
+    damaged(data_dir / "orders-2" / f"{0:020}.log")
+    assert kafkalog("verify", data_dir, "--topic", "billing").code == 0
+    assert kafkalog("verify", data_dir, "--topic", "orders").code == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("--depth", "."), ("-o", "yaml", ".")])
+def test_wrong_usage(kafkalog: Kafkalog, arguments: tuple[str, ...]) -> None:
+    ran = kafkalog("verify", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_colour_only_on_a_terminal(on_a_terminal: Kafkalog, kafkalog: Kafkalog, data_dir: Path) -> None:
+    damaged(data_dir / "orders-2" / f"{0:020}.log")
+    assert "\x1b[31m" in on_a_terminal("verify", data_dir).out
+    assert "\x1b[" not in kafkalog("verify", data_dir).out
+
+
+def test_a_name_cannot_steer_the_terminal(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    path = damaged(segment(tmp_path / "\x1b[31mred-0", 0, batch(b"v")))
+    ran = kafkalog("verify", path)
+    assert "\x1b" not in ran.out
+    assert "\\x1b[31mred-0" in ran.out

@@ -1,0 +1,91 @@
+"""Any one bit of a log flipped: a check says so, but where no checksum covers it and nothing around it tells.
+
+What no checksum covers, and what is said about it:
+
+    format 2    base offset    offset-* findings, as far as the batches around it leave no room for the wrong offset
+                leader epoch   leader-epoch, where a later batch has a lower one or an earlier batch a higher one
+                size, magic    always found: where a wrong size says nothing follows
+    format 0/1  offset         as the base offset; a wrapper tells its last offset only, so there is more room
+                size           always found
+
+So the last batch of the active segment, and those beside gaps that compaction has left, may hide a wrong offset or
+epoch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkalog
+from fsck.damage import Checked, check, flipped
+from golden import Segment, checked_segments
+
+SEGMENTS = [
+    segment
+    for segment in checked_segments()
+    if segment.topic in {"v2-none-0", "v2-zstd-0", "v2-txn-0", "v2-compacted-0", "v1-none-0", "v1-gzip-0", "v0-none-0"}
+    and segment.log.stat().st_size
+]
+MAY_HIDE = {2: {*range(8), *range(12, 16)}, 1: set(range(8)), 0: set(range(8))}
+
+
+def starts_and_magics(segment: Segment) -> tuple[list[int], list[int]]:
+    with kafkalog.FileMessageSet(segment.log) as entries:
+        rows = entries.headers()
+    return rows["position"].tolist(), rows["magic"].tolist()
+
+
+def place_of(segment: Segment, at: int) -> tuple[int, int]:
+    """Where byte `at` lies in its entry, and the entry's magic."""
+    starts, magics = starts_and_magics(segment)
+    start, magic = max((start, magic) for start, magic in zip(starts, magics, strict=True) if start <= at)
+    return at - start, magic
+
+
+@given(data=st.data())
+def test_a_flipped_bit_is_found(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    segment = data.draw(st.sampled_from(SEGMENTS), label="segment")
+    content = segment.log.read_bytes()
+    starts, _ = starts_and_magics(segment)
+    headers = st.sampled_from(starts).flatmap(lambda start: st.integers(start, min(start + 61, len(content) - 1)))
+    at = data.draw(headers | st.integers(0, len(content) - 1), label="at")
+    bit = data.draw(st.integers(0, 7), label="bit")
+    path = scratch(tmp_path_factory, segment)
+    checked = check(path, flipped(content, at, bit))
+    field, magic = place_of(segment, at)
+    if not checked.findings:
+        assert field in MAY_HIDE[magic]
+        return
+    assert len(checked.findings) == 1
+    assert concerns(checked, at) or field in MAY_HIDE[magic]
+    sound = len(starts) - (field not in MAY_HIDE[magic])
+    assert checked.summary.batches == sound
+
+
+def scratch(factory: pytest.TempPathFactory, segment: Segment) -> Path:
+    """A file of the same name, beside no other segment."""
+    directory = factory.getbasetemp() / segment.id.replace("/", "_")
+    directory.mkdir(exist_ok=True)
+    return directory / segment.log.name
+
+
+def concerns(checked: Checked, at: int) -> bool:
+    (finding,) = checked.findings
+    assert finding.position is not None
+    assert finding.end is not None
+    return finding.position <= at < finding.end
+
+
+@pytest.mark.parametrize("segment", [SEGMENTS[0], SEGMENTS[-1]], ids=lambda segment: segment.id)
+def test_every_bit_of_the_headers_of_a_segment(tmp_path: Path, segment: Segment) -> None:
+    content = segment.log.read_bytes()
+    path = tmp_path / segment.log.name
+    starts, magics = starts_and_magics(segment)
+    for start, magic in list(zip(starts, magics, strict=True))[:3]:
+        for at in range(start, start + (61 if magic == 2 else 26)):
+            hidden = [bit for bit in range(8) if not check(path, flipped(content, at, bit)).findings]
+            assert not hidden or at - start in MAY_HIDE[magic]

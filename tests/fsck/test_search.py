@@ -1,0 +1,174 @@
+"""The search for the next sound entry: finds every one, takes nothing else for one, and is never slow."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsck.damage import batch, check, log, start_of
+from kafkalog.fsck import ranges, search
+from kafkalog.fsck.ranges import CRC32, CRC32C, RangeChecksums
+from kafkalog.fsck.search import WINDOW_BYTES, SoundEntries
+from kafkalog.storage.mapped import ReadableFile
+from reference.compression import LZ4, NONE, SNAPPY
+from reference.encode import FORMATS, V2Batch, entries, records
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("polynomial", "function"), [(CRC32, zlib.crc32), (CRC32C, crc32c)])
+@given(data=st.data())
+def test_the_checksum_of_any_range_is_that_of_its_bytes(
+    polynomial: int, function: Callable[[bytes], int], data: st.DataObject
+) -> None:
+    content = random.Random(data.draw(st.integers(0, 99))).randbytes(3 * ranges.BLOCK_BYTES + 77)
+    origin = data.draw(st.integers(0, 100))
+    place = st.integers(origin, len(content))
+    pairs = [sorted(pair) for pair in data.draw(st.lists(st.tuples(place, place), min_size=1, max_size=40))]
+    checksums = RangeChecksums(lambda at, size: memoryview(content)[at : at + size], origin, len(content), polynomial)
+    starts, ends = np.array(pairs, np.int64).T
+    assert checksums.of(starts, ends).tolist() == [function(content[start:end]) for start, end in pairs]
+
+
+def found_in(path: Path, data: bytes) -> list[int]:
+    path.write_bytes(data)
+    sound, at, found = SoundEntries(ReadableFile(path), len(data)), 0, []
+    while (place := sound.first(at, len(data))) is not None:
+        found.append(place)
+        at = place + 1
+    return found
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_every_entry_is_found_wherever_it_begins(tmp_path: Path, magic: int, codec: int) -> None:
+    generator = random.Random(magic * 8 + codec)
+    data, places = b"", []
+    for i in range(200):
+        data += generator.randbytes(generator.randrange(3000))
+        entry = entries(records(generator.randbytes(generator.randrange(100)), None, b"", offset=3 * i), magic, codec)
+        places.append(len(data))
+        data += entry
+    found = found_in(tmp_path / "log", data)
+    assert set(places) <= set(found)
+    # An uncompressed set of the older formats is an entry a message; and snappy leaves random bytes as they are.
+    if magic == 2 or codec not in {NONE, SNAPPY}:
+        assert found == places
+
+
+@pytest.mark.parametrize("codec", [SNAPPY, LZ4])
+def test_messages_inside_a_damaged_wrapper_are_not_those_of_the_log(tmp_path: Path, codec: int) -> None:
+    generator = random.Random(codec)
+    wrappers = [entries(records(*map(generator.randbytes, [300] * 4), offset=4 * i), 1, codec) for i in range(6)]
+    data = bytearray(b"".join(wrappers))
+    data[start_of(wrappers, 3) : start_of(wrappers, 3) + 30] = bytes(30)
+    (finding,) = check(tmp_path / f"{0:020}.log", bytes(data)).findings
+    assert (finding.code, finding.position, finding.length) == (
+        "lost-bytes", start_of(wrappers, 3), len(wrappers[3]),
+    )  # fmt: skip
+
+
+def test_an_entry_across_windows_is_found(tmp_path: Path) -> None:
+    entry = batch(0)
+    for before in range(WINDOW_BYTES - 70, WINDOW_BYTES + 2, 3):
+        assert found_in(tmp_path / "log", b"\xee" * before + entry) == [before]
+
+
+def test_an_entry_whose_checksum_does_not_hold_is_not_found(tmp_path: Path) -> None:
+    entry = bytearray(batch(0))
+    for at in range(17, 100):
+        entry[at] ^= 1
+        assert found_in(tmp_path / "log", bytes(entry)) == []
+        entry[at] ^= 1
+
+
+def header(size: int) -> bytes:
+    return struct.pack(">qiibIhiqqqhii", 5, size, 0, 2, 0x12345678, 0, 10, 0, 0, -1, -1, -1, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("filler", "findings", "seconds_a_mib"),
+    [
+        (b"\x00", 1, 0.02),
+        (b"\x01", 1, 0.02),
+        (b"\x02", 1, 0.02),
+        (b"\xff", 1, 0.02),
+        (b"\x01\x00", 1, 0.3),
+        (b"\x00\x00\x01\x01\x01", 1, 0.3),
+        (header(1 << 24), 1, 0.3),
+        (header(2**31 - 1), 1, 0.3),
+        (None, 1, 0.05),
+    ],
+    ids=["zeros", "0x01", "0x02", "0xff", "0x0100", "fives", "headers of 16 MiB", "headers of 2 GiB", "random"],
+)
+def test_bytes_made_to_mislead_take_no_longer_the_more_there_are(
+    tmp_path: Path, filler: bytes | None, findings: int, seconds_a_mib: float
+) -> None:
+    """The figures are ten times what it takes; a search that is quadratic takes a thousand times as long."""
+    size = 32 * MIB
+    filling = os.urandom(size) if filler is None else filler * (size // len(filler))
+    before, after = b"".join(log()), V2Batch(records(b"the last", offset=10**6)).encoded()
+    start = time.perf_counter()
+    checked = check(tmp_path / f"{0:020}.log", before + filling + after)
+    assert time.perf_counter() - start < 32 * seconds_a_mib
+    assert len(checked.findings) == findings
+    assert (checked.findings[0].code, checked.findings[0].position) == ("lost-bytes", len(before))
+    assert checked.findings[0].end == len(before) + len(filling)
+    assert checked.summary.batches == 9
+
+
+@pytest.mark.slow
+def test_sound_batches_between_headers_that_claim_everything(tmp_path: Path) -> None:
+    count = 4000
+    pieces = [V2Batch(records(b"v", offset=place)).encoded() + header(1 << 20) for place in range(count)]
+    start = time.perf_counter()
+    checked = check(tmp_path / f"{0:020}.log", b"".join(pieces) + batch(10**4))
+    assert time.perf_counter() - start < 30
+    assert checked.codes == ["lost-bytes"] * count
+    assert checked.summary.batches == count + 1
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    with path.open("wb") as file:
+        for place in range(64):
+            file.write(batch(place, 200_000))
+        file.write(header(1 << 24) * 100_000)
+        file.truncate(256 * MIB)
+        file.seek(0, os.SEEK_END)
+        file.write(batch(1000))
+    tracemalloc.start()
+    try:
+        assert check(path, deep=True).codes == ["lost-bytes"]
+        assert tracemalloc.get_traced_memory()[1] < 48 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_batch_larger_than_a_run_is_checked_piece_by_piece(tmp_path: Path) -> None:
+    batches = [batch(0), batch(1, 1_500_000), batch(2), batch(3, 1_500_000)]
+    path = tmp_path / f"{0:020}.log"
+    assert check(path, b"".join(batches), deep=True).findings == []
+    data = bytearray(b"".join(batches))
+    data[start_of(batches, 1) + 5_000_000] ^= 4
+    data[start_of(batches, 3) + 5_000_000] ^= 4
+    assert [finding.position for finding in check(path, bytes(data)).findings] == [
+        start_of(batches, 1), start_of(batches, 3),
+    ]  # fmt: skip
+
+
+def test_windows_and_blocks_fit() -> None:
+    assert search.WINDOW_BYTES % ranges.BLOCK_BYTES == 0
