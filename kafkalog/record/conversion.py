@@ -44,6 +44,7 @@ from kafkalog.errors import (
     UnsupportedForMessageFormatError,
 )
 from kafkalog.record import compression
+from kafkalog.record.batch import RecordBatch
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.decoding import Entries, Reading, read_columns, unreadable, wrong_checksum
@@ -138,6 +139,18 @@ def inner_messages(row: np.void, entry: memoryview, limit: int = compression.DEF
     if not len(rows):
         raise InvalidRecordError("a compressed message holds no message", expected="at least 1 message", found=0)
     return Entries(rows, region, 0)
+
+
+def nested_set(batch: RecordBatch) -> ByteBufferMessageSet:
+    """The set of messages inside a v0/v1 wrapper; in format 1 their offsets there count from 0.
+
+    ValueError: it is no wrapper. CorruptRecordError, InvalidRecordError: as `inner_messages`.
+    """
+    if batch.magic >= 2 or not batch.is_compressed:
+        raise ValueError(f"{batch!r} is no compressed message of format 0 or 1")
+    limit = batch._reading.decompression_limit
+    inner = inner_messages(batch._row[0], batch._view, limit)
+    return ByteBufferMessageSet(inner.view, decompression_limit=limit)
 
 
 def ensure_end(view: memoryview, at: int) -> None:
