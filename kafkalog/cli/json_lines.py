@@ -148,7 +148,7 @@ class JsonLines:
             "timestamp_type": batch.timestamp_type.label,
             "base_timestamp": timestamp_or_none(batch.base_timestamp),
             "max_timestamp": timestamp_or_none(batch.max_timestamp),
-            "delete_horizon": batch.delete_horizon_ms,
+            "delete_horizon_ms": batch.delete_horizon_ms,
             "partition_leader_epoch": batch.partition_leader_epoch,
             "producer_id": batch.producer_id,
             "producer_epoch": batch.producer_epoch,

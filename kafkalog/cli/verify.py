@@ -150,10 +150,11 @@ def verify(  # noqa: PLR0917 # click passes them by name
 def _findings(path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, quiet: bool) -> Iterator[Finding]:
     """Those of one PATH, with the progress line out of their way."""
     from kafkalog.errors import NotALogError
-    from kafkalog.fsck.verify import Options, locate, not_readable, verify_place
+    from kafkalog.fsck.verify import Options, not_readable, verify_place
+    from kafkalog.storage.data_dir import discover
 
     try:
-        place = select(locate(path), topics)
+        place = select(discover(path), topics)
     except (OSError, NotALogError) as error:
         yield summary.count(not_readable(path, error))
         return

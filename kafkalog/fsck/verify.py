@@ -67,7 +67,7 @@ def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Find
     """
     options = options or Options()
     try:
-        place = locate(path)
+        place = discover(path)
     except (OSError, NotALogError) as error:
         return _timed(iter([not_readable(Path(path), error)]), options.summary)
     return verify_place(place, options)
@@ -78,16 +78,6 @@ def verify_place(place: Place, options: Options) -> Iterator[Finding]:
     if isinstance(place, DataDir):
         return verify_data_dir(place, options)
     return verify_file(place.path, options) if isinstance(place, LogFile) else verify_partition(place.path, options)
-
-
-def locate(path: PathLike) -> Place:
-    """What `path` is, as `discover` says, but that a file named as a segment is one, however it begins.
-
-    OSError: there is no such path, or no permission. NotALogError: it holds no Kafka log.
-    """
-    path = Path(path)
-    named = segment_base_offset(path.name) is not None
-    return LogFile(path) if named and path.is_file() else discover(path)
 
 
 def verify_data_dir(directory: PathLike | DataDir, options: Options | None = None) -> Iterator[Finding]:

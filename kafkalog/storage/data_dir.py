@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkalog.errors import NotALogError
-from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_files
+from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_base_offset, segment_files
 
 META_PROPERTIES = "meta.properties"
 # What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
@@ -111,8 +111,11 @@ def _partition(path: Path) -> PartitionDir:
 def _check_file(path: Path) -> None:
     """NotALogError: another of Kafka's files, or of somebody else.
 
-    An entry with one wrong field is damage, for its reader to find. Where neither size nor magic can be, it was no log.
+    A file that has a segment's name is one, whatever is in it. In another, an entry with one wrong field is damage, for
+    its reader to find; where neither size nor magic can be, it was no log.
     """
+    if segment_base_offset(path.name) is not None:
+        return
     if path.suffix in _OTHER_FILES:
         raise NotALogError(f"{_OTHER_FILES[path.suffix]}, not a log", str(path))
     with path.open("rb") as file:

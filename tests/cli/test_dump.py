@@ -59,6 +59,7 @@ def test_batches_are_those_that_kafka_reads(kafkalog: Kafkalog, segment: Segment
         "transactional": "is_transactional",
         "control": "is_control",
         "crc": "checksum",
+        "delete_horizon": "delete_horizon_ms",
     }
     for found, expected in zip(lines(ran.out), segment.batches(), strict=True):
         expected["max_timestamp"] = None if expected["max_timestamp"] == -1 else expected["max_timestamp"]
