@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import struct
-import time
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -97,33 +98,44 @@ def header(size: int) -> bytes:
     return struct.pack(">qiibIhiqqqhii", 5, size, 0, 2, 0x12345678, 0, 10, 0, 0, -1, -1, -1, 3)
 
 
+@contextmanager
+def never_for_ever() -> Iterator[None]:
+    """A search that is quadratic would take hours; one that is linear takes seconds, whatever else the machine does."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError("the search does not come to an end")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(240)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("filler", "findings", "seconds_a_mib"),
+    "filler",
     [
-        (b"\x00", 1, 0.02),
-        (b"\x01", 1, 0.02),
-        (b"\x02", 1, 0.02),
-        (b"\xff", 1, 0.02),
-        (b"\x01\x00", 1, 0.3),
-        (b"\x00\x00\x01\x01\x01", 1, 0.3),
-        (header(1 << 24), 1, 0.3),
-        (header(2**31 - 1), 1, 0.3),
-        (None, 1, 0.05),
+        b"\x00",
+        b"\x01",
+        b"\x02",
+        b"\xff",
+        b"\x01\x00",
+        b"\x00\x00\x01\x01\x01",
+        header(1 << 24),
+        header(2**31 - 1),
+        None,
     ],
     ids=["zeros", "0x01", "0x02", "0xff", "0x0100", "fives", "headers of 16 MiB", "headers of 2 GiB", "random"],
 )
-def test_bytes_made_to_mislead_take_no_longer_the_more_there_are(
-    tmp_path: Path, filler: bytes | None, findings: int, seconds_a_mib: float
-) -> None:
-    """The figures are ten times what it takes; a search that is quadratic takes a thousand times as long."""
+def test_bytes_made_to_mislead_are_searched_to_their_end(tmp_path: Path, filler: bytes | None) -> None:
     size = 32 * MIB
     filling = os.urandom(size) if filler is None else filler * (size // len(filler))
     before, after = b"".join(log()), V2Batch(records(b"the last", offset=10**6)).encoded()
-    start = time.perf_counter()
-    checked = check(tmp_path / f"{0:020}.log", before + filling + after)
-    assert time.perf_counter() - start < 32 * seconds_a_mib
-    assert len(checked.findings) == findings
+    with never_for_ever():
+        checked = check(tmp_path / f"{0:020}.log", before + filling + after)
+    assert len(checked.findings) == 1
     assert (checked.findings[0].code, checked.findings[0].position) == ("lost-bytes", len(before))
     assert checked.findings[0].end == len(before) + len(filling)
     assert checked.summary.batches == 9
@@ -133,9 +145,8 @@ def test_bytes_made_to_mislead_take_no_longer_the_more_there_are(
 def test_sound_batches_between_headers_that_claim_everything(tmp_path: Path) -> None:
     count = 4000
     pieces = [V2Batch(records(b"v", offset=place)).encoded() + header(1 << 20) for place in range(count)]
-    start = time.perf_counter()
-    checked = check(tmp_path / f"{0:020}.log", b"".join(pieces) + batch(10**4))
-    assert time.perf_counter() - start < 30
+    with never_for_ever():
+        checked = check(tmp_path / f"{0:020}.log", b"".join(pieces) + batch(10**4))
     assert checked.codes == ["lost-bytes"] * count
     assert checked.summary.batches == count + 1
 
