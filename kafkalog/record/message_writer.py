@@ -8,7 +8,8 @@ Source: core/.../message/MessageWriter.scala (0.10).
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast, overload
 
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.output_stream import BufferingOutputStream
@@ -37,14 +38,14 @@ class MessageWriter(BufferingOutputStream):
 
     @contextmanager
     def with_length_prefix(self) -> Iterator[None]:
-        """Four bytes that hold how many are written inside the block. May be nested."""
+        """Four bytes that hold how many are written inside the block. May be nested. OverflowError: 2**31 or more."""
         length = self.reserve(4)
         start = self.size
         yield
-        length.write_int(self.size - start)
+        length.write_int(_int32(self.size - start))
 
     @overload
-    def write(self, data: "ReadableBuffer", offset: int = 0, length: int | None = None) -> None: ...
+    def write(self, data: "ReadableBuffer", offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> None: ...
     @overload
     def write(
         self,
@@ -57,19 +58,26 @@ class MessageWriter(BufferingOutputStream):
         payload: "ReadableBuffer | Callable[[MessageWriter], object] | None" = None,
     ) -> None: ...
     def write(
-        self, data: "ReadableBuffer | None" = None, offset: int = 0, length: int | None = None, **message: Any
+        self,
+        data: "ReadableBuffer | None" = None,
+        offset: SupportsIndex = 0,
+        length: SupportsIndex | None = None,
+        **message: Any,
     ) -> None:
         """Bytes, data[offset:offset + length]; or, by keywords alone, one message without its offset and size.
 
         key: bytes or None. timestamp: ms. payload: the value, None = null, or a callable that writes it to this stream.
-        IndexError: a range that `data` does not hold. ValueError: a magic other than 0 and 1, a timestamp less than
-        -1, zstd. A payload that raises leaves a message with zeros for its length and checksum: the stream is then of
-        no more use.
+        IndexError: a range that `data` does not hold. TypeError: both, or neither, or no bytes. ValueError: a magic
+        other than 0 and 1, a timestamp less than -1, a codec or timestamp type that the magic does not have.
+        OverflowError: a key or value of 2**31 bytes, a timestamp of 2**63. Then nothing is written; but a payload that
+        raises leaves a message with zeros for its length and checksum: the stream is then of no more use.
         """
-        if data is not None:
-            super().write(data, offset, length)
-            return
-        self._write_message(**message)
+        if message:
+            if data is not None or length is not None or index(offset):
+                raise TypeError("either bytes or, by keywords, a message")
+            self._write_message(**message)
+        else:
+            super().write(cast("ReadableBuffer", data), offset, length)
 
     def _write_message(
         self,
@@ -81,37 +89,60 @@ class MessageWriter(BufferingOutputStream):
         magic: int = 1,
         payload: "ReadableBuffer | Callable[[MessageWriter], object] | None" = None,
     ) -> None:
-        _check(magic, compression_type, timestamp)
+        magic, timestamp = _checked(magic, timestamp)
+        attributes = _attributes(magic, CompressionType(compression_type), TimestampType(timestamp_type))
+        key = _bytes(key)
+        value = None if callable(payload) else _bytes(payload)
         with self.with_crc32_prefix():
             self.write_byte(magic)
-            self.write_byte(_attributes(magic, compression_type, timestamp_type))
+            self.write_byte(attributes)
             if magic > 0:
                 self.write_long(timestamp)
             self._write_sized(key)
             if not callable(payload):
-                self._write_sized(payload)
+                self._write_sized(value)
                 return
             with self.with_length_prefix():
                 payload(self)
 
-    def _write_sized(self, data: "ReadableBuffer | None") -> None:
+    def _write_sized(self, data: memoryview | None) -> None:
         if data is None:
             self.write_int(-1)
             return
-        view = memoryview(data).cast("B")
-        self.write_int(len(view))
-        super().write(view)
+        self.write_int(len(data))
+        super().write(data)
 
 
-def _check(magic: int, compression_type: CompressionType, timestamp: int) -> None:
+def _checked(magic: int, timestamp: int) -> tuple[int, int]:
+    magic, timestamp = index(magic), index(timestamp)
     if magic not in (0, 1):
         raise ValueError(f"a message has magic 0 or 1, not {magic}")
     if timestamp < -1:
         raise ValueError(f"the timestamp is {timestamp}; at least 0, or -1 for none")
-    if compression_type is CompressionType.ZSTD:
-        raise ValueError(f"magic {magic} does not support ZStandard compression")
+    if timestamp >= 2**63:
+        raise OverflowError(f"the timestamp is {timestamp}; less than 2**63 is needed")
+    return magic, timestamp
 
 
 def _attributes(magic: int, compression_type: CompressionType, timestamp_type: TimestampType) -> int:
+    if compression_type is CompressionType.ZSTD:
+        raise ValueError(f"magic {magic} does not support ZStandard compression")
+    if magic > 0 and timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
+        raise ValueError("a timestamp type is needed from magic 1 on")
     log_append = magic > 0 and timestamp_type is TimestampType.LOG_APPEND_TIME
     return int(compression_type) | (LOG_APPEND_TIME_BIT if log_append else 0)
+
+
+def _bytes(data: "ReadableBuffer | None") -> memoryview | None:
+    """The bytes, if a message can hold them: asked before anything is written."""
+    if data is None:
+        return None
+    view = memoryview(data).cast("B")
+    _int32(len(view))
+    return view
+
+
+def _int32(length: int) -> int:
+    if length >= 2**31:
+        raise OverflowError(f"{length} bytes; a length field holds at most 2**31 - 1")
+    return length

@@ -9,6 +9,7 @@ twin that shared code with what it checks would share its mistakes.
     framing        the header table: HEADER_DTYPE, scan_headers
     records        the records of a v2 batch
     message_set    the messages of a v0/v1 entry; decode_batches
+    output_stream  the stream of linked segments, and what is reserved in it
     compression    the codecs, with no limit and no mercy
     regions        where the records of each entry lie, for tests that start from a file's bytes
     encode         the way back: records to bytes, right by default, wrong on request
