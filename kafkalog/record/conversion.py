@@ -90,21 +90,23 @@ def set_max_timestamps(
     if (rows["magic"] == 0).any():
         raise UnsupportedForMessageFormatError("format 0 has no timestamps", expected="magic 1 or 2", found="magic 0")
     changed = (rows["timestamp_type"] != timestamp_type) | (rows["max_timestamp"] != timestamps)
-    for row, timestamp in zip(rows[changed], timestamps[changed].tolist(), strict=True):
-        stamp = _stamp_batch if row["magic"] >= 2 else _stamp_message
-        start = int(row["position"])
-        stamp(memoryview(buffer)[start : start + int(row["size_in_bytes"])], row, timestamp_type, timestamp)
+    fields = (rows[name][changed].tolist() for name in ("position", "size_in_bytes", "magic", "attributes"))
+    view, bit = memoryview(buffer), _type_bit(timestamp_type)
+    for start, size, magic, attributes, timestamp in zip(*fields, timestamps[changed].tolist(), strict=True):
+        stamp = stamp_batch if magic >= 2 else _stamp_message
+        stamp(view[start : start + size], attributes, bit, timestamp)
 
 
-def _stamp_batch(entry: memoryview, row: np.void, timestamp_type: TimestampType, timestamp: int) -> None:
-    attributes = int(row["attributes"]) & KEPT_ATTRIBUTES | _type_bit(timestamp_type)
+def stamp_batch(entry: memoryview, attributes: int, type_bit: int, timestamp: int) -> None:
+    """Write type and largest timestamp of a v2 batch, and its CRC."""
+    attributes = attributes & KEPT_ATTRIBUTES | type_bit
     entry[BATCH_CRC_FROM : BATCH_CRC_FROM + 2] = attributes.to_bytes(2, "big")
     entry[BATCH_MAX_TIMESTAMP_AT : BATCH_MAX_TIMESTAMP_AT + 8] = timestamp.to_bytes(8, "big", signed=True)
     entry[BATCH_CRC_AT : BATCH_CRC_AT + 4] = crc32c(entry[BATCH_CRC_FROM:]).to_bytes(4, "big")
 
 
-def _stamp_message(entry: memoryview, row: np.void, timestamp_type: TimestampType, timestamp: int) -> None:
-    entry[MESSAGE_ATTRIBUTES_AT] = int(row["attributes"]) & CODEC_MASK | _type_bit(timestamp_type)
+def _stamp_message(entry: memoryview, attributes: int, type_bit: int, timestamp: int) -> None:
+    entry[MESSAGE_ATTRIBUTES_AT] = attributes & CODEC_MASK | type_bit
     entry[MESSAGE_TIMESTAMP_AT : MESSAGE_TIMESTAMP_AT + 8] = timestamp.to_bytes(8, "big", signed=True)
     entry[MESSAGE_CRC_AT : MESSAGE_CRC_AT + 4] = crc32(entry[MESSAGE_CRC_FROM:]).to_bytes(4, "big")
 
@@ -376,7 +378,7 @@ def to_magic(
     """The records in format `magic`, with the offsets they have; entries of that format stay as they are.
 
     Downward as Kafka converted for old consumers: control batches, headers and producer data fall away (lossy=False:
-    UnsupportedForMessageFormatError), and so do records before `start_offset` of v2 batches that are not compressed.
+    UnsupportedForMessageFormatError), and so do records before `start_offset` where nothing is compressed.
     Upward, messages that are not compressed become v2 batches of about a megabyte at most.
 
     UnsupportedCompressionError: zstd exists only in format 2. ValueError: no such format.
@@ -416,16 +418,16 @@ def _converted(
     entries: Entries, magic: int, reading: Reading, lossy: bool, start_offset: int | None
 ) -> "ReadableBuffer":
     row = entries.rows[0]
-    down = row["magic"] >= 2
-    if down and row["attributes"] & CONTROL_BIT and lossy:
+    batch = row["magic"] >= 2
+    if batch and row["attributes"] & CONTROL_BIT and lossy:
         return b""
     if magic < 2 and row["compression_type"] == CompressionType.ZSTD:
         message = "zstd exists only in format 2"
         raise UnsupportedCompressionError(message, reading.path, int(row["position"]), "magic 2", f"magic {magic}")
     columns = _columns(entries, reading)
-    if down and start_offset is not None and not row["compression_type"]:
+    if magic < row["magic"] and start_offset is not None and not row["compression_type"]:
         columns = columns.between(start_offset, 2**63 - 1)
-    if down and not lossy:
+    if batch and not lossy:
         _refuse_loss(row, columns, reading.path)
     return _build_converted(columns, settings_of(row, magic))
 

@@ -35,6 +35,8 @@ RUN_ROWS = 8192
 THREAD_RUN_BYTES = 4 * RUN_BYTES
 # What a producer's batch may have, unless told otherwise (batch.size).
 DEFAULT_BATCH_BYTES = 16 * 1024
+# Bytes that a record of any format takes besides key, value and headers, at most.
+MOST_RECORD_OVERHEAD = 34
 
 
 class MessageSet(ABC):
@@ -329,19 +331,53 @@ def batches_of_records(
     """
     from kafkalog.record.builder import BatchSettings, RecordsBuilder
 
-    settings = settings or BatchSettings()
-    ratio = 1.0
-    builder, held = RecordsBuilder(settings, max_size=max_size), list[Record]()
+    batch = _Filling(RecordsBuilder(settings or BatchSettings(), max_size=max_size))
     for record in records:
-        if not builder.has_room_for(record.value, record.key, record.headers, record.timestamp):
-            yield from _within(builder, held, max_size)
-            ratio = _next_ratio(ratio, builder.estimated_compression_ratio)
-            settings = _after(settings, len(held))
-            builder, held = RecordsBuilder(settings, max_size=max_size), []
-            builder.estimated_compression_ratio = ratio
-        builder.append(record.value, record.key, record.headers, record.timestamp)
-        held.append(record)
-    yield from _within(builder, held, max_size)
+        if not batch.takes(record):
+            expected = batch.builder.estimated_compression_ratio
+            yield from _within(batch.builder, batch.records, max_size)
+            builder = RecordsBuilder(_after(batch.builder.settings, len(batch.records)), max_size=max_size)
+            builder.estimated_compression_ratio = _next_ratio(expected, batch.builder.estimated_compression_ratio)
+            batch = _Filling(builder)
+            batch.takes(record)
+    batch.write_waiting()
+    yield from _within(batch.builder, batch.records, max_size)
+
+
+class _Filling:
+    """A batch that takes records until it is full.
+
+    Records that surely fit wait, to be written many at a time; only the others are measured.
+    """
+
+    def __init__(self, builder: "RecordsBuilder") -> None:
+        self.builder = builder
+        self.records: list[Record] = []
+        self._waiting: list[Record] = []
+        self._growth = max(1.0, 1.05 * builder.estimated_compression_ratio)
+        # At least what the builder will say once the waiting records are written.
+        self._estimate = builder.estimated_size + 1.0
+
+    def takes(self, record: Record) -> bool:
+        """Add the record, if there is room for it; a first one always has room."""
+        most = MOST_RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+        if not record.headers and self._estimate + most <= self.builder.max_size:
+            self._waiting.append(record)
+            self._estimate += most * self._growth
+            return True
+        self.write_waiting()
+        if not self.builder.has_room_for(record.value, record.key, record.headers, record.timestamp):
+            return False
+        self._waiting.append(record)
+        self.write_waiting()
+        return True
+
+    def write_waiting(self) -> None:
+        """Let the builder have all records."""
+        self.builder.extend(self._waiting)
+        self.records += self._waiting
+        self._waiting = []
+        self._estimate = self.builder.estimated_size + 1.0
 
 
 def _within(builder: "RecordsBuilder", records: list[Record], max_size: int) -> Iterator[ByteBufferMessageSet]:

@@ -22,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.checksum import first_invalid
-from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
+from kafkalog._speedups.framing import END, HEADER_DTYPE
+from kafkalog.attributes import (
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    CompressionType,
+    TimestampType,
+)
 from kafkalog.errors import (
     InvalidRecordError,
     InvalidTimestampError,
@@ -31,11 +38,12 @@ from kafkalog.errors import (
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
-from kafkalog.record.builder import BatchSettings, RecordsBuilder
+from kafkalog.record.builder import RECORD_BATCH_OVERHEAD, BatchSettings, RecordsBuilder
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.compressing import checked_level
 from kafkalog.record.conversion import (
     CODEC_MASK,
+    LEADER_EPOCH_AT,
     MESSAGE_ATTRIBUTES_AT,
     ensure_checksums,
     ensure_end,
@@ -46,6 +54,7 @@ from kafkalog.record.conversion import (
     set_last_offsets,
     set_leader_epoch,
     set_max_timestamps,
+    stamp_batch,
     unwritable,
 )
 from kafkalog.record.decoding import Entries, Reading, read_columns, wrong_checksum
@@ -148,6 +157,96 @@ class _Given(NamedTuple):
         return self.magic >= 2 and bool(self.rows["attributes"][0] & TRANSACTIONAL_BIT)
 
 
+# --- the common case
+
+
+class _Header(NamedTuple):
+    """A row of the header table as Python's own numbers."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    size_in_bytes: int
+    partition_leader_epoch: int
+    base_sequence: int
+    records_count: int
+    checksum: int
+    attributes: int
+    producer_epoch: int
+    magic: int
+    compression_type: int
+    timestamp_type: int
+    reserved: int
+
+
+assert _Header._fields == HEADER_DTYPE.names
+
+
+def _at_once(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResult | None:
+    """What nearly every batch is: sound, alone and as the topic wants it. None: anything that asks for a closer look.
+
+    The same outcome as `_at_length`, in a tenth of the time.
+    """
+    rows, stop = message_set._scan(0, rows=2, span=-1)
+    if len(rows) != 1 or stop.status != END:
+        return None
+    header = _Header._make(rows.tolist()[0])
+    if not _is_as_wanted(header, rules):
+        return None
+    reading = Reading(False, True, message_set._reading.decompression_limit)
+    (records,) = read_columns(Entries(rows, message_set.buffer, 0), reading)
+    largest = int(records.timestamp.max())
+    if not _are_as_wanted(records, largest, header, rules):
+        return None
+    return _moved(message_set, header, rules, largest)
+
+
+def _is_as_wanted(header: _Header, rules: Rules) -> bool:
+    """Whether the header gives no reason to doubt and nothing to change but offset, epoch and time."""
+    codec, count = header.compression_type, header.records_count
+    return (
+        header.magic == rules.magic == 2
+        and header.size_in_bytes >= RECORD_BATCH_OVERHEAD
+        and codec <= CompressionType.ZSTD
+        and rules.target_compression in (None, codec)
+        and header.timestamp_type == TimestampType.CREATE_TIME
+        and count == header.last_offset - header.base_offset + 1 > 0
+        and not header.attributes & CONTROL_BIT
+        and (header.producer_id < 0 or header.base_sequence >= 0)
+    )
+
+
+def _are_as_wanted(records: RecordColumns, largest: int, header: _Header, rules: Rules) -> bool:
+    """Whether no record can be at fault."""
+    if rules.compacted and (records.key_length < 0).any():
+        return False
+    if header.compression_type and (records.offset != np.arange(len(records))).any():
+        return False
+    if rules.timestamp_type is not TimestampType.CREATE_TIME:
+        return True
+    smallest = int(records.timestamp.min())
+    return smallest >= 0 and rules.now - smallest <= rules.before_max_ms and largest - rules.now <= rules.after_max_ms
+
+
+def _moved(message_set: ByteBufferMessageSet, header: _Header, rules: Rules, largest: int) -> ValidationResult:
+    """The batch with other offsets and another leader epoch, and with the append time where it is asked for."""
+    buffer, bit = bytearray(message_set.buffer), 0
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        largest, bit = rules.now, LOG_APPEND_TIME_BIT
+    view = memoryview(buffer)
+    view[:8] = rules.first_offset.to_bytes(8, "big")
+    view[LEADER_EPOCH_AT : LEADER_EPOCH_AT + 4] = rules.partition_leader_epoch.to_bytes(4, "big", signed=True)
+    if bit or header.max_timestamp != largest:
+        stamp_batch(view, header.attributes, bit, largest)
+    count, limit = header.records_count, message_set._reading.decompression_limit
+    last = rules.first_offset + count - 1
+    moved = ByteBufferMessageSet(buffer, decompression_limit=limit)
+    return ValidationResult(moved, rules.now, largest, last if largest > NO_TIMESTAMP else -1, False, count)
+
+
 # --- what the checks look at
 
 
@@ -168,17 +267,16 @@ class Content:
     def __len__(self) -> int:
         return len(self.batch)
 
-    def keyless(self) -> NDArray[np.bool_]:
-        """Where the key is null. InvalidRecordError: a message too short to say so."""
+    def key_faults(self) -> NDArray[np.uint8]:
+        """NO_KEY where the key is null, TOO_SHORT where a message ends before it says so; else 0."""
         if self.columns is not None:
-            return self.columns.key_length < 0
+            return (NO_KEY * (self.columns.key_length < 0)).astype(np.uint8)
         assert self.messages is not None
         rows, view, _ = self.messages
         at = np.where(rows["magic"] == 0, KEY_LENGTH_AT[0], KEY_LENGTH_AT[1])
-        if (at + 4 > rows["size_in_bytes"]).any():
-            raise InvalidRecordError("a message ends before the length of its key")
-        lengths: NDArray[np.bool_] = _at(view, rows["position"] + at, ">i4") < 0
-        return lengths
+        short = at + 4 > rows["size_in_bytes"]
+        lengths = _at(view, rows["position"] + np.where(short, 0, at), ">i4")
+        return np.where(short, TOO_SHORT, NO_KEY * (lengths < 0)).astype(np.uint8)
 
 
 def _at(view: memoryview, places: NDArray[np.int64], dtype: str) -> NDArray[np.int64]:
@@ -262,7 +360,7 @@ def _columns(entries: Entries, reading: Reading) -> RecordColumns:
 
 # --- what may be wrong with a record
 
-OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE = 1, 2, 3, 4
+OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE, TOO_SHORT = 1, 2, 3, 4, 5
 TIMESTAMP_FAULTS = (OUT_OF_RANGE, LOG_APPEND_TYPE)
 
 
@@ -284,13 +382,16 @@ def _faults(content: Content, rows: NDArray[np.void], rules: Rules) -> NDArray[n
     limits = (rules.before_max_ms, rules.after_max_ms)
     faults = _timestamp_faults(content, rows, rules.timestamp_type, rules.now, limits)
     if rules.compacted:
-        faults[content.keyless()] = NO_KEY
+        keys = content.key_faults()
+        faults = np.where(keys, keys, faults)
     faults[content.other_magic] = OTHER_MAGIC
     return faults
 
 
 def _errors(content: Content, faults: NDArray[np.uint8], bad: NDArray[np.intp], first: int) -> list[RecordError]:
-    """What to say about the records `bad`, counted from record `first`."""
+    """What to say about the records `bad`, counted from record `first`. InvalidRecordError: one is not even whole."""
+    if (faults[bad] == TOO_SHORT).any():
+        raise InvalidRecordError("a message ends before the length of its key")
     return [RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]))) for i in bad.tolist()]
 
 
@@ -326,7 +427,7 @@ def check_magic(message_set: ByteBufferMessageSet, magic: int) -> None:
 
 def check_keys(message_set: ByteBufferMessageSet) -> None:
     """RecordValidationError: records without a key."""
-    _refuse_any(message_set, message_set.headers(), lambda content: NO_KEY * content.keyless())
+    _refuse_any(message_set, message_set.headers(), Content.key_faults)
 
 
 def check_timestamps(
@@ -410,8 +511,13 @@ def validate_messages_and_assign_offsets(
         partition_leader_epoch,
         origin,
     )
-    given = _given(message_set, target_compression)
-    converting = given.is_plain and bool((given.rows["magic"] != magic).any())
+    return _at_once(message_set, rules) or _at_length(message_set, rules)
+
+
+def _at_length(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResult:
+    """Any set, sound or not, to be changed or not."""
+    given = _given(message_set, rules.target_compression)
+    converting = given.is_plain and bool((given.rows["magic"] != rules.magic).any())
     content = _checked(given, rules, _columns(given.entries, given.reading) if converting else None)
     if _stays(given, rules, content, converting):
         return _numbered(given, rules, content)
@@ -502,15 +608,22 @@ def _numbered(given: _Given, rules: Rules, content: Content) -> ValidationResult
     buffer, rows = bytearray(given.view), given.rows
     counts = np.bincount(content.batch, minlength=len(rows))
     set_last_offsets(buffer, rows, rules.first_offset - 1 + np.cumsum(counts, dtype=np.int64))
-    largest = np.full(len(rows), NO_TIMESTAMP, np.int64)
+    largest = _largest_timestamps(given, rules, content)
     if rules.magic > 0:
-        np.maximum.at(largest, content.batch, content.timestamp)
-        log_append = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-        largest = np.full(len(rows), rules.now, np.int64) if log_append else largest
         set_max_timestamps(buffer, rows, rules.timestamp_type, largest)
     if rules.magic >= 2:
         set_leader_epoch(buffer, rows, rules.partition_leader_epoch)
     return _result(given, rules, buffer, int(largest.max()), len(content), changed=False)
+
+
+def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArray[np.int64]:
+    """The largest timestamp of each entry; format 0 has none, but Kafka says one of a control batch that stays."""
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and (rules.magic > 0 or not given.is_plain):
+        return np.full(len(given.rows), rules.now, np.int64)
+    largest = np.full(len(given.rows), NO_TIMESTAMP, np.int64)
+    if rules.magic > 0:
+        np.maximum.at(largest, content.batch, content.timestamp)
+    return largest
 
 
 def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:

@@ -4,6 +4,7 @@ A case is a set as a producer might send it, with one thing or several wrong, an
 """
 
 import random
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from reference.encode import (
     LegacyWrapper,
     PlainRecord,
     V2Batch,
+    with_right_checksum,
 )
 
 NOW = 1_800_000_000_000
@@ -284,6 +286,16 @@ def _unknown_codec(draw: random.Random, records: list[PlainRecord], magic: int, 
     return encoded(records[:1], magic, NONE) + LegacyMessage(records[0], magic, codec).encoded()
 
 
+def _short_message(draw: random.Random, records: list[PlainRecord], magic: int, codec: int) -> bytes:
+    """A v1 message that ends before its key's length, or in it; alone, behind another, or in a wrapper."""
+    cut = draw.choice((26, 27, 29, 30, 33))
+    whole = LegacyMessage(replace(records[0], key=None, value=None), 1).encoded()
+    short = with_right_checksum(whole[:8] + struct.pack(">i", cut - 12) + whole[12:cut])
+    if codec in (1, 2, 3):
+        return LegacyWrapper(records, codec, 1, inner=short).encoded()
+    return encoded(records, 1, NONE) * draw.randrange(2) + short
+
+
 Oddity = Callable[[random.Random, list[PlainRecord], int, int], bytes]
 ODDITIES: dict[str, Oddity] = {
     "contradictory header": _contradictory,
@@ -295,6 +307,7 @@ ODDITIES: dict[str, Oddity] = {
     "something behind": _tail,
     "next to nothing": _nothing,
     "codec that does not exist": _unknown_codec,
+    "short message": _short_message,
 }
 
 

@@ -314,6 +314,7 @@ def test_control_batches_are_left_out_on_the_way_down() -> None:
 def test_records_before_the_offset_asked_for_are_left_out_of_what_is_not_compressed() -> None:
     assert offsets(three(2, NONE).to_magic(1, start_offset=1)) == [1, 2]
     assert offsets(three(2, NONE).to_magic(1, start_offset=9)) == []
+    assert offsets(three(1, NONE).to_magic(0, start_offset=1)) == [1, 2]
     assert offsets(three(2, GZIP).to_magic(1, start_offset=1)) == [0, 1, 2]
     assert offsets(three(2, NONE).to_magic(2, start_offset=1)) == [0, 1, 2]
 

@@ -5,8 +5,8 @@ The outcome for thousands of drawn sets is laid beside Kafka's in `oracle/test_v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 import pytest
@@ -16,12 +16,21 @@ from kafkalog.errors import (
     CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
+    KafkaLogError,
     RecordValidationError,
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
 from kafkalog.record import columns
-from kafkalog.record.validation import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
+from kafkalog.record.validation import (
+    AppendOrigin,
+    Rules,
+    ValidationResult,
+    _at_length,
+    _at_once,
+    validate_messages_and_assign_offsets,
+)
+from oracle.validation_cases import cases
 from reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from reference.encode import (
     CONTROL,
@@ -33,6 +42,7 @@ from reference.encode import (
     V2Batch,
     entries,
     raw_snappy,
+    with_right_checksum,
 )
 
 CREATE_TIME, LOG_APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
@@ -184,6 +194,17 @@ def test_a_compacted_topic_takes_no_record_without_a_key(magic: int, codec: int,
     assert indices(error) == ([0] if magic < 2 and not codec else [1, 2])
     assert isinstance(error.reason, InvalidRecordError)
     assert validated(entries(THREE, magic, codec), magic=magic, compacted=True).records_count == 3
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_a_message_that_ends_before_the_length_of_its_key_has_no_key_to_ask_for(codec: int) -> None:
+    whole = LegacyMessage(PlainRecord(0, NOW), 1).encoded()
+    short = with_right_checksum(whole[:8] + (17).to_bytes(4, "big") + whole[12:29])
+    data = LegacyWrapper(THREE, codec, 1, offset=0, inner=short).encoded() if codec else short
+    invalid(data, magic=1, compacted=True)
+    with pytest.raises(InvalidRecordError, match="key"):
+        ByteBufferMessageSet(data).check_keys()
+    assert validated(data, magic=1, first_offset=0).records_count == 1
 
 
 # --- 43, 44: timestamps
@@ -433,6 +454,29 @@ def test_what_stays_as_it_is_never_becomes_objects(magic: int, codec: int) -> No
             validated(entries(THREE, magic, codec), magic=magic, compacted=True)
     else:
         validated(entries(THREE, magic, codec), magic=magic, compacted=True)
+
+
+# --- the common case has a way of its own
+
+
+def _outcome(work: Callable[[], ValidationResult | None]) -> Any:
+    try:
+        result = work()
+    except KafkaLogError as error:
+        return type(error), str(error)
+    return result and (bytes(result.message_set.buffer), *result[1:])
+
+
+def test_the_short_way_leads_where_the_long_one_does() -> None:
+    taken = 0
+    for what, data, topic in cases():
+        rules = Rules(**{name: getattr(topic, name) for name in asdict(topic)})
+        short = _outcome(lambda: _at_once(ByteBufferMessageSet(data), rules))  # noqa: B023 - called at once
+        if short is None:
+            continue
+        taken += 1
+        assert short == _outcome(lambda: _at_length(ByteBufferMessageSet(data), rules)), (what, topic)  # noqa: B023
+    assert taken > 100
 
 
 # --- arguments
