@@ -8,7 +8,8 @@ Where format, codec and inner offsets are as they should be, a few bytes of the 
 records are written anew, as one batch. Nothing of what is uncompressed becomes an object to be looked at.
 
 Where this is stricter than Kafka, whose reader skips over keys and values without a look at what holds them: a record
-inside a compressed v2 batch whose own length, or whose number of headers, cannot be, is refused.
+inside a compressed v2 batch whose own length, or whose number of headers, cannot be, is refused. So is, to be written
+anew, a batch of a producer whose epoch is less than -1.
 Source: storage/.../internals/log/LogValidator.java.
 """
 

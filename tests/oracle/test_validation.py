@@ -17,16 +17,21 @@ import json
 import subprocess
 from base64 import b64decode
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkalog import ByteBufferMessageSet, errors
+from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType, errors
+from kafkalog.record.builder import BatchSettings
+from kafkalog.record.message_set import batches_of_records
 from kafkalog.record.validation import ValidationResult, validate_messages_and_assign_offsets
-from oracle import java
+from oracle import java, kafka, ours
+from oracle.compare import differences
 from oracle.validation_cases import Case, cases
+from reference.encode import FORMATS
 
 pytestmark = pytest.mark.oracle
 
@@ -90,25 +95,25 @@ def _ours(case: Case) -> ValidationResult | errors.KafkaLogError:
 
 
 def _unlike(case: Case, answer: Answer) -> str | None:
-    ours = _ours(case)
-    if _means_to_differ(case, answer, ours):
+    mine = _ours(case)
+    if _means_to_differ(case, answer, mine):
         return None
     if "error" in answer:
-        return _unlike_error(answer, ours)
-    if isinstance(ours, errors.KafkaLogError):
-        return f"kafkalog refuses: {ours!r}"
-    return _unlike_result(answer, ours)
+        return _unlike_error(answer, mine)
+    if isinstance(mine, errors.KafkaLogError):
+        return f"kafkalog refuses: {mine!r}"
+    return _unlike_result(answer, mine)
 
 
-def _means_to_differ(case: Case, answer: Answer, ours: Any) -> bool:
+def _means_to_differ(case: Case, answer: Answer, mine: Any) -> bool:
     error = answer.get("error")
-    if error in STUMBLES and isinstance(ours, errors.RecordValidationError):
-        return any("format" in each.message for each in ours.record_errors)
-    if error and isinstance(ours, errors.CorruptRecordError) and "shorter than its header" in ours.message:
+    if error in STUMBLES and isinstance(mine, errors.RecordValidationError):
+        return any("format" in each.message for each in mine.record_errors)
+    if error and isinstance(mine, errors.CorruptRecordError) and "shorter than its header" in mine.message:
         return True
     if error == "OutOfMemoryError":
         return True
-    skipped = error in (None, "RecordValidationException") and isinstance(ours, errors.InvalidRecordError)
+    skipped = error in (None, "RecordValidationException") and isinstance(mine, errors.InvalidRecordError)
     return skipped and case.data[16] == 2 and case.data[22] & 7 != 0 and _is_unreadable(case.data)
 
 
@@ -120,16 +125,16 @@ def _is_unreadable(data: bytes) -> bool:
     return False
 
 
-def _unlike_error(answer: Answer, ours: Any) -> str | None:
-    if not isinstance(ours, errors.KafkaLogError):
+def _unlike_error(answer: Answer, mine: Any) -> str | None:
+    if not isinstance(mine, errors.KafkaLogError):
         return f"kafkalog accepts, Kafka says {answer}"
     if answer["error"] == "RecordValidationException":
-        if not isinstance(ours, errors.RecordValidationError):
-            return f"Kafka {answer}, kafkalog {ours!r}"
-        found = [type(ours.reason).__name__.replace("Error", "Exception"), [e.index for e in ours.record_errors]]
+        if not isinstance(mine, errors.RecordValidationError):
+            return f"Kafka {answer}, kafkalog {mine!r}"
+        found = [type(mine.reason).__name__.replace("Error", "Exception"), [e.index for e in mine.record_errors]]
         expected = [answer["reason"], [index for index, _ in answer["record_errors"]]]
         return None if found == expected else f"Kafka {expected}, kafkalog {found}"
-    return None if type(ours) in _expected(answer) else f"Kafka {answer}, kafkalog {ours!r}"
+    return None if type(mine) in _expected(answer) else f"Kafka {answer}, kafkalog {mine!r}"
 
 
 def _expected(answer: Answer) -> tuple[type, ...]:
@@ -144,7 +149,7 @@ def _expected(answer: Answer) -> tuple[type, ...]:
     return (errors.InvalidRecordError, errors.CorruptRecordError) if name in STUMBLES else ()
 
 
-def _unlike_result(answer: Answer, ours: ValidationResult) -> str | None:
+def _unlike_result(answer: Answer, mine: ValidationResult) -> str | None:
     names = (
         "log_append_time",
         "max_timestamp",
@@ -153,16 +158,16 @@ def _unlike_result(answer: Answer, ours: ValidationResult) -> str | None:
         "records_count",
     )
     keys = ("append_time", "max_timestamp", "offset_of_max_timestamp", "changed", "count")
-    found, expected = [getattr(ours, name) for name in names], [answer[key] for key in keys]
+    found, expected = [getattr(mine, name) for name in names], [answer[key] for key in keys]
     if found != expected:
         return f"Kafka {expected}, kafkalog {found}"
-    theirs, mine = b64decode(answer["bytes"]), bytes(ours.message_set.buffer)
-    if theirs == mine:
+    theirs, bytes_found = b64decode(answer["bytes"]), bytes(mine.message_set.buffer)
+    if theirs == bytes_found:
         return None
-    rows = ours.message_set.headers()
+    rows = mine.message_set.headers()
     if not answer["changed"] or not rows["compression_type"].any():
-        return f"bytes: Kafka {theirs.hex()}, kafkalog {mine.hex()}"
-    return _unlike_sets(ByteBufferMessageSet(theirs), ours.message_set)
+        return f"bytes: Kafka {theirs.hex()}, kafkalog {bytes_found.hex()}"
+    return _unlike_sets(ByteBufferMessageSet(theirs), mine.message_set)
 
 
 def _unlike_sets(theirs: ByteBufferMessageSet, mine: ByteBufferMessageSet) -> str | None:
@@ -198,3 +203,66 @@ def test_the_cases_meet_every_outcome_many_times(asked: list[tuple[Case, Answer]
 
 def test_it_is_meant_to_differ_in_a_handful_of_cases(asked: list[tuple[Case, Answer]]) -> None:
     assert 0 < sum(_means_to_differ(case, answer, _ours(case)) for case, answer in asked) < 40
+
+
+# --- what is written without a leader
+
+
+def _written() -> Iterator[tuple[str, ByteBufferMessageSet]]:
+    """Sets from records, and what every step makes of them."""
+    sizes = {
+        "one": RECORDS[:1],
+        "some": RECORDS,
+        "many": RECORDS * 400,
+        "large": [Record(bytes(2**20), b"k", timestamp=7)],
+    }
+    for magic, codec in FORMATS:
+        for name, records in sizes.items():
+            given = [Record(r.value, r.key, r.headers if magic == 2 else (), r.timestamp) for r in records]
+            settings: Answer = {"magic": magic, "compression_type": CompressionType(codec)}
+            plain = ByteBufferMessageSet.from_records(given, base_offset=5, **settings)
+            yield f"v{magic} {codec} {name}", plain
+            yield f"v{magic} {codec} {name} numbered", plain.with_offsets(2**40, partition_leader_epoch=3)
+            if magic:
+                log_append: Answer = {"timestamp_type": TimestampType.LOG_APPEND_TIME, "timestamp": 99}
+                yield (
+                    f"v{magic} {codec} {name} appended",
+                    ByteBufferMessageSet.from_records(given, **settings, **log_append),
+                )
+            for to in (0, 1, 2) if codec != CompressionType.ZSTD else (2,):
+                yield f"v{magic} {codec} {name} to {to}", plain.to_magic(to)
+            spread = ByteBufferMessageSet.from_records(given, offsets=range(0, 3 * len(given), 3), **settings)
+            yield f"v{magic} {codec} {name} spread", spread
+            yield f"v{magic} {codec} {name} closed up", spread.with_offsets(1)
+            for number, part in enumerate(batches_of_records(given, BatchSettings(**settings), max_size=2000)):
+                if number < 3:
+                    yield f"v{magic} {codec} {name} batch {number}", part
+    for codec in CompressionType:
+        producer: Answer = {
+            "producer_id": 7,
+            "producer_epoch": 1,
+            "base_sequence": 2**31 - 2,
+            "partition_leader_epoch": 9,
+        }
+        transaction = ByteBufferMessageSet.from_records(
+            RECORDS, compression_type=codec, is_transactional=True, **producer
+        )
+        yield f"transaction {codec}", transaction
+
+
+RECORDS = [
+    Record(b"value", b"key", [("h", b"1"), ("", None)], 1000),
+    Record(None, b"", (), 999),
+    Record(b"", None, [("\u043a", b"")], -1),
+    Record(bytes(range(256)), b"k" * 300, (), 2**41),
+]
+
+
+def test_kafka_reads_what_is_written_and_corrected() -> None:
+    made = list(_written())
+    answers = kafka.answers_or_skip([kafka.Part(kafka.MEMORY, bytes(message_set.buffer)) for _, message_set in made])
+    for (name, message_set), answer in zip(made, answers, strict=True):
+        assert answer["error"] is None, name
+        assert [batch for batch in answer["batches"] if batch["valid"] or batch["error"]] == [], name
+        assert not differences(answer, ours.answer(message_set), bytes(message_set.buffer)), name
+    assert len(made) > 300
