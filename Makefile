@@ -77,4 +77,6 @@ build/setup.py: setup.py
 $(VENV)/installed: build/setup.py $(EXTRAS:%=$(VENV)/with-%) $(SOURCES) MANIFEST.in
 	@$(SWEEP)
 	$(PIP) install --no-build-isolation --no-deps .
+	@# The tree too: whoever starts Python in it imports from it.
+	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@

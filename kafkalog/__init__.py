@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import os
+
     from kafkalog import errors
     from kafkalog._speedups.record import Record
     from kafkalog.attributes import CompressionType, TimestampType
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
     from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
     from kafkalog.storage.log import Log
-    from kafkalog.storage.log import open_log as open  # noqa: A004 - as gzip.open, beside the built-in one
     from kafkalog.storage.paths import TopicPartition
 
 __version__ = "0.1.0"
@@ -43,8 +44,8 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "errors",
-    "open",
 ]
+# `open` is public too; left out, so that `from kafkalog import *` does not take the place of the built-in one.
 
 _HOMES = {
     "ByteBufferMessageSet": "kafkalog.record.message_set",
@@ -61,8 +62,21 @@ _HOMES = {
     "TimestampAndOffset": "kafkalog.storage.file_message_set",
     "TimestampType": "kafkalog.attributes",
     "TopicPartition": "kafkalog.storage.paths",
-    "open": "kafkalog.storage.log",
 }
+
+
+def open(  # noqa: A001 - as gzip.open, beside the built-in one
+    path: "str | os.PathLike[str]", mode: str = "r", *, decompression_limit: int | None = None
+) -> "Log":
+    """The `Log` of a partition directory. mode "r": reads only; never writes, creates or locks anything.
+
+    decompression_limit: bytes that one batch may decompress to (None: 256 MiB).
+
+    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no log. ValueError: another mode.
+    """
+    from kafkalog.storage.log import open_log
+
+    return open_log(path, mode, decompression_limit=decompression_limit)
 
 
 def __getattr__(name: str) -> Any:
@@ -70,10 +84,10 @@ def __getattr__(name: str) -> Any:
         return import_module("kafkalog.errors")
     if name not in _HOMES:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), "open_log" if name == "open" else name)
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, "open", "__version__"])

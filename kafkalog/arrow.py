@@ -41,11 +41,10 @@ def to_arrow(columns: "RecordColumns") -> pa.RecordBatch:
 
     OverflowError: keys or values of more than 2**31 - 1 bytes together; slice the columns first.
     """
-    types = columns.batches["timestamp_type"][columns.batch]
     arrays = [
         pa.array(columns.offset),
         pa.array(columns.timestamp, mask=columns.timestamp == -1).cast(pa.timestamp("ms", tz="UTC")),
-        pa.array(types),
+        pa.array(columns.timestamp_type),
         _binary(columns.buffer, columns.key_start, columns.key_length),
         _binary(columns.buffer, columns.value_start, columns.value_length),
         _headers(columns),

@@ -1,8 +1,8 @@
 """Memory that is used again: large buffers that come and go a thousand times a second.
 
-The C library gives a large buffer back to the system when it is freed, and the system hands out zeroed pages one fault at a
-time when the next one is touched; on a stream of pieces that costs as much as parsing them. A `Block` goes onto a shelf
-instead when nothing refers to it any more, and the next one of its size comes from there.
+The C library gives a large buffer back to the system when it is freed, and the system hands out zeroed pages one
+fault at a time when the next one is touched; on a stream of pieces that costs as much as parsing them. A `Block` goes
+onto a shelf instead when nothing refers to it any more, and the next one of its size comes from there.
 
     size classes    4 KiB, 8 KiB ... 16 MiB; larger ones are not kept
     on the shelves  at most 32 MiB together
@@ -58,7 +58,10 @@ cdef void give_back(void* memory, int size_class) noexcept:
 
 @cython.final
 cdef class Block:
-    """A writable buffer of `size` bytes, what is in them undefined. ValueError: size < 0; MemoryError: there are not so many."""
+    """A writable buffer of `size` bytes, what is in them undefined.
+
+    ValueError: size < 0; MemoryError: there are not so many.
+    """
 
     cdef void* memory
     cdef readonly Py_ssize_t size

@@ -119,6 +119,8 @@ def decode_batches(const uint8_t[::1] buffer not None, const Header[::1] rows, c
     fault = None
     if done < rows_count:
         fault = (region.fault, done, region.fault_at - data, region.expected, region.found)
+    block_array.setflags(write=False)
+    batch_array.setflags(write=False)
     return block_array, batch_array, out.count, fault
 
 

@@ -347,8 +347,8 @@ def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, i
 def cut_rows(const Header[:] rows, int64_t records):
     """Where to cut `rows` so that each piece holds about `records` records: the ends of the pieces.
 
-    Compressed records count twice, because decompressing them takes room of its own. What a v0/v1 wrapper holds is known
-    only by decompressing it: one record to 64 bytes is assumed. A count is only a claim.
+    Compressed records count twice, because decompressing them takes room of its own. What a v0/v1 wrapper holds is
+    known only by decompressing it: one record to 64 bytes is assumed. A count is only a claim.
     """
     cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
     cdef int64_t together = 0
@@ -383,8 +383,8 @@ def first_unreadable(const Header[:] rows):
 def stored_regions(const Header[:] rows, int64_t position):
     """Where the records of each row are stored, as indices in a view whose first byte is at file position `position`.
 
-    Returns (starts int64, ends int64, any compressed, any control batch). A v2 region begins behind the header, that of a
-    v0/v1 message at its framing.
+    Returns (starts int64, ends int64, any compressed, any control batch). A v2 region begins behind the header, that
+    of a v0/v1 message at its framing.
     """
     cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
     cdef int64_t[::1] starts

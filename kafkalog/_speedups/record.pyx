@@ -23,7 +23,8 @@ cdef dict TIMESTAMP_TYPES = {int(each): each for each in TimestampType}
 @cython.no_gc
 @cython.freelist(1024)
 cdef class Record:
-    """One record of a log: value, key, headers, timestamp, offset. Immutable, hashable, picklable.
+    """Record(value=None, key=None, headers=(), timestamp=-1, *, offset=-1, timestamp_type=0, sequence=-1)\n--\n
+    One record of a log: value, key, headers, timestamp, offset. Immutable, hashable, picklable.
 
     value, key: bytes or None (null; `b""` is empty, not null). headers: tuple of (str, bytes | None). timestamp: ms
     since the epoch, -1 = none. offset: absolute, -1 = not yet in a log. timestamp_type: `TimestampType`. sequence:

@@ -168,9 +168,15 @@ class RecordBatch:
         return read_columns(Entries(self._row, self._view, self.position), reading)
 
     def __repr__(self) -> str:
+        first = self._fields[_FIELD["base_offset"]]
+        offsets = f"offsets {first}..{self.last_offset}" if first >= 0 else f"last offset {self.last_offset}"
+        count = "" if self.records_count is None else f", {self.records_count} records"
+        kind = ", control" if self.is_control else ", transactional" if self.is_transactional else ""
+        codec = self._fields[_FIELD["compression_type"]]
+        name = CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"
         return (
-            f"<RecordBatch magic {self.magic} at position {self.position}, {self.size_in_bytes} bytes, "
-            f"last offset {self.last_offset}>"
+            f"<RecordBatch {offsets}{count}, magic {self.magic}, {name}{kind}, "
+            f"{self.size_in_bytes} bytes at position {self.position}>"
         )
 
 

@@ -58,6 +58,12 @@ class RecordColumns:
         return self._field(1)
 
     @property
+    def timestamp_type(self) -> NDArray[np.int8]:
+        """Who set each timestamp, int8: -1 nobody (format 0), 0 the producer, 1 the broker (`TimestampType`)."""
+        types: NDArray[np.int8] = self.batches["timestamp_type"][self.batch]
+        return types
+
+    @property
     def key_start(self) -> NDArray[np.int64]:
         """Where keys begin in `buffer`, int64."""
         return self._field(2)

@@ -4,6 +4,8 @@ log start offset          segment | segment | active segment          log end of
 (records before it have been deleted, their bytes perhaps not yet)    (the offset the next record will get)
 """
 
+import errno
+import operator
 import os
 from collections.abc import Iterator
 from itertools import chain
@@ -43,13 +45,13 @@ class Log:
         self, directory: str | os.PathLike[str], *, decompression_limit: int = compression.DEFAULT_LIMIT
     ) -> None:
         self.directory = Path(directory)
+        if self.directory.is_file():
+            what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
+            raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
         files = segment_files(self.directory)
         self.topic_partition: TopicPartition | None = parse_partition_dir(self.directory.resolve().name)
         if not files and self.topic_partition is None:
-            raise NotALogError(
-                "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>",
-                str(directory),
-            )
+            raise NotALogError(_what_is_missing(self.directory), str(directory))
         last = len(files) - 1
         self._segments = tuple(
             LogSegment(base, path, sealed=i < last, decompression_limit=decompression_limit)
@@ -133,7 +135,8 @@ class Log:
 
     def _range(self, start: int | None, end: int | None) -> tuple[int, int]:
         log_start = self.log_start_offset
-        return max(log_start, log_start if start is None else start), NO_END if end is None else end
+        first = log_start if start is None else max(log_start, operator.index(start))
+        return first, NO_END if end is None else operator.index(end)
 
     def _message_sets(self, first: int, stop: int) -> Iterator[FileMessageSet]:
         """The files to read for [first, stop), the first of them from the batch that holds `first` on."""
@@ -159,13 +162,17 @@ class Log:
         return f"<Log {self.directory} of {len(self._segments)} segments>"
 
 
-def open_log(
-    path: str | os.PathLike[str], mode: str = "r", *, decompression_limit: int = compression.DEFAULT_LIMIT
-) -> Log:
-    """The `Log` of a partition directory. mode "r": reads only; never writes, creates or locks anything.
+def _what_is_missing(directory: Path) -> str:
+    """Why a directory is no partition; a data directory, which holds some, is named as what it is."""
+    inside = sorted(each.name for each in directory.iterdir() if parse_partition_dir(each.name) is not None)
+    if inside:
+        return f"a data directory, not a partition: open one of the {len(inside)} below it, such as {inside[0]}"
+    return "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>"
 
-    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no log. ValueError: another mode.
-    """
+
+def open_log(path: str | os.PathLike[str], mode: str = "r", *, decompression_limit: int | None = None) -> Log:
+    """See `kafkalog.open`."""
     if mode != "r":
         raise ValueError(f"mode is {mode!r}; 'r' is the only one")
-    return Log(path, decompression_limit=decompression_limit)
+    limit = compression.DEFAULT_LIMIT if decompression_limit is None else decompression_limit
+    return Log(path, decompression_limit=limit)

@@ -20,10 +20,13 @@ class LogSegment:
         self.sealed = sealed
         self._decompression_limit = decompression_limit
         self._log: FileMessageSet | None = None
+        self._closed = False
 
     @property
     def log(self) -> FileMessageSet:
-        """The entries of the `.log` file. OSError: it cannot be opened."""
+        """The entries of the `.log` file. OSError: it cannot be opened. ValueError: the segment has been closed."""
+        if self._closed:
+            raise ValueError(f"{self.path} has been closed")
         if self._log is None:
             self._log = FileMessageSet(self.path, sealed=self.sealed, decompression_limit=self._decompression_limit)
         return self._log
@@ -34,7 +37,8 @@ class LogSegment:
         return self.log.size_in_bytes
 
     def close(self) -> None:
-        """Close the file; a later use opens it again."""
+        """Close the file, for good. What was read from it stays valid."""
+        self._closed = True
         if self._log is not None:
             self._log.close()
             self._log = None
