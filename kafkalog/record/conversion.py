@@ -448,7 +448,10 @@ def _refuse_loss(row: np.void, columns: RecordColumns, path: str | None) -> None
 def _build_converted(columns: RecordColumns, settings: BatchSettings) -> bytearray:
     if not len(columns):
         return bytearray()
-    settings = replace(settings, base_offset=int(columns.offset[0]))
+    first = int(columns.offset[0])
+    if first < 0:
+        raise InvalidRecordError("a record has a negative offset", expected="at least 0", found=first)
+    settings = replace(settings, base_offset=first)
     return rebuild(without_headers(columns) if settings.magic < 2 else columns, settings, keep_offsets=True)
 
 

@@ -323,8 +323,9 @@ def _inner_offsets(wrapper: np.void, rows: NDArray[np.void]) -> NDArray[np.int64
     if wrapper["last_offset"] < last:
         message = "a compressed message's offset is less than its last inner one"
         raise InvalidRecordError(message, None, int(wrapper["position"]), last, int(wrapper["last_offset"]))
-    own += wrapper["last_offset"] - last
-    return own
+    # As arrays: what is damaged wraps around, as in Kafka, and numpy warns of single numbers that do.
+    offsets: NDArray[np.int64] = own + (np.array([wrapper["last_offset"]], np.int64) - own[-1:])
+    return offsets
 
 
 def _check_inner(inner: Entries, other_magic: NDArray[np.bool_], position: int) -> None:
@@ -568,7 +569,7 @@ def _check_batch(given: _Given, rules: Rules, converting: bool) -> None:
         _check_format(rules.magic, given.is_transactional, False)
     row = given.rows[0]
     if rules.origin is AppendOrigin.CLIENT:
-        _check_clients_batch(row, given.is_control)
+        _check_clients_batch(given.rows[:1], given.is_control)
     _check_format(rules.magic, given.is_transactional, row["producer_id"] > -1)
 
 
@@ -579,8 +580,9 @@ def _check_format(magic: int, is_transactional: bool, is_idempotent: bool) -> No
         raise UnsupportedForMessageFormatError(message, None, 0, "magic 2", f"magic {magic}")
 
 
-def _check_clients_batch(row: np.void, is_control: bool) -> None:
-    span, count = int(row["last_offset"] - row["base_offset"]) + 1, int(row["records_count"])
+def _check_clients_batch(rows: NDArray[np.void], is_control: bool) -> None:
+    row = rows[0]
+    span, count = int((rows["last_offset"] - rows["base_offset"])[0]) + 1, int(row["records_count"])
     if span <= 0 or count <= 0 or span != count:
         raise InvalidRecordError("offsets and count do not agree", None, 0, f"{span} records by offsets", count)
     if is_control:

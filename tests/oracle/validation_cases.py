@@ -198,6 +198,8 @@ CONTRADICTIONS: list[dict[str, int]] = [
     {"base_timestamp": 2**63 - 1},
     {"base_offset": 10},
     {"base_offset": -3},
+    {"base_offset": 2**63 - 1, "last_offset_delta": 1},
+    {"base_offset": -(2**63), "last_offset_delta": 0},
     {"partition_leader_epoch": 77},
     {"magic": 3},
     {"size": 13},
@@ -248,6 +250,9 @@ def _wrapper(draw: random.Random, records: list[PlainRecord], magic: int, codec:
         replace(plain, offset=draw.choice((1, 2, 1000))),
         replace(plain, relative=False, records=[replace(each, offset=each.offset + 7) for each in records]),
         replace(plain, inner=other),
+        replace(plain, offset=2**63 - 1),
+        replace(plain, inner=inner + _message_at(-(2**63), magic)),
+        replace(plain, inner=inner + _message_at(2**63 - 1, magic), offset=draw.choice((0, -1, 2**63 - 1))),
         replace(plain, inner=replace(first, checksum=1).encoded() + inner),
         replace(plain, inner=inner + replace(first, checksum=1).encoded()),
         replace(plain, inner=inner + replace(first, codec=1).encoded()),
@@ -267,6 +272,10 @@ def _wrapper(draw: random.Random, records: list[PlainRecord], magic: int, codec:
         replace(plain, checksum=1),
     ]
     return draw.choice(made).encoded()
+
+
+def _message_at(offset: int, magic: int) -> bytes:
+    return LegacyMessage(PlainRecord(offset, NOW, b"k", b"v"), magic).encoded()
 
 
 def _tail(draw: random.Random, records: list[PlainRecord], magic: int, codec: int) -> bytes:

@@ -358,6 +358,12 @@ def test_a_record_that_cannot_be_written_is_refused() -> None:
         ByteBufferMessageSet(V2Batch([replace(THREE[0], timestamp=-5)]).encoded()).to_magic(1)
 
 
+@pytest.mark.parametrize("to", [0, 1])
+def test_a_record_before_all_offsets_is_refused(to: int) -> None:
+    with pytest.raises(InvalidRecordError, match="negative offset"):
+        ByteBufferMessageSet(V2Batch(THREE, base_offset=-(2**63), last_offset_delta=0).encoded()).to_magic(to)
+
+
 # --- all of them
 
 
