@@ -9,7 +9,7 @@ The contract (statuses, their order and figures) stands in DESIGN.md.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from kafkalog._speedups.cursor cimport load_int, load_long, load_short
@@ -182,8 +182,9 @@ cdef inline void fill_batch(const uint8_t* entry, Header* row) noexcept nogil:
     row.attributes = load_short(entry + BATCH_ATTRIBUTES_AT)
     row.compression_type = row.attributes & CODEC_MASK
     row.timestamp_type = (row.attributes & LOG_APPEND_TIME_BIT) != 0
-    row.last_offset = <int64_t> (<unsigned long long> row.base_offset
-                                 + <unsigned long long> load_int(entry + BATCH_LAST_OFFSET_DELTA_AT))
+    # As Java's arithmetic: wraps around.
+    row.last_offset = <int64_t> (<uint64_t> row.base_offset
+                                 + <uint64_t> <int64_t> load_int(entry + BATCH_LAST_OFFSET_DELTA_AT))
     row.base_timestamp = load_long(entry + BATCH_BASE_TIMESTAMP_AT)
     row.max_timestamp = load_long(entry + BATCH_MAX_TIMESTAMP_AT)
     row.producer_id = load_long(entry + BATCH_PRODUCER_ID_AT)

@@ -16,7 +16,7 @@ LogAppendTime gives its timestamp to every inner message. Inner CRCs are not che
 Source: clients/.../common/record/{LegacyRecord,AbstractLegacyRecordBatch}.java.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkalog._speedups.cursor cimport (
     EMPTY_WRAPPER,
@@ -127,8 +127,8 @@ cdef int make_absolute(const uint8_t* region_start, Cursor* region, const Header
         blame(region, WRAPPER_OFFSET, region_start, last_inner, row.last_offset)
         return 0
     for i in range(first, out.count):
-        out.offset[i] = row.last_offset + <int64_t> (<unsigned long long> out.offset[i]
-                                                     - <unsigned long long> last_inner)
+        # As Java's arithmetic: wraps around.
+        out.offset[i] = <int64_t> (<uint64_t> row.last_offset + <uint64_t> out.offset[i] - <uint64_t> last_inner)
     return 1
 
 

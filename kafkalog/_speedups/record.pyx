@@ -8,7 +8,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kafkalog._speedups.cursor cimport Cursor, cursor_open, read_varint, take
 from kafkalog._speedups.layout cimport Header
@@ -115,7 +115,7 @@ cdef inline int32_t sequence_of(const Header* row, int64_t offset) noexcept nogi
     cdef int64_t sequence
     if row.base_sequence < 0:
         return -1
-    sequence = row.base_sequence + (offset - row.base_offset)
+    sequence = row.base_sequence + <int64_t> (<uint64_t> offset - <uint64_t> row.base_offset)
     return <int32_t> (sequence if sequence <= 0x7FFFFFFF else sequence - 0x7FFFFFFF - 1)
 
 
