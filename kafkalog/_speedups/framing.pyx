@@ -9,7 +9,7 @@ The contract (statuses, their order and figures) stands in DESIGN.md.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from kafkalog._speedups.cursor cimport load_int, load_long, load_short
@@ -256,6 +256,8 @@ cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size
         return stop(scan, AT_LARGE_SIZE, max_size, size)
     if LOG_OVERHEAD + size > left:
         return stop(scan, AT_TORN_ENTRY, LOG_OVERHEAD + size, left)
+    if LOG_OVERHEAD + size > INT32_MAX:
+        return stop(scan, AT_LARGE_SIZE, INT32_MAX - LOG_OVERHEAD, size)
     scan.last_size = LOG_OVERHEAD + size
     return entry
 

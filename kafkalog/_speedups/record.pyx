@@ -13,6 +13,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from kafkalog._speedups.cursor cimport Cursor, cursor_open, read_varint, take
 from kafkalog._speedups.layout cimport Header
 
+from operator import index
+
 from kafkalog.attributes import TimestampType
 
 cdef tuple NO_HEADERS = ()
@@ -37,9 +39,9 @@ cdef class Record:
         self.value = checked_bytes("value", value)
         self.key = checked_bytes("key", key)
         self.headers = checked_headers(headers)
-        self.timestamp = timestamp
-        self.offset = offset
-        self.sequence = sequence
+        self.timestamp = index(timestamp)
+        self.offset = index(offset)
+        self.sequence = index(sequence)
         self.type_id = int(TimestampType(timestamp_type))
 
     @property

@@ -114,7 +114,7 @@ def _partition(directory: Path, options: Options) -> Iterator[Finding]:
         yield not_readable(directory, error)
         return
     bases: list[int | None] = [base for base, _ in files]
-    for (base, path), following in zip(files, [*bases[1:], None], strict=True):
+    for (base, path), following in zip(files, [*bases[1:], None], strict=False):
         yield from _file(path, Bounds(base, following), following is not None, options, listed=True)
 
 

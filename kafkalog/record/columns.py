@@ -124,7 +124,9 @@ class RecordColumns:
         return build_records(self.buffer, self._block[:, i : i + 1], self.batch[i : i + 1], self.batches)[0]
 
     def between(self, start: int, end: int) -> "RecordColumns":
-        """The records with start <= offset < end."""
+        """The records with start <= offset < end; this object itself where that is all of them."""
+        if len(self) == 0 or (start <= int(self.offset.min()) and int(self.offset.max()) < end):
+            return self
         wanted = (self.offset >= start) & (self.offset < end)
         return RecordColumns(self.buffer, self._block[:, wanted], self.batch[wanted], self.batches)
 

@@ -32,6 +32,9 @@ SNAPPY_MOST_EXPANSION = 64
 
 ZSTD_MOST_PER_BLOCK = 128 * 1024
 
+ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+
+SMALLEST_GZIP_STEP = 256
 GZIP_MAGIC = b"\x1f\x8b"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
@@ -64,22 +67,38 @@ def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
 
 def _gzip(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     """Every member up to the first bytes that begin none, which are ignored as Java's reader ignores them."""
-    zlib = gzip_library()
     members: list[bytes] = []
-    left = limit
+    left, first_step = limit, len(data)
     while not members or data[:2] == GZIP_MAGIC:
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            members.append(stream.decompress(data, left + 1))
-        except zlib.error as error:
-            raise _damaged(CompressionType.GZIP, error) from None
-        left -= len(members[-1])
+        member, size = _gzip_member(data, left, first_step)
+        left -= len(member)
         if left < 0:
             raise _too_large(limit)
-        if not stream.eof:
-            raise _damaged(CompressionType.GZIP, "it ends before the stream does")
-        data = memoryview(stream.unused_data)
+        members.append(member)
+        data, first_step = data[size:], SMALLEST_GZIP_STEP
     return members[0] if len(members) == 1 else b"".join(members)
+
+
+def _gzip_member(data: memoryview, limit: int, step: int) -> tuple[bytes, int]:
+    """The first member of `data`, or a little more than `limit` bytes of it, and how many bytes it takes.
+
+    The stream copies what it was given beyond the member's end. So it is given `step` bytes, then twice as many and
+    so on: else a thousand small members would be copied a thousand times.
+    """
+    zlib = gzip_library()
+    stream = zlib.decompressobj(wbits=31)
+    pieces: list[bytes] = []
+    at = filled = 0
+    try:
+        while not stream.eof and at < len(data) and filled <= limit:
+            pieces.append(stream.decompress(data[at : at + step], limit + 1 - filled))
+            filled += len(pieces[-1])
+            at, step = min(at + step, len(data)), 2 * step
+    except zlib.error as error:
+        raise _damaged(CompressionType.GZIP, error) from None
+    if not stream.eof and filled <= limit:
+        raise _damaged(CompressionType.GZIP, "it ends before the stream does")
+    return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at - len(stream.unused_data)
 
 
 def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
@@ -168,6 +187,9 @@ def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     size = most = 0
     try:
         while data or not pieces:
+            if data[1:4] == ZSTD_SKIPPABLE and data[0] & 0xF0 == 0x50:
+                data = data[_skippable_size(data) :]
+                continue
             size, most, exact = _zstd_frame(zstandard, data)
             if exact and most > left:
                 raise _too_large(limit)
@@ -179,6 +201,14 @@ def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
             raise _too_large(limit) from None
         raise _damaged(CompressionType.ZSTD, error) from None
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _skippable_size(data: memoryview) -> int:
+    """Bytes of a frame that holds nothing for us: magic | size int32 little-endian | as many bytes."""
+    size = 8 + int.from_bytes(data[4:8], "little")
+    if size > len(data):
+        raise _damaged(CompressionType.ZSTD, "it ends before a skippable frame does")
+    return size
 
 
 def _zstd_frame(zstandard: ModuleType, data: memoryview) -> tuple[int, int, bool]:

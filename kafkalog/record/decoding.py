@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RECORD_BATCH_OVERHEAD = 61
 WRAPPER_KEY_AT = {0: 18, 1: 26}
+# Compressed records mostly take four times their room once decompressed; for large ones that is not taken for granted.
+MOST_GUESSED_BYTES = 4 << 20
 # So many records a RecordColumns holds, about: its arrays then fit in a core's own cache.
 RECORDS_A_PIECE = 8192
 
@@ -160,7 +162,8 @@ def _regions(entries: Entries, reading: Reading) -> _Regions:
 def _decompressed(entries: Entries, starts: NDArray[np.int64], ends: NDArray[np.int64], limit: int) -> _Regions:
     """The regions one after the other in a buffer of their own, up to the first that cannot be decompressed."""
     rows = entries.rows
-    out = Gathered(4 * int((ends - starts).sum()))
+    stored = int((ends - starts).sum())
+    out = Gathered(stored + min(3 * stored, MOST_GUESSED_BYTES))
     error: KafkaLogError | None = None
     for i, start, end in zip(range(len(rows)), starts.tolist(), ends.tolist(), strict=True):
         try:
@@ -181,12 +184,12 @@ class Gathered:
         self.ends: list[int] = []
 
     def append(self, piece: "ReadableBuffer") -> None:
-        """Copy one more piece; the room doubles where it does not fit."""
+        """Copy one more piece; the room grows by half where it does not fit."""
         data = memoryview(piece)
         start = self.ends[-1] if self.ends else 0
         end = start + data.nbytes
         if end > len(self._bytes):
-            larger = memoryview(Block(2 * end))
+            larger = memoryview(Block(end + end // 2))
             larger[:start] = self._bytes[:start]
             self._bytes = larger
         self._bytes[start:end] = data

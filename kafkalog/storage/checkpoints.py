@@ -30,6 +30,8 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
 
 
 def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry]:
+    if path.exists() and not path.is_file():
+        raise CorruptCheckpointError("not a regular file", str(path))
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:

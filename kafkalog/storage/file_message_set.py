@@ -6,10 +6,13 @@
 Kafka: `FileRecords` (before 0.11 `FileMessageSet`).
 """
 
+import io
+import logging
+import operator
 import os
 from collections.abc import Iterator
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,15 @@ from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.decoding import Reading
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.message_set import RUN_ROWS, MessageSet
+from kafkalog.storage.appending import AppendableFile
 from kafkalog.storage.mapped import ReadableFile
+
+if TYPE_CHECKING:
+    from kafkalog.storage.transfer import Target
+
+_log = logging.getLogger(__name__)
+# What is appended is taken from its message set in pieces of so many bytes.
+PIECE_BYTES = 1 << 20
 
 
 class OffsetPosition(NamedTuple):
@@ -49,7 +60,14 @@ class FileMessageSet(MessageSet):
     sealed: the file has a successor and is not written to any more. It is then mapped, and a torn or zeroed tail is
     damage. decompression_limit: bytes that one batch may decompress to.
 
-    OSError: the file cannot be opened. ValueError: start or end negative, or start > end.
+    read_only=False: the file is created if it is missing, a new one with `preallocate_bytes` reserved on disk, and
+    appended to at its end, which is where its bytes end: a torn or zeroed tail goes only by `truncate_to(valid_bytes)`.
+    It must be closed. Any number of threads may read meanwhile; whoever closes it must be the last.
+
+    NotALogError: a directory, a pipe or a device. OSError: the file cannot be opened, or a file to append to is
+    larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end; writing combined with a start, an
+    end, or sealed; preallocating without writing. io.UnsupportedOperation, which is an OSError and a ValueError:
+    writing to a read-only set, or to a slice.
     """
 
     def __init__(
@@ -58,15 +76,26 @@ class FileMessageSet(MessageSet):
         *,
         start: int = 0,
         end: int | None = None,
+        read_only: bool = True,
+        preallocate_bytes: int = 0,
         sealed: bool = False,
         decompression_limit: int = compression.DEFAULT_LIMIT,
     ) -> None:
         super().__init__(Reading(decompression_limit=decompression_limit, path=os.fspath(path)))
         if start < 0 or (end is not None and end < start):
             raise ValueError(f"[{start}, {end}) is not a range of a file")
-        self._file = ReadableFile(path, mapped=sealed)
+        if not read_only and (start or end is not None or sealed):
+            raise ValueError("only a whole file that is not sealed is written to")
+        if read_only and preallocate_bytes:
+            raise ValueError("nothing is preallocated for a file that is only read")
+        self._file: ReadableFile = (
+            ReadableFile(path, mapped=sealed)
+            if read_only
+            else AppendableFile(path, preallocate_bytes=preallocate_bytes)
+        )
         self._first = start
         self._end = end
+        self._is_slice = False
         self.sealed = sealed
 
     @property
@@ -80,7 +109,7 @@ class FileMessageSet(MessageSet):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes from start to end as the file is now, a torn or zeroed tail included."""
+        """Bytes from start to end as the file is now, a torn or zeroed tail included, a preallocated one not."""
         return max(0, self._stop() - self._first)
 
     def read(self, position: int, length: int) -> "FileMessageSet":
@@ -88,7 +117,7 @@ class FileMessageSet(MessageSet):
 
         The slice shares the open file. ValueError: position or length negative, or position after the end.
         """
-        size = self.size_in_bytes
+        size, position, length = self.size_in_bytes, operator.index(position), operator.index(length)
         if position < 0 or length < 0 or position > size:
             raise ValueError(f"a slice of {length} bytes at {position} is outside the {size} bytes of {self.path}")
         first = self._first + position
@@ -96,7 +125,7 @@ class FileMessageSet(MessageSet):
 
     def starting_at(self, offset: int) -> "FileMessageSet":
         """This set without the batches before the first whose last offset is `offset` or more."""
-        found = self.search(offset)
+        found = self.search(operator.index(offset))
         return self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
 
     def last_offset(self) -> int | None:
@@ -114,6 +143,7 @@ class FileMessageSet(MessageSet):
         part._file = self._file
         part._first = first
         part._end = end
+        part._is_slice = True
         part.sealed = sealed
         return part
 
@@ -123,12 +153,12 @@ class FileMessageSet(MessageSet):
         CorruptRecordError: damage in the framing, or a size field greater than `max_message_size`.
         """
         limit = -1 if max_message_size is None else max_message_size
-        runs = self._runs(self._first + start, max_size=limit)
+        runs = self._runs(self._place(start), max_size=limit)
         return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in runs)
 
     def search(self, offset: int, start: int = 0) -> OffsetPosition | None:
         """The first batch from position `start` on whose last offset is `offset` or more; None where there is none."""
-        for run in self._runs(self._first + start):
+        for run in self._runs(self._place(start)):
             reached = run["last_offset"] >= offset
             if reached.any():
                 i = int(reached.argmax())
@@ -142,7 +172,7 @@ class FileMessageSet(MessageSet):
         None where there is none; format 0 has no timestamps. CorruptRecordError, InvalidRecordError: a batch to look
         into is damaged.
         """
-        for run in self._runs(self._first + start):
+        for run in self._runs(self._place(start)):
             candidates = run[(run["max_timestamp"] >= timestamp) & (run["last_offset"] >= starting_offset)]
             for i in range(len(candidates)):
                 (batch,) = batches_of(self._entries(candidates[i : i + 1]), self._reading)
@@ -154,9 +184,105 @@ class FileMessageSet(MessageSet):
                     return TimestampAndOffset(int(columns.timestamp[first]), int(columns.offset[first]), epoch)
         return None
 
+    def append(self, message_set: MessageSet) -> int:
+        """Write all bytes of `message_set` at the end. Returns how many.
+
+        They are not looked at. Either all of them are in the file then, and seen by every reader of this object, or
+        none: a failure leaves the file as it was and says so, or says that the file could not be left so. They are on
+        the disk after `flush`.
+
+        OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted or replaced since it was
+        opened. CorruptRecordError: somebody else has made the file longer or shorter, or `message_set` is a file that
+        became shorter. ValueError: the file would grow beyond 2**31 - 1 bytes. io.UnsupportedOperation: see the class.
+        """
+        if not isinstance(message_set, MessageSet):
+            raise TypeError(f"a MessageSet is appended, not {type(message_set).__name__}")
+        length = message_set.size_in_bytes
+        return self._writable("append to").append(_pieces(message_set, length), length)
+
+    def truncate_to(self, size: int) -> int:
+        """Cut the file to `size` bytes, and what was preallocated. Returns how many bytes went.
+
+        Whether an entry ends there is not looked at. A file of that very length is not touched. ValueError: `size` is
+        negative or more than the file's. OSError, CorruptRecordError, io.UnsupportedOperation: as `append`.
+        """
+        return self._writable("truncate").truncate(size)
+
+    def trim(self) -> None:
+        """Cut off what was preallocated and not used.
+
+        OSError, CorruptRecordError, io.UnsupportedOperation: as `append`.
+        """
+        self._writable("trim").trim()
+
+    def flush(self) -> None:
+        """Have the system put on the disk what was appended: after it, even a power failure takes none of it.
+
+        Nothing is done for a read-only set. OSError: it failed; then what was appended since the last flush may be
+        lost, in any part, although it can still be read, and another flush that succeeds does not bring it back.
+        """
+        if isinstance(self._file, AppendableFile):
+            self._file.flush()
+
+    def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
+        """Write `size` bytes from `position` on (None: all of them) to a binary file or a socket. Returns how many.
+
+        position counts from this set's start. For sockets, and files opened by `open()`, the system moves the bytes
+        without copying them through Python. Fewer than asked for are written where this set ends before, or `file`
+        does not wait and takes no more. ValueError: position or size negative, or position after the end. OSError:
+        as `file` raises it. CorruptRecordError: this set's file became shorter.
+        """
+        from kafkalog.storage.transfer import transfer
+
+        part = self.read(position, self.size_in_bytes if size is None else size)
+        return transfer(self._file, file, part._first, part.size_in_bytes)
+
     def close(self) -> None:
-        """Close the file, for slices of it too. Records, columns and batches given out before stay valid."""
+        """Close the file, for slices of it too. Records, columns and batches given out before stay valid.
+
+        A file that was written to is flushed and trimmed first; it is closed also if that raises. Closing twice does
+        nothing.
+        """
         self._file.close()
+
+    def delete(self) -> bool:
+        """Close the file without flushing it, and delete whatever is at its path. Returns whether that was done.
+
+        What goes wrong is logged and not raised; nothing is there to delete: False. io.UnsupportedOperation: see the
+        class.
+        """
+        file = self._writable("delete")
+        try:
+            file.release()
+        except OSError:
+            _log.warning("%s cannot be closed", self.path, exc_info=True)
+        try:
+            file.path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            _log.warning("%s cannot be deleted", self.path, exc_info=True)
+            return False
+        return True
+
+    def _place(self, start: int) -> int:
+        """The position in the file that `start` counts to. ValueError: it is outside this set."""
+        if not 0 <= start <= self.size_in_bytes:
+            raise ValueError(f"position {start} is outside the {self.size_in_bytes} bytes of {self.path}")
+        return self._first + operator.index(start)
+
+    def _writable(self, what: str) -> AppendableFile:
+        if self._is_slice or not isinstance(self._file, AppendableFile):
+            kind = "a slice of" if self._is_slice else "read-only:"
+            raise io.UnsupportedOperation(f"cannot {what} {kind} {self.path}")
+        return self._file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy opens the file for itself: a descriptor means nothing elsewhere. TypeError: a writable set."""
+        if isinstance(self._file, AppendableFile):
+            raise TypeError(f"{self.path} is written to: one object alone may do that")
+        limit = self._reading.decompression_limit
+        return _opened_again, (self.path, (self._first, self._end), self.sealed, limit, self._is_slice)
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +294,13 @@ class FileMessageSet(MessageSet):
         return self._file.size if self._end is None else min(self._end, self._file.size)
 
     def _scan(self, start: int, *, rows: int, span: int, max_size: int = -1) -> tuple[NDArray[np.void], Stop]:
-        end = max(start, self._stop())
+        end = self._stop()
+        if end < start:
+            if start > self._first:
+                raise CorruptRecordError(
+                    "the file became shorter while it was read", self._reading.path, start, f"{start} bytes", end
+                )
+            end = start
         try:
             found, *stop = scan_file_headers(self._file.fileno(), start, end, rows, span, max_size)
         except OSError as error:
@@ -191,3 +323,15 @@ class FileMessageSet(MessageSet):
 
     def __repr__(self) -> str:
         return f"<FileMessageSet {self.path} [{self._first}, {'end' if self._end is None else self._end})>"
+
+
+def _opened_again(path: str, span: tuple[int, int | None], sealed: bool, limit: int, is_slice: bool) -> FileMessageSet:
+    copy = FileMessageSet(path, start=span[0], end=span[1], sealed=sealed, decompression_limit=limit)
+    copy._is_slice = is_slice
+    return copy
+
+
+def _pieces(message_set: MessageSet, length: int) -> Iterator[memoryview]:
+    start = message_set._start
+    for at in range(0, length, PIECE_BYTES):
+        yield message_set._view(start + at, min(PIECE_BYTES, length - at))

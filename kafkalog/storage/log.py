@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from kafkalog._speedups.record import Record
-from kafkalog.errors import NotALogError
+from kafkalog.errors import CorruptRecordError, NotALogError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch
 from kafkalog.record.columns import RecordColumns
@@ -100,7 +100,9 @@ class Log:
     def records(self, start: int | None = None, end: int | None = None) -> Iterator[Record]:
         """The records with start <= offset < end (None: from the log start, to its end), control records left out.
 
-        Damage ends it with an error, as in `MessageSet`; so does a sealed segment that does not end in a whole batch.
+        Damage ends it with an error, as in `MessageSet`; so does a sealed segment that does not end in a whole batch,
+        or that holds an offset which is not its own. FileNotFoundError: retention deleted a segment before it was
+        reached.
         """
         return chain.from_iterable(chain.from_iterable(part.record_lists() for part in self.columns(start, end)))
 
@@ -109,43 +111,63 @@ class Log:
     ) -> Iterator[RecordColumns]:
         """The same records as arrays, some thousand at a time. ValueError: threads < 1."""
         first, stop = self._range(start, end)
-        sets = self._message_sets(first, stop)
-        parts = chain.from_iterable(each.columns(threads=threads, check_crcs=check_crcs) for each in sets)
-        for part in parts:
-            if first <= int(part.offset[0]) and int(part.offset[-1]) < stop:
-                yield part
-                continue
-            wanted = part.between(first, stop)
-            if len(wanted):
-                yield wanted
-            if int(part.offset[-1]) >= stop:
-                return
+        for segment, message_set in self._message_sets(first, stop):
+            for part in message_set.columns(threads=threads, check_crcs=check_crcs):
+                own = self._of_segment(segment, part)
+                wanted = part[:own].between(first, stop)
+                if len(wanted):
+                    yield wanted
+                if own < len(part):
+                    raise self._foreign_offset(segment, part, own)
+                if int(part.offset[-1]) >= stop:
+                    return
 
     def batches(self, start: int | None = None, end: int | None = None) -> Iterator[RecordBatch]:
         """The batches that hold, or held, an offset in [start, end), control batches too; nothing is decompressed."""
         first, stop = self._range(start, end)
-        for batch in chain.from_iterable(each.batches() for each in self._message_sets(first, stop)):
-            if batch.last_offset < first:
-                continue
-            if batch.magic >= 2 and batch.base_offset >= stop:
-                return
-            yield batch
-            if batch.last_offset >= stop - 1:
-                return
+        for _, message_set in self._message_sets(first, stop):
+            for batch in message_set.batches():
+                if batch.magic >= 2 and batch.base_offset >= stop:
+                    return
+                if batch.last_offset >= first:
+                    yield batch
+                if batch.last_offset >= stop - 1:
+                    return
 
     def _range(self, start: int | None, end: int | None) -> tuple[int, int]:
         log_start = self.log_start_offset
         first = log_start if start is None else max(log_start, operator.index(start))
         return first, NO_END if end is None else operator.index(end)
 
-    def _message_sets(self, first: int, stop: int) -> Iterator[FileMessageSet]:
-        """The files to read for [first, stop), the first of them from the batch that holds `first` on."""
-        bases = [segment.base_offset for segment in self._segments]
+    def _next_base(self, i: int) -> int:
+        return self._segments[i + 1].base_offset if i + 1 < len(self._segments) else NO_END
+
+    def _message_sets(self, first: int, stop: int) -> Iterator[tuple[int, FileMessageSet]]:
+        """The segments to read for [first, stop) and their files, the first of them from the batch with `first` on.
+
+        One file is open at a time: a partition may have more segments than a process may have open files.
+        """
         for i, segment in enumerate(self._segments):
-            next_base = bases[i + 1] if i + 1 < len(bases) else NO_END
-            if first >= stop or next_base <= first or segment.base_offset >= stop:
+            if first >= stop or self._next_base(i) <= first or segment.base_offset >= stop:
                 continue
-            yield segment.log.starting_at(first) if segment.base_offset < first else segment.log
+            with segment.opened() as message_set:
+                yield i, message_set.starting_at(first) if segment.base_offset < first else message_set
+
+    def _of_segment(self, i: int, part: RecordColumns) -> int:
+        """How many records come before the first whose offset cannot be in segment i: no checksum covers offsets."""
+        base, following = self._segments[i].base_offset, self._next_base(i)
+        if base <= int(part.offset.min()) and int(part.offset.max()) < following:
+            return len(part)
+        return int(((part.offset < base) | (part.offset >= following)).argmax())
+
+    def _foreign_offset(self, i: int, part: RecordColumns, wrong: int) -> CorruptRecordError:
+        return CorruptRecordError(
+            "an offset that is not of this segment",
+            str(self._segments[i].path),
+            int(part.batches["position"][part.batch[wrong]]),
+            f"{self._segments[i].base_offset}..{self._next_base(i) - 1}",
+            int(part.offset[wrong]),
+        )
 
     def close(self) -> None:
         """Close the files. Records, columns and batches given out before stay valid."""

@@ -7,20 +7,32 @@ active   still appended to, and cut when it is rolled or recovered: read piece b
 
 import mmap
 import os
+import stat
 from pathlib import Path
 
-from kafkalog.errors import CorruptRecordError
+from kafkalog._speedups.arena import Block
+from kafkalog.errors import CorruptRecordError, NotALogError
+
+CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 class ReadableFile:
     """An open file, by pieces. Views stay valid when the file is closed, replaced or deleted."""
 
     def __init__(self, path: str | os.PathLike[str], *, mapped: bool = False) -> None:
-        """OSError: the path cannot be opened for reading."""
+        """OSError: the path cannot be opened for reading. NotALogError: it is a directory, a pipe or a device."""
         self.path = Path(path)
         self.mapped = mapped
         self._map: memoryview | None = None
-        self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._fd = self._open()
+
+    def _open(self) -> int:
+        # Without waiting: opening a pipe would wait for somebody to write into it.
+        fd = os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise NotALogError("not a regular file", str(self.path))
+        return fd
 
     def fileno(self) -> int:
         """The file descriptor. ValueError: the file has been closed."""
@@ -47,18 +59,16 @@ class ReadableFile:
         return piece
 
     def _read(self, position: int, length: int) -> memoryview:
-        fd = self.fileno()
-        data = os.pread(fd, length, position)
-        if len(data) == length:
-            return memoryview(data)
-        pieces = [data]
-        while pieces[-1]:
-            position += len(pieces[-1])
-            length -= len(pieces[-1])
-            pieces.append(os.pread(fd, length, position))
-        return memoryview(b"".join(pieces))
+        data = memoryview(Block(length))
+        filled = 0
+        while filled < length and (count := os.preadv(self.fileno(), [data[filled:]], position + filled)):
+            filled += count
+        return data[:filled].toreadonly()
 
     def _mapped_view(self, position: int, length: int) -> memoryview:
+        if position + length > self.size:
+            # Cut since it was scanned: reading tells how far, touching the map would kill the process.
+            return self._read(position, length)
         if self._map is None or position + length > len(self._map):
             size = self.size
             self._map = memoryview(mmap.mmap(self.fileno(), size, prot=mmap.PROT_READ) if size else b"")
@@ -67,9 +77,13 @@ class ReadableFile:
     def close(self) -> None:
         """Give up the file descriptor; a map lives on as long as views of it do."""
         self._map = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        # Forgotten first: a descriptor is gone even where closing it fails, and may be another file's the moment after.
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError(f"an open file cannot be copied: {self.path}")
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:

@@ -19,7 +19,8 @@ from typing import NamedTuple
 LOG_SUFFIX = ".log"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 
-_SEGMENT = re.compile(r"(\d{20,})\.log")
+_SEGMENT = re.compile(r"([0-9]{20,})\.log")
+_LARGEST_OFFSET = 2**63 - 1
 _GOING_AWAY = re.compile(r"^(\S+)-(\S+)\.([0-9a-f]{32})-(delete|future|stray)$")
 _PARTITION = re.compile(r"\d+", re.ASCII)
 
@@ -50,7 +51,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 def segment_base_offset(name: str) -> int | None:
     """The base offset in a segment file's name; None where it is no such name."""
     match = _SEGMENT.fullmatch(name)
-    return int(match[1]) if match else None
+    return int(match[1]) if match and int(match[1]) <= _LARGEST_OFFSET else None
 
 
 def segment_files(directory: Path) -> list[tuple[int, Path]]:

@@ -25,16 +25,24 @@ class LogSegment:
     @property
     def log(self) -> FileMessageSet:
         """The entries of the `.log` file. OSError: it cannot be opened. ValueError: the segment has been closed."""
+        if self._log is None:
+            self._log = self.opened()
+        return self._log
+
+    def opened(self) -> FileMessageSet:
+        """The same in a file opened for the caller, who closes it. OSError, ValueError: as `log`."""
         if self._closed:
             raise ValueError(f"{self.path} has been closed")
-        if self._log is None:
-            self._log = FileMessageSet(self.path, sealed=self.sealed, decompression_limit=self._decompression_limit)
-        return self._log
+        return FileMessageSet(self.path, sealed=self.sealed, decompression_limit=self._decompression_limit)
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the `.log` file, a torn or zeroed tail included."""
-        return self.log.size_in_bytes
+        """Bytes of the `.log` file, a torn or zeroed tail included. OSError: it is not there any more."""
+        return self.path.stat().st_size
+
+    def __getstate__(self) -> dict[str, object]:
+        # A copy, perhaps in another process, opens the file for itself.
+        return self.__dict__ | {"_log": None}
 
     def close(self) -> None:
         """Close the file, for good. What was read from it stays valid."""

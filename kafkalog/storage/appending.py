@@ -1,0 +1,253 @@
+"""A file that one writer appends to while any number of threads read what is there.
+
+    written ...................... | zero bytes, where the file was preallocated
+                                   ^ size: where the next append goes, and where readers of this object end
+
+An append counts once the whole of it has been written: only then does `size` move. One that fails is cut off again.
+The file is never mapped, see `mapped`.
+"""
+
+import fcntl
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from errno import EFBIG, EINVAL, EIO, ENOENT, EOPNOTSUPP
+
+from kafkalog.errors import CorruptRecordError
+from kafkalog.storage.mapped import CLOSE_ON_EXEC, ReadableFile
+
+# Positions in a segment are Java ints.
+MAX_BYTES = 2**31 - 1
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+class AppendableFile(ReadableFile):
+    """An open file that is read by pieces and written to at its end; created if it is missing.
+
+    preallocate_bytes: as many bytes on disk are reserved for a file that is created. Appending, truncating and closing
+    wait for one another; readers never wait.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
+        """OSError: the path cannot be opened for writing, is larger than a segment may be, or the disk is full."""
+        if not 0 <= preallocate_bytes <= MAX_BYTES:
+            raise ValueError(f"preallocate_bytes is {preallocate_bytes}, not in 0..{MAX_BYTES}")
+        self._lock = threading.RLock()
+        # Whether nothing lies behind `size` that an append left there.
+        self._whole = True
+        self._created = False
+        super().__init__(path)
+        try:
+            self._begin(preallocate_bytes)
+        except BaseException:
+            self._withdraw()
+            raise
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC
+        try:
+            fd = os.open(self.path, flags | os.O_EXCL, 0o666)
+        except FileExistsError:
+            return os.open(self.path, flags, 0o666)
+        self._created = True
+        return fd
+
+    def _begin(self, preallocate_bytes: int) -> None:
+        with naming(self.path):
+            length = os.fstat(self._fd).st_size
+            if length > MAX_BYTES:
+                raise OSError(EFBIG, f"{length} bytes, more than a segment's {MAX_BYTES}")
+            # What there is in a file that is not new has been written, zero bytes too.
+            self._size = length
+            if self._created and preallocate_bytes:
+                lengthen(self._fd, preallocate_bytes)
+                length = preallocate_bytes
+            # Bytes of the file itself, as far as this object has made or met them.
+            self._length = length
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+
+    def _withdraw(self) -> None:
+        self.release()
+        if self._created:
+            self.path.unlink(missing_ok=True)
+
+    @property
+    def size(self) -> int:
+        """Bytes written. ValueError: the file has been closed."""
+        self.fileno()
+        return self._size
+
+    def append(self, pieces: Iterable[memoryview], length: int) -> int:
+        """Write `pieces`, `length` bytes together, at the end: all of them, or none. Returns how many.
+
+        ValueError: the file would grow beyond 2**31 - 1 bytes. OSError: the disk is full, or refuses;
+        FileNotFoundError: the file has been deleted or replaced. CorruptRecordError: somebody else has made it longer
+        or shorter. Whatever is raised, the file has been left as it was, or the error says that it could not be.
+        """
+        with self._lock:
+            if length > MAX_BYTES - self.size:
+                raise ValueError(f"{length} bytes more than the {self.size} of {self.path}: a segment has {MAX_BYTES}")
+            self._prepare()
+            self._whole = False
+            try:
+                for piece in pieces:
+                    self._write(piece)
+            except BaseException as error:
+                self._take_back(error, length)
+                raise
+            self._length = max(self._length, self._size + length)
+            self._size += length
+            self._whole = True
+            return length
+
+    def _write(self, piece: memoryview) -> None:
+        while piece:
+            taken = os.write(self._fd, piece)
+            if not taken:
+                raise OSError(EIO, "the system takes no bytes")
+            piece = piece[taken:]
+
+    def _prepare(self) -> None:
+        """See that the next byte goes to the end of the file that is at the path."""
+        self._check_length()
+        if not os.fstat(self._fd).st_nlink:
+            raise FileNotFoundError(ENOENT, "deleted or replaced while it was open", str(self.path))
+
+    def _check_length(self) -> None:
+        if not self._whole:
+            with naming(self.path):
+                self._cut_back()
+        found = os.fstat(self._fd).st_size
+        if found != self._length:
+            raise CorruptRecordError(
+                "somebody else has made the file longer or shorter",
+                str(self.path),
+                expected=f"{self._length} bytes",
+                found=found,
+            )
+
+    def _take_back(self, error: BaseException, length: int) -> None:
+        """Cut off what a failed append has written, and tell of it: in `error` or, if that is os.write's, in its place.
+
+        OSError: in its place.
+        """
+        outcome = "the file is as it was before"
+        try:
+            self._cut_back()
+        except OSError as second:
+            outcome = f"what was written of them could not be cut off: {second}"
+        what = f"appending {length} bytes to {self._size} failed, {outcome}"
+        # os.write names no file. Anything else comes from where the bytes come from, or from a signal.
+        if isinstance(error, OSError) and error.filename is None:
+            raise OSError(error.errno, f"{error.strerror}; {what}", str(self.path)) from error
+        error.add_note(f"{self.path}: {what}")
+
+    def _cut_back(self) -> None:
+        os.ftruncate(self._fd, self._size)
+        if self._length > self._size:
+            lengthen(self._fd, self._length)
+        os.lseek(self._fd, self._size, os.SEEK_SET)
+        self._whole = True
+
+    def truncate(self, size: int) -> int:
+        """Cut the file to `size` bytes, a preallocated tail too. Returns how many of the written ones went.
+
+        A file of that very length is not touched, so that its mtime stays. ValueError: `size` negative or more than
+        has been written. OSError, CorruptRecordError: as `append`.
+        """
+        with self._lock:
+            before = self.size
+            if not 0 <= size <= before:
+                raise ValueError(f"{self.path} has {before} bytes and cannot be truncated to {size}")
+            if size < self._length or not self._whole:
+                self._prepare()
+                self._cut(size)
+            return before - size
+
+    def _cut(self, size: int) -> None:
+        self._whole = False
+        # First of all, so that no reader looks for bytes that are about to go.
+        before, self._size = self._size, size
+        try:
+            with naming(self.path):
+                os.ftruncate(self._fd, size)
+                os.lseek(self._fd, size, os.SEEK_SET)
+        except BaseException:
+            self._length = os.fstat(self._fd).st_size
+            self._size = min(before, self._length)
+            raise
+        self._length = size
+        self._whole = True
+
+    def trim(self) -> None:
+        """Cut off what was preallocated and not used. CorruptRecordError: as `append`."""
+        with self._lock:
+            if self.size < self._length or not self._whole:
+                self._check_length()
+                self._cut(self._size)
+
+    def flush(self) -> None:
+        """Have the system put all bytes on the disk, and the name of a file that was created. OSError: it failed."""
+        with naming(self.path):
+            sync(self.fileno())
+            if self._created:
+                sync_directory(self.path.absolute().parent)
+                self._created = False
+
+    def close(self) -> None:
+        """Flush, trim, close; each also where the one before fails. Closing twice does nothing."""
+        with self._lock, ExitStack() as last:
+            if self._fd >= 0:
+                last.callback(self.release)
+                last.callback(self.trim)
+                self.flush()
+
+    def release(self) -> None:
+        """Close without flushing or trimming."""
+        super().close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)
+            self.release()
+
+
+@contextmanager
+def naming(path: os.PathLike[str]) -> Iterator[None]:
+    """Have OSErrors, which know a descriptor only, say which file it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
+def lengthen(fd: int, length: int) -> None:
+    """Make a file `length` bytes long, and have the blocks for them, where the file system can reserve any."""
+    try:
+        os.posix_fallocate(fd, 0, length)
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in {EINVAL, EOPNOTSUPP}:
+            raise
+        os.ftruncate(fd, length)
+
+
+def sync(fd: int) -> None:
+    """fsync; on macOS that leaves the bytes in the drive's cache, and another call gets them out."""
+    if _FULL_SYNC is not None:
+        with suppress(OSError):
+            fcntl.fcntl(fd, _FULL_SYNC)
+            return
+    os.fsync(fd)
+
+
+def sync_directory(directory: os.PathLike[str]) -> None:
+    """A new file's name is on the disk once its directory is."""
+    fd = os.open(directory, os.O_RDONLY | CLOSE_ON_EXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,567 @@
+"""What goes wrong while a file is written: it is then as it was before, or the error says that it is not.
+
+Where the system can be brought to fail by itself it is: full disks, limits, read-only mounts. Else the one call that
+writes, `os.write`, fails in its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from kafkalog import ByteBufferMessageSet, FileMessageSet
+from kafkalog.errors import CorruptRecordError
+from kafkalog.record.builder import BatchSettings, RecordsBuilder
+
+KIB = 1 << 10
+Write = Callable[[int, memoryview], int]
+
+
+def batch(offset: int, size: int = 100) -> ByteBufferMessageSet:
+    builder = RecordsBuilder(BatchSettings(base_offset=offset))
+    builder.append(bytes([offset % 251 + 1]) * size, timestamp=offset)
+    return ByteBufferMessageSet(bytes(builder.build()))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "00000000000000000000.log"
+
+
+@pytest.fixture(params=[0, 4 * KIB], ids=["grown", "preallocated"])
+def written(request: pytest.FixtureRequest, path: Path) -> Iterator[FileMessageSet]:
+    """A file of three batches, open for more; with room for more on disk, or without."""
+    with FileMessageSet(path, read_only=False, preallocate_bytes=request.param) as messages:
+        for offset in range(3):
+            messages.append(batch(offset))
+        yield messages
+
+
+def offsets(messages: FileMessageSet) -> list[int]:
+    return [record.offset for record in messages]
+
+
+class Seam:
+    """Stands in the place of `os.write`: so many bytes at a time, and an end to them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self.calls = 0
+
+    def fail_after(self, taken: int, error: BaseException, at_a_time: int = 7) -> None:
+        left = taken
+
+        def write(fd: int, data: memoryview) -> int:
+            nonlocal left
+            self.calls += 1
+            if not left:
+                raise error
+            amount = ORIGINAL_WRITE(fd, data[: min(left, at_a_time)])
+            left -= amount
+            return amount
+
+        self._patch.setattr(os, "write", write)
+
+    def mend(self) -> None:
+        self._patch.undo()
+
+
+ORIGINAL_WRITE: Write = os.write
+
+
+@pytest.fixture
+def seam(monkeypatch: pytest.MonkeyPatch) -> Seam:
+    return Seam(monkeypatch)
+
+
+def no_space() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+# --- short writes
+
+
+@pytest.mark.parametrize("at_a_time", [1, 13, 60, 61, 10**6])
+def test_a_system_that_takes_little_at_a_time_gets_all(
+    path: Path, written: FileMessageSet, seam: Seam, at_a_time: int
+) -> None:
+    seam.fail_after(10**9, no_space(), at_a_time)
+    size = batch(3).size_in_bytes
+    assert written.append(batch(3)) == size
+    seam.mend()
+    assert seam.calls == -(-size // at_a_time)
+    assert offsets(written) == offsets(FileMessageSet(path)) == [0, 1, 2, 3]
+
+
+def test_a_system_that_takes_nothing_is_an_error_and_no_endless_loop(
+    written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "write", lambda *_: 0)
+    with pytest.raises(OSError, match="takes no bytes") as error:
+        written.append(batch(3))
+    assert error.value.errno == errno.EIO
+    monkeypatch.undo()
+    assert offsets(written) == [0, 1, 2]
+
+
+# --- an append that fails
+
+
+@pytest.mark.parametrize("taken", [0, 1, 12, 61, 100])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EINTR, errno.EFBIG])
+def test_an_append_that_fails_leaves_the_file_as_it_was_and_says_so(
+    path: Path, written: FileMessageSet, seam: Seam, taken: int, number: int
+) -> None:
+    before, size = path.read_bytes(), written.size_in_bytes
+    seam.fail_after(taken, OSError(number, os.strerror(number)))
+    with pytest.raises(OSError, match="as it was") as error:
+        written.append(batch(3))
+    seam.mend()
+    assert (error.value.errno, error.value.filename) == (number, str(path))
+    assert type(error.value) is type(OSError(number, ""))
+    for part in (os.strerror(number), f"appending {batch(3).size_in_bytes} bytes to {size}"):
+        assert part in str(error.value)
+    assert path.read_bytes() == before
+    assert (written.size_in_bytes, offsets(written)) == (size, [0, 1, 2])
+    assert written.append(batch(3)) == batch(3).size_in_bytes
+    assert offsets(written) == [0, 1, 2, 3]
+
+
+def test_a_reader_never_sees_half_of_an_append(written: FileMessageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[list[int], int, str]] = []
+
+    def watched(fd: int, data: memoryview) -> int:
+        taken = ORIGINAL_WRITE(fd, data[:10])
+        seen.append((offsets(written), written.size_in_bytes, written.end_of_data.kind.name))
+        return taken
+
+    size = written.size_in_bytes
+    monkeypatch.setattr(os, "write", watched)
+    written.append(batch(3))
+    assert seen == [([0, 1, 2], size, "END")] * len(seen)
+    assert len(seen) > 10
+    assert offsets(written) == [0, 1, 2, 3]
+
+
+def test_a_signal_that_breaks_off_an_append_takes_it_back(path: Path, written: FileMessageSet, seam: Seam) -> None:
+    before = path.read_bytes()
+    seam.fail_after(50, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt) as error:
+        written.append(batch(3))
+    seam.mend()
+    assert path.read_bytes() == before
+    assert "as it was before" in error.value.__notes__[0]
+    written.append(batch(3))
+    assert offsets(written) == [0, 1, 2, 3]
+
+
+def test_a_signal_that_is_handled_does_not_disturb_an_append(
+    path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real one, again and again, while a message set larger than any one write goes out."""
+    signals = []
+
+    def write(fd: int, data: memoryview) -> int:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return ORIGINAL_WRITE(fd, data[: 100 * KIB])
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: signals.append(1))
+    monkeypatch.setattr(os, "write", write)
+    try:
+        written.append(batch(3, size=4 << 20))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(signals) > 40
+    assert offsets(written) == [0, 1, 2, 3]
+    assert all(each.is_valid for each in FileMessageSet(path, end=written.size_in_bytes).batches())
+
+
+class TakenBack(Exception):
+    """What a signal handler raises."""
+
+
+def test_a_signal_handler_that_raises_takes_the_append_back(
+    path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(*_: object) -> NoReturn:
+        raise TakenBack
+
+    def write(fd: int, data: memoryview) -> int:
+        taken = ORIGINAL_WRITE(fd, data[:50])
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return taken
+
+    content = path.read_bytes()
+    before = signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.setattr(os, "write", write)
+    try:
+        with pytest.raises(TakenBack):
+            written.append(batch(3))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert path.read_bytes() == content
+    assert offsets(written) == [0, 1, 2]
+
+
+def test_a_source_that_breaks_off_is_the_error_and_nothing_is_appended(
+    path: Path, written: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source.log"
+    source.write_bytes(bytes(3 << 20))
+
+    def write(fd: int, data: memoryview) -> int:
+        os.truncate(source, 5)
+        return ORIGINAL_WRITE(fd, data)
+
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(CorruptRecordError, match="shorter") as error:
+        written.append(FileMessageSet(source))
+    assert error.value.path == str(source)
+    assert path.read_bytes() == before
+
+
+# --- taking it back fails too
+
+
+def broken_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> NoReturn:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "ftruncate", refused)
+
+
+def test_where_taking_it_back_fails_too_the_error_says_both(
+    path: Path, written: FileMessageSet, seam: Seam, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = written.size_in_bytes
+    broken_truncation(monkeypatch)
+    seam.fail_after(50, no_space())
+    with pytest.raises(OSError, match="could not be cut off") as error:
+        written.append(batch(3))
+    assert error.value.errno == errno.ENOSPC
+    assert os.strerror(errno.ENOSPC) in str(error.value)
+    assert os.strerror(errno.EROFS) in str(error.value)
+    # The bytes are there, and no reader of this object sees them.
+    with path.open("rb") as file:
+        file.seek(size)
+        assert file.read(50).strip(b"\0")
+    assert (written.size_in_bytes, offsets(written), written.end_of_data.kind.name) == (size, [0, 1, 2], "END")
+    seam.mend()
+
+
+def test_what_could_not_be_taken_back_is_cut_off_before_the_next_append(
+    path: Path, written: FileMessageSet, seam: Seam, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_truncation(monkeypatch)
+    seam.fail_after(150, no_space())
+    with pytest.raises(OSError, match="could not be cut off"):
+        written.append(batch(3))
+    for _ in range(2):
+        with pytest.raises(OSError, match=f"{os.strerror(errno.EROFS)}.*{path}"):
+            written.append(batch(3, size=1))
+    seam.mend()
+    # Shorter than what lies there.
+    written.append(batch(3, size=1))
+    assert offsets(written) == [0, 1, 2, 3]
+    written.trim()
+    assert FileMessageSet(path).end_of_data.kind.name == "END"
+
+
+def test_what_could_not_be_taken_back_is_cut_off_on_closing(
+    path: Path, written: FileMessageSet, seam: Seam, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_truncation(monkeypatch)
+    seam.fail_after(50, no_space())
+    with pytest.raises(OSError, match="could not be cut off"):
+        written.append(batch(3))
+    seam.mend()
+    written.close()
+    assert FileMessageSet(path).end_of_data.kind.name == "END"
+    assert offsets(FileMessageSet(path)) == [0, 1, 2]
+
+
+def test_a_truncation_that_fails_changes_nothing(
+    path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+    broken_truncation(monkeypatch)
+    with pytest.raises(OSError, match=str(path)) as error:
+        written.truncate_to(0)
+    assert error.value.errno == errno.EROFS
+    monkeypatch.undo()
+    assert (path.read_bytes(), offsets(written)) == (before, [0, 1, 2])
+    written.append(batch(3))
+    assert offsets(written) == [0, 1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system reserves nothing")
+def test_a_reservation_that_cannot_be_made_again_is_told(
+    path: Path, seam: Seam, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise no_space()
+
+    with FileMessageSet(path, read_only=False, preallocate_bytes=4 * KIB) as messages:
+        messages.append(batch(0))
+        monkeypatch.setattr(os, "posix_fallocate", full)
+        seam.fail_after(50, OSError(errno.EIO, os.strerror(errno.EIO)))
+        with pytest.raises(OSError, match="could not be cut off"):
+            messages.append(batch(1))
+        seam.mend()
+        messages.append(batch(1))
+        assert offsets(messages) == [0, 1]
+
+
+# --- flushing fails
+
+
+def test_a_flush_that_fails_says_which_file(written: FileMessageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: int) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match=written.path):
+        written.flush()
+    monkeypatch.undo()
+
+
+def test_a_file_whose_last_flush_fails_is_trimmed_and_closed_all_the_same(
+    path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: int) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    size, fd = written.size_in_bytes, written._file.fileno()
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        written.close()
+    monkeypatch.undo()
+    assert path.stat().st_size == size
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(fd)
+    written.close()
+
+
+# --- real disks
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    if mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", str(directory)):
+        pytest.skip("this process may not mount a file system")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+def mount(*arguments: str) -> int:
+    if sys.platform != "linux" or not shutil.which("mount"):
+        return 1
+    return subprocess.run(["mount", *arguments], check=False, capture_output=True).returncode
+
+
+def test_a_full_disk_leaves_whole_batches_and_the_error(small_disk: Path) -> None:
+    path = small_disk / "00000000000000000000.log"
+    large, small = batch(0, size=10_000), batch(0, size=500)
+    with FileMessageSet(path, read_only=False) as messages:
+        fitting = (64 * KIB) // large.size_in_bytes
+        for offset in range(fitting):
+            messages.append(batch(offset, size=10_000))
+        with pytest.raises(OSError, match="as it was") as error:
+            messages.append(batch(fitting, size=10_000))
+        assert error.value.errno == errno.ENOSPC
+        assert path.read_bytes() == b"".join(
+            bytes(batch(i, 10_000)._view(0, large.size_in_bytes)) for i in range(fitting)
+        )
+        assert offsets(messages) == list(range(fitting))
+        # The blocks of the failed one are free again.
+        assert messages.append(batch(fitting, size=500)) == small.size_in_bytes
+        assert messages.truncate_to(0)
+        assert messages.append(batch(0, size=10_000)) == large.size_in_bytes
+
+
+def test_a_file_that_the_disk_cannot_hold_is_not_preallocated_and_not_left(small_disk: Path) -> None:
+    path = small_disk / "00000000000000000000.log"
+    with pytest.raises(OSError, match=str(path)) as error:
+        FileMessageSet(path, read_only=False, preallocate_bytes=1 << 20)
+    assert error.value.errno == errno.ENOSPC
+    assert list(small_disk.iterdir()) == []
+
+
+def test_what_is_preallocated_is_there_when_the_disk_is_full(small_disk: Path) -> None:
+    path = small_disk / "00000000000000000000.log"
+    with FileMessageSet(path, read_only=False, preallocate_bytes=32 * KIB) as messages:
+        with pytest.raises(OSError, match="No space"):
+            (small_disk / "other").write_bytes(bytes(64 * KIB))
+        for offset in range(3):
+            messages.append(batch(offset, size=10_000))
+        assert offsets(messages) == [0, 1, 2]
+        before = path.read_bytes()
+        with pytest.raises(OSError, match=r"as it was|could not"):
+            messages.append(batch(3, size=20_000))
+        assert path.read_bytes() == before
+        assert offsets(messages) == [0, 1, 2]
+
+
+def test_a_file_system_that_became_read_only_says_so(small_disk: Path) -> None:
+    path = small_disk / "00000000000000000000.log"
+    with FileMessageSet(path, read_only=False) as messages:
+        messages.append(batch(0))
+    assert mount("-o", "remount,ro", str(small_disk)) == 0
+    with pytest.raises(OSError, match=str(path)) as error:
+        FileMessageSet(path, read_only=False)
+    assert error.value.errno == errno.EROFS
+    assert offsets(FileMessageSet(path)) == [0]
+
+
+def test_a_limit_on_file_sizes_leaves_whole_batches_and_the_error(path: Path) -> None:
+    """Python ignores SIGXFSZ, so that the system takes a part, and then fails."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with FileMessageSet(path, read_only=False) as messages:
+        messages.append(batch(0, size=600 * KIB))
+        before = path.read_bytes()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+        try:
+            with pytest.raises(OSError, match="as it was") as error:
+                messages.append(batch(1, size=600 * KIB))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert error.value.errno == errno.EFBIG
+        assert path.read_bytes() == before
+        messages.append(batch(1))
+        assert offsets(messages) == [0, 1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_device_that_can_neither_be_written_nor_cut_is_told_in_one_error() -> None:
+    device = FileMessageSet("/dev/full", read_only=False)
+    with pytest.raises(OSError, match=r"No space left.*could not be cut off.*Invalid argument") as error:
+        device.append(batch(0))
+    assert error.value.errno == errno.ENOSPC
+    assert device.size_in_bytes == 0
+    with pytest.raises(OSError, match="Invalid argument"):
+        device.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes to any directory")
+def test_a_read_only_directory_is_told(tmp_path: Path) -> None:
+    directory = tmp_path / "closed"
+    directory.mkdir(mode=0o500)
+    with pytest.raises(PermissionError, match="closed"):
+        FileMessageSet(directory / "00000000000000000000.log", read_only=False)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root deletes from any directory")
+def test_a_file_in_a_read_only_directory_is_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = tmp_path / "closed"
+    directory.mkdir()
+    messages = FileMessageSet(directory / "00000000000000000000.log", read_only=False)
+    directory.chmod(0o500)
+    assert not messages.delete()
+    assert "Permission denied" in caplog.text
+    directory.chmod(0o700)
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        FileMessageSet(tmp_path, read_only=False)
+    with pytest.raises(FileNotFoundError):
+        FileMessageSet(tmp_path / "no" / "such.log", read_only=False)
+
+
+# --- others at the same file
+
+
+def test_nothing_is_appended_to_a_file_that_was_deleted(path: Path, written: FileMessageSet) -> None:
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="deleted or replaced") as error:
+        written.append(batch(3))
+    assert error.value.filename == str(path)
+    assert offsets(written) == [0, 1, 2]
+
+
+def test_nothing_is_appended_to_a_file_that_was_replaced(path: Path, written: FileMessageSet, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"another file")
+    other.replace(path)
+    for write in (lambda: written.append(batch(3)), lambda: written.truncate_to(0)):
+        with pytest.raises(FileNotFoundError, match="deleted or replaced"):
+            write()
+    # Whoever reads has the file that was opened.
+    assert offsets(written) == [0, 1, 2]
+    assert path.read_bytes() == b"another file"
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_nothing_is_appended_to_a_file_that_another_has_cut_or_grown(
+    path: Path, written: FileMessageSet, size: int
+) -> None:
+    """At the place where the next byte would go, there would be a hole, or another writer's batch."""
+    length = path.stat().st_size
+    os.truncate(path, size)
+    for write in (lambda: written.append(batch(3)), lambda: written.truncate_to(0)):
+        with pytest.raises(CorruptRecordError, match="somebody else") as error:
+            write()
+        assert (error.value.path, error.value.expected, error.value.found) == (str(path), f"{length} bytes", size)
+    assert path.stat().st_size == size
+    os.truncate(path, length)
+
+
+def test_of_two_writers_the_second_is_stopped(path: Path) -> None:
+    with FileMessageSet(path, read_only=False) as first, FileMessageSet(path, read_only=False) as second:
+        first.append(batch(0))
+        with pytest.raises(CorruptRecordError, match="somebody else"):
+            second.append(batch(0))
+    assert offsets(FileMessageSet(path)) == [0]
+
+
+def test_failing_appends_disturb_no_reader_in_another_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[object] = []
+    done = threading.Event()
+    chance = random.Random(5)
+
+    def flaky(fd: int, data: memoryview) -> int:
+        if chance.random() < 0.3:
+            raise no_space()
+        return ORIGINAL_WRITE(fd, data[:40])
+
+    def read() -> None:
+        while not done.is_set():
+            found = offsets(messages)
+            if found != list(range(len(found))) or messages.end_of_data.kind.name != "END":
+                problems.append(found)
+
+    with FileMessageSet(path, read_only=False) as messages:
+        reader = threading.Thread(target=read)
+        reader.start()
+        monkeypatch.setattr(os, "write", flaky)
+        offset = failures = 0
+        while offset < 100:
+            try:
+                messages.append(batch(offset, size=offset % 7))
+                offset += 1
+            except OSError:
+                failures += 1
+        done.set()
+        reader.join()
+        monkeypatch.undo()
+        assert offsets(messages) == list(range(100))
+    assert not problems
+    assert failures > 50

@@ -1,0 +1,444 @@
+"""A file's entries written to another file or a socket: all of them, in order, past Python where that is possible."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import random
+import select
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog import FileMessageSet
+from kafkalog.errors import CorruptRecordError
+from kafkalog.storage.mapped import ReadableFile
+
+DATA = random.Random(7).randbytes((3 << 20) + 12345)
+
+
+@pytest.fixture(params=["reading", "sealed", "writing"])
+def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileMessageSet]:
+    path = tmp_path / "source.log"
+    path.write_bytes(DATA)
+    how: dict[str, Any] = {"reading": {}, "sealed": {"sealed": True}, "writing": {"read_only": False}}[request.param]
+    with FileMessageSet(path, **how) as opened:
+        yield opened
+
+
+@pytest.fixture
+def nothing_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that Python reads are an error."""
+
+    def refused(*_: object) -> memoryview:
+        raise AssertionError("read by Python")
+
+    monkeypatch.setattr(ReadableFile, "view", refused)
+
+
+# --- files
+
+OPENED: dict[str, Callable[[Path], Any]] = {
+    "raw": lambda path: path.open("wb", buffering=0),
+    "buffered": lambda path: path.open("wb"),
+    "read and written": lambda path: path.open("w+b"),
+    "appended to": lambda path: path.open("ab"),
+    "temporary": lambda path: tempfile.NamedTemporaryFile(dir=path.parent, delete=False),  # noqa: SIM115
+}
+
+
+@pytest.mark.parametrize("how", OPENED)
+def test_a_file_gets_all_of_it_between_what_else_is_written(messages: FileMessageSet, tmp_path: Path, how: str) -> None:
+    with OPENED[how](tmp_path / "target") as file:
+        file.write(b"before")
+        assert messages.write_to(file) == len(DATA)
+        assert file.tell() == len(DATA) + 6
+        file.write(b"after")
+        name = file.name
+    assert Path(name).read_bytes() == b"before" + DATA + b"after"
+
+
+def test_a_file_that_was_read_from_is_written_to_where_it_stands(messages: FileMessageSet, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"0123456789")
+    with target.open("r+b") as file:
+        assert file.read(4) == b"0123"
+        assert messages.write_to(file, size=3) == 3
+        assert file.tell() == 7
+        assert file.read() == b"789"
+    assert target.read_bytes() == b"0123" + DATA[:3] + b"789"
+
+
+@pytest.mark.parametrize(
+    ("position", "size", "expected"),
+    [
+        (0, None, DATA),
+        (0, 0, b""),
+        (5, 7, DATA[5:12]),
+        (5, None, DATA[5:]),
+        (len(DATA) - 3, 100, DATA[-3:]),
+        (len(DATA), None, b""),
+    ],
+)
+def test_a_part_of_it_is_written(
+    messages: FileMessageSet, tmp_path: Path, position: int, size: int | None, expected: bytes
+) -> None:
+    memory = io.BytesIO()
+    with (tmp_path / "target").open("wb") as file:
+        for target in (file, memory):
+            assert messages.write_to(target, position, size) == len(expected)
+    assert (tmp_path / "target").read_bytes() == memory.getvalue() == expected
+
+
+def test_a_slice_writes_what_is_in_it(messages: FileMessageSet) -> None:
+    memory = io.BytesIO()
+    assert messages.read(100, 50).write_to(memory, 10) == 40
+    assert memory.getvalue() == DATA[110:150]
+
+
+@pytest.mark.parametrize(("position", "size"), [(-1, None), (0, -1), (len(DATA) + 1, None)])
+def test_a_part_that_is_not_there_is_refused(messages: FileMessageSet, position: int, size: int | None) -> None:
+    memory = io.BytesIO()
+    with pytest.raises(ValueError, match="slice"):
+        messages.write_to(memory, position, size)
+    assert memory.getvalue() == b""
+
+
+def test_what_was_preallocated_is_not_written(tmp_path: Path) -> None:
+    with FileMessageSet(tmp_path / "source", read_only=False, preallocate_bytes=1 << 20) as messages:
+        with (tmp_path / "target").open("wb") as file:
+            assert messages.write_to(file) == 0
+        assert (tmp_path / "target").stat().st_size == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="this system copies by Python")
+@pytest.mark.usefixtures("nothing_by_python")
+@pytest.mark.parametrize("how", ["raw", "buffered", "read and written"])
+def test_bytes_for_a_file_do_not_pass_through_python(messages: FileMessageSet, tmp_path: Path, how: str) -> None:
+    with OPENED[how](tmp_path / "target") as file:
+        assert messages.write_to(file) == len(DATA)
+    assert (tmp_path / "target").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_where_the_system_cannot_python_goes_on(
+    messages: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, after: int
+) -> None:
+    moved = []
+
+    def refusing(source: int, target: int, count: int, at: int) -> int:
+        if len(moved) == after:
+            raise OSError(number, os.strerror(number))
+        moved.append(os.write(target, os.pread(source, min(count, 1000), at)))
+        return moved[-1]
+
+    monkeypatch.setattr(os, "copy_file_range", refusing, raising=False)
+    with (tmp_path / "target").open("wb") as file:
+        assert messages.write_to(file) == len(DATA)
+    assert (tmp_path / "target").read_bytes() == DATA
+    assert len(moved) == after
+
+
+def test_a_system_that_cannot_at_all_leaves_it_to_python(
+    messages: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "copy_file_range", raising=False)
+    with (tmp_path / "target").open("wb") as file:
+        assert messages.write_to(file) == len(DATA)
+    assert (tmp_path / "target").read_bytes() == DATA
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no other file system at hand")
+def test_another_file_system_gets_it_too(messages: FileMessageSet) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        target = Path(directory) / "target"
+        with target.open("wb") as file:
+            assert messages.write_to(file) == len(DATA)
+        assert target.read_bytes() == DATA
+
+
+def test_a_disk_that_is_full_says_so(messages: FileMessageSet) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    with Path("/dev/full").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space") as error:
+        messages.write_to(file)
+    assert error.value.errno == errno.ENOSPC
+
+
+def test_a_file_that_does_more_than_store_gets_it_by_its_own_write(messages: FileMessageSet, tmp_path: Path) -> None:
+    """A gzip file has a descriptor too; bytes put straight into that would not be compressed."""
+    with gzip.open(tmp_path / "target.gz", "wb", compresslevel=1) as file:
+        assert messages.write_to(file) == len(DATA)
+    assert gzip.decompress((tmp_path / "target.gz").read_bytes()) == DATA
+
+
+class Counting(io.FileIO):
+    """Wants to see what is written to it."""
+
+    seen = 0
+
+    def write(self, data: Any) -> int:
+        self.seen += len(data)
+        return super().write(data)
+
+
+def test_a_subclass_sees_what_is_written_to_it(messages: FileMessageSet, tmp_path: Path) -> None:
+    with Counting(tmp_path / "target", "w") as file:
+        assert messages.write_to(file) == file.seen == len(DATA)
+
+
+def test_a_file_that_is_not_written_to_refuses(messages: FileMessageSet, tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"as it was")
+    for buffering in (0, -1):
+        with (
+            (tmp_path / "target").open("rb", buffering=buffering) as file,
+            pytest.raises(io.UnsupportedOperation),
+        ):
+            messages.write_to(file)
+    assert (tmp_path / "target").read_bytes() == b"as it was"
+
+
+@pytest.mark.parametrize("target", [5, "path", None, bytearray(10)])
+def test_what_is_neither_a_file_nor_a_socket_is_refused(messages: FileMessageSet, target: Any) -> None:
+    with pytest.raises(TypeError, match="neither a file nor a socket"):
+        messages.write_to(target)
+
+
+def test_a_file_grows_by_itself(tmp_path: Path) -> None:
+    """Source and target are one file; the system refuses to copy a range onto itself."""
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    with path.open("r+b") as file:
+        file.seek(100)
+        assert FileMessageSet(path).write_to(file, 0, 50) == 50
+        file.seek(0, os.SEEK_END)
+        assert FileMessageSet(path).write_to(file, 0, 1000) == 1000
+    expected = DATA[:100] + DATA[:50] + DATA[150:]
+    assert path.read_bytes() == expected + expected[:1000]
+
+
+def test_a_pipe_gets_it_too(messages: FileMessageSet) -> None:
+    source, target = os.pipe()
+    with open(target, "wb") as file, received(lambda: os.read(source, 1 << 16)) as found:
+        assert messages.write_to(file) == len(DATA)
+        file.close()
+    os.close(source)
+    assert found == DATA
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_pipe_that_does_not_wait_gets_a_part(messages: FileMessageSet, buffering: int) -> None:
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    with open(target, "wb", buffering=buffering) as file:
+        taken = messages.write_to(file)
+        assert 0 < taken < len(DATA)
+        found = os.read(source, 1 << 20)
+        file.flush()
+    found += b"".join(iter(lambda: os.read(source, 1 << 20), b""))
+    os.close(source)
+    assert found == DATA[:taken]
+
+
+def test_a_file_cut_while_it_is_written_elsewhere_is_an_error(
+    messages: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kafka: the count has been promised to whoever reads."""
+
+    class Cutting(io.BytesIO):
+        def write(self, data: Any) -> int:
+            os.truncate(messages.path, 2 << 20)
+            return super().write(data)
+
+    if messages.sealed:
+        pytest.skip("touching a mapped page that was cut off kills the process; a sealed file is not cut")
+    file = Cutting()
+    with pytest.raises(CorruptRecordError, match="shorter"):
+        messages.write_to(file)
+    assert file.getvalue() == DATA[: 2 << 20]
+
+
+# --- sockets
+
+
+class Received:
+    """Reads in a thread of its own, until the end."""
+
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self.read, self.data = read, bytearray()
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while piece := self.read():
+            self.data += piece
+
+    def __enter__(self) -> bytearray:
+        self.thread.start()
+        return self.data
+
+    def __exit__(self, *_: object) -> None:
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+def received(read: Callable[[], bytes]) -> Received:
+    return Received(read)
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_a_socket_gets_all_of_it(
+    messages: FileMessageSet, sockets: tuple[socket.socket, socket.socket], timeout: float | None
+) -> None:
+    ours, theirs = sockets
+    ours.settimeout(timeout)
+    with received(lambda: theirs.recv(1 << 16)) as found:
+        ours.sendall(b"before")
+        assert messages.write_to(ours, 5) == len(DATA) - 5
+        ours.sendall(b"after")
+        ours.shutdown(socket.SHUT_WR)
+    assert found == b"before" + DATA[5:] + b"after"
+
+
+@pytest.mark.skipif(not hasattr(os, "sendfile"), reason="this system sends by Python")
+@pytest.mark.usefixtures("nothing_by_python")
+def test_bytes_for_a_socket_do_not_pass_through_python(
+    messages: FileMessageSet, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = sockets
+    with received(lambda: theirs.recv(1 << 16)) as found:
+        assert messages.write_to(ours) == len(DATA)
+        ours.shutdown(socket.SHUT_WR)
+    assert found == DATA
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_where_the_system_sends_no_files_python_does(
+    messages: FileMessageSet,
+    sockets: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    def refusing(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "sendfile", refusing, raising=False)
+    ours, theirs = sockets
+    with received(lambda: theirs.recv(1 << 16)) as found:
+        assert messages.write_to(ours) == len(DATA)
+        ours.shutdown(socket.SHUT_WR)
+    assert found == DATA
+
+
+def test_a_socket_that_does_not_wait_gets_a_part_and_later_the_rest(
+    messages: FileMessageSet, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = sockets
+    ours.setblocking(False)
+    sent = messages.write_to(ours)
+    assert 0 < sent < len(DATA)
+    assert messages.write_to(ours, sent) == 0
+    with received(lambda: theirs.recv(1 << 16)) as found:
+        while sent < len(DATA):
+            select.select([], [ours], [], 30)
+            sent += messages.write_to(ours, sent)
+        ours.shutdown(socket.SHUT_WR)
+    assert found == DATA
+
+
+def test_a_socket_whose_time_is_up_says_so(
+    messages: FileMessageSet, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, _ = sockets
+    ours.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        messages.write_to(ours)
+
+
+def test_a_socket_that_nobody_reads_any_more_is_an_error(
+    messages: FileMessageSet, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = sockets
+    theirs.close()
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        messages.write_to(ours)
+
+
+class Shouting(socket.socket):
+    """Does more than put bytes into its descriptor, as TLS does."""
+
+    def send(self, data: Any, *arguments: Any) -> int:
+        return super().send(bytes(byte ^ 0xFF for byte in bytes(data[:1000])), *arguments)
+
+
+def test_a_socket_that_does_more_than_send_gets_it_by_its_own_send(
+    messages: FileMessageSet, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = sockets
+    shouting = Shouting(fileno=ours.detach())
+    with shouting, received(lambda: theirs.recv(1 << 16)) as found:
+        assert messages.write_to(shouting, 0, 5000) == 5000
+        shouting.close()
+    assert found == bytes(byte ^ 0xFF for byte in DATA[:5000])
+
+
+def anonymous(side: int) -> ssl.SSLContext:
+    """TLS that needs no certificate."""
+    context = ssl.SSLContext(side)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AECDH-AES256-SHA:@SECLEVEL=0")
+    return context
+
+
+@pytest.fixture
+def tls(sockets: tuple[socket.socket, socket.socket]) -> Iterator[tuple[ssl.SSLSocket, ssl.SSLSocket]]:
+    ours, theirs = sockets
+    try:
+        client, server = anonymous(ssl.PROTOCOL_TLS_CLIENT), anonymous(ssl.PROTOCOL_TLS_SERVER)
+    except ssl.SSLError as error:
+        pytest.skip(f"this TLS wants a certificate: {error}")
+    accepted: list[ssl.SSLSocket] = []
+    accepting = threading.Thread(target=lambda: accepted.append(server.wrap_socket(theirs, server_side=True)))
+    accepting.start()
+    with client.wrap_socket(ours) as connected:
+        accepting.join(30)
+        with accepted[0]:
+            yield connected, accepted[0]
+
+
+def test_a_tls_socket_gets_it_encrypted(messages: FileMessageSet, tls: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+    ours, theirs = tls
+    with received(lambda: theirs.recv(1 << 16)) as found:
+        assert messages.write_to(ours) == len(DATA)
+        ours.shutdown(socket.SHUT_WR)
+    assert found == DATA
+
+
+def test_a_tls_socket_that_does_not_wait_gets_a_part(
+    messages: FileMessageSet, tls: tuple[ssl.SSLSocket, ssl.SSLSocket]
+) -> None:
+    ours, theirs = tls
+    ours.setblocking(False)
+    sent = messages.write_to(ours)
+    assert 0 < sent < len(DATA)
+    found = bytearray()
+    while len(found) < sent:
+        found += theirs.recv(1 << 16)
+    assert found == DATA[:sent]
