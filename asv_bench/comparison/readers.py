@@ -55,14 +55,12 @@ def kafkalog_headers(path: Path) -> Reading:
 
 
 def kafkalog_crc(path: Path) -> Reading:
-    """Every batch's CRC, batch by batch."""
+    """Every batch's CRC, in one pass over the file; and the header table, to say how many there were."""
     from kafkalog import FileMessageSet
 
-    items = 0
-    for batch in FileMessageSet(path, sealed=True).batches():
-        batch.ensure_valid()
-        items += 1
-    return Reading(items, -1)
+    messages = FileMessageSet(path)
+    messages.ensure_valid()
+    return Reading(len(messages.headers()), -1)
 
 
 def aiokafka_objects(data: bytes, *, check_crcs: bool) -> Reading:
