@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class BatchFacts:
-    """base_offset: None = only decompressing would tell, and fails. error: why the batch is not valid, None = it is."""
+    """codec: as the header has it, "?" = the format is none that is known.
+
+    base_offset: None = only decompressing would tell, and fails. error: why the batch is not valid, None = it is.
+    """
 
     codec: str
     base_offset: int | None = None
@@ -24,13 +27,19 @@ class BatchFacts:
 
 def facts_of(batch: RecordBatch) -> BatchFacts:
     """Raises nothing for damage."""
-    facts = BatchFacts("?")
+    facts = BatchFacts(_codec(batch))
     try:
         facts.base_offset = batch.base_offset if batch.magic >= 2 or not batch.is_compressed else None
         batch.ensure_valid()
-        facts.codec = codec_name(batch.compression_type)
         facts.base_offset = batch.base_offset
         facts.control = list(batch) if batch.is_control else []
     except KafkaLogError as error:
         facts.error = error
     return facts
+
+
+def _codec(batch: RecordBatch) -> str:
+    try:
+        return codec_name(batch.compression_type) if 0 <= batch.magic <= 2 else "?"
+    except KafkaLogError as error:
+        return f"codec {error.found}"

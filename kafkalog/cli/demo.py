@@ -77,7 +77,7 @@ def _show_rate() -> None:
     columns = (Column("CODEC"), Column("MILLION RECORDS/S", right=True), Column("MB/S AS STORED", right=True))
     rates = [(codec, *_rate(Path(f"kafka-3.9/data/v2-{codec}-0"))) for codec in CODECS]
     rows = [(codec, f"{records / 1e6:.1f}", f"{size / 1e6:.0f}") for codec, records, size in rates]
-    write_text("\n".join(table(columns, rows)) + "\n")
+    write_text("\n".join(table(columns, rows).lines) + "\n")
 
 
 def _rate(partition: Path) -> tuple[float, float]:

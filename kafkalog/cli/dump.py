@@ -1,10 +1,10 @@
-"""`kafkalog dump`: the records of a log, or its batches, as text or JSON."""
+"""`kafkalog dump`: the records of logs, or their batches, as text or JSON."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +13,46 @@ import click
 
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes, table_width
-from kafkalog.cli.positions import Position, PositionType
+from kafkalog.cli.positions import Position, PositionType, check_order, range_in
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.selection import select, topic_option
+from kafkalog.cli.selection import paths_argument, select, topic_option, wide_option
 from kafkalog.cli.sink import Sink
 
 if TYPE_CHECKING:
     from kafkalog.cli.json_lines import Array, JsonLines
+    from kafkalog.cli.positions import Range
     from kafkalog.cli.sources import Source
     from kafkalog.cli.text_lines import TextLines
     from kafkalog.storage.data_dir import LogFile, PartitionDir
 
 # A payload of megabytes helps nobody on a screen.
 TERMINAL_MAX_WIDTH = 1000
+
+EPILOG = """\b
+A POSITION is
+  1234                     an offset
+  earliest, earliest+100   from the first offset on
+  end, end-500             the offset after the last, and back from there;
+                           "latest" is another word for it
+  @2026-01-31T10:00Z       a time (UTC where no zone is given)
+  @1769853600000           the same in ms since the epoch
+  -1h, -30s, -2d           the same, so long ago (s, m, h, d, w)
+
+An offset bounds offsets, of each partition by itself. A time bounds timestamps: shown are exactly the records with
+from <= timestamp < to, wherever they stand, so that all is read that may hold one; those without a timestamp are in
+no time. With --batches, those whose offsets, and whose times from the first record's to the largest, reach into it.
+
+In JSON, bytes that are UTF-8 are a string; others are base64, and a field beside them says so ("value_encoding":
+"base64"). Times are ms since the epoch, null = none. Names are Kafka's: CreateTime, LogAppendTime; none, gzip, snappy,
+lz4, zstd. Each object has a "version", which rises when a field goes away or changes its meaning.
+
+\b
+Examples:
+  kafkalog dump orders-0 --from end-10               its last ten offsets
+  kafkalog dump orders-0 orders-1 --from -1h -o jsonl | jq .value
+                                                     the last hour, as JSON
+  kafkalog dump /var/lib/kafka -t orders --batches   batches of one topic
+"""
 
 
 @dataclass(frozen=True)
@@ -38,97 +65,128 @@ class Wish:
     start: Position | None
     end: Position | None
     max_width: int
+    skip_damage: bool = False
+    wide: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether less than all is wanted."""
+        return self.start is not None or self.end is not None
 
 
 class Dump:
-    """Prints log after log until the limit is reached, and remembers the gravest exit code."""
+    """Prints log after log until the limit is reached, and remembers the gravest exit code.
 
-    def __init__(self, wish: Wish, limit: int | None, sink: Sink, progress: Progress) -> None:
+    several: every record says which log it is from. printed: how many records or batches so far.
+    """
+
+    def __init__(self, wish: Wish, limit: int | None, sink: Sink, progress: Progress, *, several: bool) -> None:
         self.wish = wish
         self.left = sys.maxsize if limit is None else limit
         self.exit_code = SOUND
+        self.printed = 0
+        self._several = several
         self._sink = sink
         self._progress = progress
-        self._printed = 0
         self._filter = _filter(wish.form)
         self._array = _array() if wish.form == "json" else None
+        self._hides = False
 
-    def show(self, place: PartitionDir | LogFile, several: bool) -> None:
+    def show(self, place: PartitionDir | LogFile) -> None:
         """One log; its damage, or that it cannot be read, does not hide the others."""
-        from kafkalog.cli.sources import opened
         from kafkalog.errors import KafkaLogError
 
         try:
-            with opened(place) as source:
-                self._show(source, several)
+            with self._opened(place) as source:
+                try:
+                    self._show(source)
+                except KafkaLogError as error:
+                    self._tell_damage(source, error)
         except BrokenPipeError:
             raise
         except (KafkaLogError, OSError) as error:
-            self._complain(error)
-            self.exit_code = max(self.exit_code, exit_code_of(error))
+            self.fail(error)
 
-    def _show(self, source: Source, several: bool) -> None:
-        start = None if self.wish.start is None else max(0, self.wish.start.resolve(source))
-        end = None if self.wish.end is None else max(0, self.wish.end.resolve(source))
-        before = self._printed
-        lines = self._lines(source, several)
+    def fail(self, error: Exception) -> None:
+        """Tell what could not be read."""
+        self._complain(error)
+        self.exit_code = max(self.exit_code, exit_code_of(error))
+
+    def _opened(self, place: PartitionDir | LogFile) -> Source:
+        if self.wish.skip_damage:
+            from kafkalog.cli.survivors import SurvivingSource
+
+            return SurvivingSource(place, self._report)
+        from kafkalog.cli.sources import Source
+
+        return Source(place)
+
+    def _show(self, source: Source) -> None:
+        wanted = range_in(source, self.wish.start, self.wish.end)
+        before = self.printed
+        lines = self._lines(source)
         pieces = self._batches if self.wish.batches else self._with_control if self.wish.control else self._records
-        for piece in pieces(source, lines, start, end):
+        for piece in pieces(source, lines, wanted):
             shown = piece if self._filter is None else self._filter(piece)
             self._sink.write([shown if self._array is None else self._array.take(shown)])
             if not self.left:
                 return
-        self._tell_end(source, self._printed - before, start, end)
+        self._tell_end(source, wanted, nothing=self.printed == before)
 
     def finish(self) -> None:
-        """Ends the JSON document, whatever has happened."""
+        """Ends the JSON document, whatever has happened; says what a narrow terminal has hidden."""
         if self._array is not None:
             self._sink.write([self._array.end()])
+        if self._hides and self.printed:
+            from kafkalog.cli.text_lines import HIDDEN_HINT
 
-    def _lines(self, source: Source, several: bool) -> JsonLines | TextLines:
-        if self.wish.form == "text":
-            from kafkalog.cli.text_lines import TextLines
+            self._sink.write([HIDDEN_HINT.encode()])
 
-            name = source.name if several else ""
-            return TextLines(name, max_width=self.wish.max_width, colour=colour_wanted(), width=table_width())
-        from kafkalog.cli.json_lines import JsonLines
+    def _lines(self, source: Source) -> JsonLines | TextLines:
+        if self.wish.form != "text":
+            from kafkalog.cli.json_lines import JsonLines
 
-        return JsonLines(source.topic_partition if several else None)
+            return JsonLines(source.place)
+        from kafkalog.cli.text_lines import TextLines
 
-    def _records(
-        self, source: Source, lines: JsonLines | TextLines, start: int | None, end: int | None
-    ) -> Iterator[bytes]:
-        for part in source.columns(start, end):
+        width = None if self.wish.wide else table_width()
+        name = source.name if self._several else ""
+        lines = TextLines(name, max_width=self.wish.max_width, colour=colour_wanted(), width=width)
+        self._hides = self.wish.batches and lines.is_narrow
+        return lines
+
+    def _records(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
+        for part in source.columns(wanted):
             shown = part if len(part) <= self.left else part[: self.left]
             self._count(len(shown), int(part.batches["size_in_bytes"].sum()))
             yield from lines.records(shown)
             if not self.left:
                 return
 
-    def _with_control(
-        self, source: Source, lines: JsonLines | TextLines, start: int | None, end: int | None
-    ) -> Iterator[bytes]:
-        for _, batch in source.batches(start, end):
-            if not batch.is_control:
-                part = batch.columns()
-                part = part.between(start or 0, sys.maxsize if end is None else end)[: self.left]
-                self._count(len(part), batch.size_in_bytes)
-                yield from lines.records(part) if len(part) else ()
-                continue
-            for record in batch:
-                if self.left and (start or 0) <= record.offset and (end is None or record.offset < end):
-                    self._count(1, 0)
-                    yield lines.control_record(record)
+    def _with_control(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
+        from kafkalog.errors import KafkaLogError
 
-    def _batches(
-        self, source: Source, lines: JsonLines | TextLines, start: int | None, end: int | None
-    ) -> Iterator[bytes]:
+        # Any batch may hold a time before its first record's.
+        for _, batch in source.batches(replace(wanted, until=None)):
+            try:
+                # All of it, so that its damage is met here.
+                records = [record for record in batch if wanted.holds(record)]
+            except KafkaLogError as error:
+                if not self.wish.skip_damage:
+                    raise
+                self._report(error, True)
+                continue
+            shown = records[: self.left]
+            self._count(len(shown), batch.size_in_bytes)
+            yield from lines.record_list(shown, control=batch.is_control)
+
+    def _batches(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
         """All of them, sound or not: whoever looks at batches wants to see the bad ones too."""
         from kafkalog.cli.batch_facts import facts_of
 
         damaged = 0
         first_error: Exception | None = None
-        for located in source.batches(start, end):
+        for located in source.batches(wanted):
             facts = facts_of(located.batch)
             damaged += facts.error is not None
             first_error = first_error or facts.error
@@ -137,21 +195,43 @@ class Dump:
             if not self.left:
                 break
         if first_error is not None:
-            self._complain(first_error if damaged == 1 else f"{first_error}; {damaged} batches are damaged in all")
-            self.exit_code = max(self.exit_code, FINDINGS)
+            self._report(first_error if damaged == 1 else f"{first_error}; {damaged} batches are damaged in all", True)
 
     def _count(self, number: int, size: int) -> None:
         self.left -= number
-        self._printed += number
+        self.printed += number
         self._progress.advance(size)
 
-    def _tell_end(self, source: Source, printed: int, start: int | None, end: int | None) -> None:
-        """What the output itself does not tell: that a range was empty, or that the file ends in part of a batch."""
-        if not printed and (start is not None or end is not None):
-            offsets = f"{source.start_offset} to {source.end_offset}"
-            self._complain(f"{source.name}: no record there: its offsets go from {offsets}")
-        if end is None and (torn := source.torn) is not None:
+    def _tell_end(self, source: Source, wanted: Range, *, nothing: bool) -> None:
+        """What the output itself does not tell: why it is empty, or that the file ends in part of a batch."""
+        if nothing and not self._several and (self.wish.is_bounded or self.wish.form == "text"):
+            from kafkalog.cli.emptiness import why_nothing
+
+            what = "batch" if self.wish.batches else "record"
+            self._complain(why_nothing(source, wanted, what, control=self.wish.control))
+        if wanted.stop is None and (torn := source.torn) is not None:
             self._complain(f"{source.active_path}: position {torn.position}: it ends in part of a batch, not shown")
+
+    def tell_nothing(self, logs: int) -> None:
+        """That none of several logs had anything to show, where that may surprise."""
+        if not self.wish.is_bounded and self.wish.form != "text":
+            return
+        what = "batch" if self.wish.batches else "record"
+        self._complain(f"no {what} {'in that range ' if self.wish.is_bounded else ''}in any of the {logs} logs")
+
+    def _tell_damage(self, source: Source, error: Exception) -> None:
+        from kafkalog.cli.survivors import way_round
+        from kafkalog.errors import KafkaLogError
+
+        advice = "" if self.wish.skip_damage or not isinstance(error, KafkaLogError) else way_round(source, error)
+        self._complain(f"{error}{advice}")
+        self.exit_code = max(self.exit_code, exit_code_of(error))
+
+    def _report(self, problem: object, is_damage: bool) -> None:
+        """Damage that does not end the dump."""
+        self._complain(problem)
+        if is_damage:
+            self.exit_code = max(self.exit_code, FINDINGS)
 
     def _complain(self, problem: object) -> None:
         self._sink.flush()
@@ -174,14 +254,18 @@ def _array() -> Array:
     return Array()
 
 
-@click.command(short_help="Print records, or batches.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(short_help="Print records, or batches.", epilog=EPILOG)
+@paths_argument
 @topic_option
 @click.option("--batches", is_flag=True, help="A line a batch, control batches too, instead of records.")
 @click.option("--control", is_flag=True, help="Show control records among the records.")
-@click.option("--from", "start", type=PositionType(), metavar="POSITION", help="The first record to show.")
-@click.option("--to", "end", type=PositionType(), metavar="POSITION", help="The first record not to show any more.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), help="Show so many at most.")
+@click.option("--from", "start", type=PositionType(), metavar="POSITION", help="The first offset, or time, to show.")
+@click.option("--to", "end", type=PositionType(), metavar="POSITION", help="The first not to show any more.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), help="Show so many at most, of all logs together.")
+@click.option(
+    "--skip-damage", is_flag=True,
+    help="Name what is damaged on stderr, and go on behind it; the exit code is 1 all the same.",
+)  # fmt: skip
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
     help="Text for people; jsonl: a line of JSON each; json: one array of the same.",
@@ -191,51 +275,69 @@ def _array() -> Array:
     help=f"In text, cut keys, values and headers after N characters; 0: never. [default: {TERMINAL_MAX_WIDTH} on a "
     "terminal, else 0]",
 )  # fmt: skip
+@wide_option
 def dump(
     *,
-    path: Path,
+    paths: tuple[Path, ...],
     topics: tuple[str, ...],
     batches: bool,
     control: bool,
     start: Position | None,
     end: Position | None,
     limit: int | None,
+    skip_damage: bool,
     form: str,
     max_width: int | None,
+    wide: bool,
 ) -> int:
-    r"""Print the records of a data directory, a partition or a .log file, or its batches.
+    """Print the records of data directories, partitions or .log files, or their batches.
 
-    \b
-    A POSITION is
-      1234                     an offset
-      earliest, earliest+100   from the first offset on
-      end-500                  back from the end
-      @2026-01-31T10:00Z       the first record at that time or later (UTC where no zone is given)
-      @1769853600000           the same in ms since the epoch
-      -1h, -30s, -2d           the same, so long ago
-
-    In JSON, bytes that are UTF-8 are a string; others are base64, and a field beside them says so ("value_encoding":
-    "base64"). Times are ms since the epoch. Damage ends a log's records: all before it are shown, and the exit code
-    is 1.
+    Damage ends a log's records: all before it are shown, and the exit code is 1. With --skip-damage those behind it
+    are shown, too.
     """
+    check_order(start, end)
     if max_width is None:
         max_width = TERMINAL_MAX_WIDTH if is_terminal(sys.stdout) else 0
-    return _dump(path, topics, Wish(form, batches, control, start, end, max_width), limit)
+    return _dump(paths, topics, Wish(form, batches, control, start, end, max_width, skip_damage, wide), limit)
 
 
-def _dump(path: Path, topics: tuple[str, ...], wish: Wish, limit: int | None) -> int:
+def _dump(paths: Sequence[Path], topics: tuple[str, ...], wish: Wish, limit: int | None) -> int:
     from kafkalog.cli.ls import size_of
-    from kafkalog.cli.sources import places
-    from kafkalog.storage.data_dir import DataDir, discover
 
-    place = select(discover(path), topics)
+    found, problems, several = _places(paths, topics)
     # Where records scroll by on the same terminal, a line of progress would only be in their way.
-    progress = Progress(size_of(place), quiet=is_terminal(sys.stdout))
+    progress = Progress(sum(map(size_of, found)), quiet=is_terminal(sys.stdout))
     with progress, Sink(stdout_bytes()) as sink:
-        dump = Dump(wish, limit, sink, progress)
+        dump = Dump(wish, limit, sink, progress, several=several)
         try:
-            for each in takewhile(lambda _: dump.left, places(place)):
-                dump.show(each, several=isinstance(place, DataDir))
+            for problem in problems:
+                dump.fail(problem)
+            for each in takewhile(lambda _: dump.left, found):
+                dump.show(each)
+            if several and dump.left and not dump.printed and dump.exit_code == SOUND:
+                dump.tell_nothing(len(found))
         finally:
             dump.finish()
         return dump.exit_code
+
+
+def _places(
+    paths: Sequence[Path], topics: tuple[str, ...]
+) -> tuple[list[PartitionDir | LogFile], list[Exception], bool]:
+    """The logs that are there, what is wrong with the other paths, and whether there may be several logs."""
+    from kafkalog.cli.sources import places
+    from kafkalog.errors import NotALogError
+    from kafkalog.storage.data_dir import DataDir, discover
+
+    found: list[PartitionDir | LogFile] = []
+    problems: list[Exception] = []
+    several = len(paths) > 1
+    for path in paths:
+        try:
+            place = select(discover(path), topics)
+        except (OSError, NotALogError) as error:
+            problems.append(error)
+            continue
+        several |= isinstance(place, DataDir)
+        found += places(place)
+    return found, problems, several

@@ -1,18 +1,18 @@
 """Records and batches as lines of JSON.
 
-    record  offset timestamp timestamp_type key value headers [{key, value}]
-    batch   its header's fields, whether it is valid, and what its control records say
+    record  version topic partition offset timestamp timestamp_type key value headers [{key, value}]
+    batch   version topic partition path, its header's fields, whether it is valid, and what its control records say
 
-Topic and partition come before them where there are several. Timestamps are ms since the epoch, null = none. Bytes that
+A file whose name and directory do not tell topic and partition has `path` in their place. `version` rises when a field
+goes away or changes its meaning; new fields do not raise it. Timestamps are ms since the epoch, null = none. Bytes that
 are UTF-8 are a string; others are base64, and a field beside them says so: "value_encoding": "base64". Null is null.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,13 +20,15 @@ import msgspec
 from kafkalog._speedups.json_lines import json_lines
 from kafkalog.attributes import TimestampType
 from kafkalog.cli.batch_facts import BatchFacts
+from kafkalog.cli.output import path_text
 from kafkalog.errors import KafkaLogError
 from kafkalog.record.control import control_type, decode_control
 
 if TYPE_CHECKING:
-    from kafkalog import Record, RecordColumns, TopicPartition
+    from kafkalog import Record, RecordColumns
     from kafkalog.cli.sources import Located
 
+JSON_VERSION = 1
 NO_TIMESTAMP = -1
 # So many lines are encoded at once: what is made for them stays in cache, and memory that has been freed is used again.
 LINES_AT_ONCE = 128
@@ -49,24 +51,11 @@ class _Row(msgspec.Struct, gc=False):
     headers: Sequence[_Header]
 
 
-class _PlacedRow(msgspec.Struct, gc=False):
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: str
-    key: str | None
-    value: str | None
-    headers: Sequence[_Header]
-
-
 class JsonLines:
-    """Lines for the records and batches of one log. place: named in every line, None = not."""
+    """Lines for the records and batches of one log. place: the fields that say in every line which."""
 
-    def __init__(self, place: TopicPartition | None) -> None:
-        self._place: dict[str, Any] = {} if place is None else {"topic": place.topic, "partition": place.partition}
-        self._head = b"{" if place is None else _encoder.encode(self._place)[:-1] + b","
-        self._row: Callable[..., msgspec.Struct] = _Row if place is None else partial(_PlacedRow, *place)
+    def __init__(self, place: dict[str, Any]) -> None:
+        self._head = _encoder.encode({"version": JSON_VERSION, **place})[:-1] + b","
 
     def records(self, part: RecordColumns) -> Iterator[bytes]:
         """Pieces of whole lines. Three ways to the same bytes: the usual is fast, the rare is plain."""
@@ -95,10 +84,9 @@ class JsonLines:
 
     def _with_headers(self, records: list[Record], label: str) -> bytes:
         """All is UTF-8, which it mostly is, and every record has a timestamp."""
-        row = self._row
         try:
             rows = [
-                row(
+                _Row(
                     record.offset,
                     record.timestamp,
                     label,
@@ -112,14 +100,17 @@ class JsonLines:
             ]
         except UnicodeDecodeError:
             return self._careful(records)
-        return _encoder.encode_lines(rows)
+        return self._headed(_encoder.encode_lines(rows))
 
     def _careful(self, records: Iterable[Record]) -> bytes:
-        return _encoder.encode_lines([self._document(record) for record in records])
+        return self._headed(_encoder.encode_lines([self._document(record) for record in records]))
+
+    def _headed(self, lines: bytes) -> bytes:
+        """Lines with what stands first in each; a line break is never in a string."""
+        return self._head + lines[1:-1].replace(b"\n{", b"\n" + self._head) + b"\n"
 
     def _document(self, record: Record) -> dict[str, Any]:
         return {
-            **self._place,
             "offset": record.offset,
             "timestamp": timestamp_or_none(record.timestamp),
             "timestamp_type": record.timestamp_type.label,
@@ -128,16 +119,18 @@ class JsonLines:
             "headers": [{"key": key, **_encoded("value", value)} for key, value in record.headers],
         }
 
-    def control_record(self, record: Record) -> bytes:
-        """A line for a control record among the others."""
-        return _encoder.encode_lines([{**self._document(record), "control": _control(record)}])
+    def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
+        """The same for objects, all of them control records or none."""
+        if records:
+            said = [{"control": _control(record)} if control else {} for record in records]
+            documents = [{**self._document(record), **more} for record, more in zip(records, said, strict=True)]
+            yield self._headed(_encoder.encode_lines(documents))
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:
         """A line for a batch."""
         batch = located.batch
         document = {
-            **self._place,
-            "file": located.path.name,
+            "path": path_text(located.path),
             "position": batch.position,
             "size_in_bytes": batch.size_in_bytes,
             "magic": batch.magic,
@@ -162,8 +155,8 @@ class JsonLines:
         if batch.is_control:
             document["control"] = [{"offset": record.offset, **_control(record)} for record in facts.control]
         if facts.error is not None:
-            document["error"] = str(facts.error)
-        return _encoder.encode_lines([document])
+            document["error"] = path_text(str(facts.error))
+        return self._headed(_encoder.encode_lines([document]))
 
 
 def _common_label(part: RecordColumns) -> str | None:

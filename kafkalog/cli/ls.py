@@ -5,7 +5,6 @@ From headers alone; damage in one segment is told in its row and hides no other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,34 +18,39 @@ from kafkalog.cli.output import (
     colour_wanted,
     complain,
     human_size,
+    path_text,
     printable,
     rfc3339,
+    short_size,
+    short_time,
     styled,
     table,
     table_width,
     write_text,
 )
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.selection import select, topic_option
+from kafkalog.cli.selection import paths_argument, select, topic_option, wide_option
 
 if TYPE_CHECKING:
     from kafkalog.cli.summary import Summary
     from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
 
+# On a narrow terminal times matter more than what a compressed log could also be asked for.
 COLUMNS = (
     Column("PARTITION"),
-    Column("SEGMENTS", right=True, keep=4),
+    Column("SEGMENTS", right=True, keep=2),
     Column("SIZE", right=True),
-    Column("BATCHES", right=True, keep=2),
-    Column("RECORDS", right=True),
-    Column("START", right=True),
+    Column("BATCHES", right=True, keep=1),
+    Column("RECORDS", right=True, keep=7),
+    Column("START", right=True, keep=6),
     Column("END", right=True),
-    Column("FIRST TIME", keep=1),
-    Column("LAST TIME", keep=5),
-    Column("CODEC", keep=6),
-    Column("FORMAT", keep=3),
+    Column("FIRST TIME", keep=5),
+    Column("LAST TIME", keep=8),
+    Column("CODEC", keep=4),
+    Column("FMT", keep=3),
     Column("STATE"),
 )
+JSON_VERSION = 1
 NAME_TITLES = {"partition": "PARTITION", "segment": "SEGMENT", "file": "FILE"}
 
 
@@ -63,19 +67,20 @@ class Row:
     def name(self) -> str:
         return self.partition.name if self.kind == "partition" and self.partition is not None else self.path.name
 
-    def cells(self) -> list[str]:
-        """In the order of COLUMNS."""
+    def cells(self, *, short: bool = False, total: bool = False) -> list[str]:
+        """In the order of COLUMNS. short: sizes and times in less room. total: it stands below its segments."""
         summary = self.summary
+        size, time = (short_size, short_time) if short else (human_size, _time)
         return [
-            printable(self.name),
-            "" if self.kind != "partition" else f"{summary.segments}",
-            human_size(summary.size_in_bytes),
+            f"total of {summary.segments}" if total else printable(self.name),
+            "" if self.kind != "partition" or total else f"{summary.segments}",
+            size(summary.size_in_bytes),
             f"{summary.batches}",
             _records(summary),
             _number(summary.start_offset),
             _number(summary.end_offset),
-            rfc3339(summary.first_timestamp, "seconds") or "",
-            rfc3339(summary.last_timestamp, "seconds") or "",
+            time(summary.first_timestamp),
+            time(summary.last_timestamp),
             ",".join(name for name, _ in summary.codecs.most_common()),
             ",".join(f"v{magic}" for magic in sorted(summary.magics)),
             self._state(),
@@ -92,18 +97,22 @@ class Row:
 
     def document(self) -> dict[str, Any]:
         """The row as JSON shows it: exact, and null for what is not known."""
-        topic_partition = self.partition.topic_partition if self.partition is not None else None
+        from kafkalog.cli.sources import partition_of_file
+
+        mine = partition_of_file(self.path) if self.partition is None else self.partition.topic_partition
         return {
+            "version": JSON_VERSION,
             "kind": self.kind,
-            "path": os.fspath(self.path),
-            "topic": topic_partition.topic if topic_partition else None,
-            "partition": topic_partition.partition if topic_partition else None,
+            "path": path_text(self.path),
+            "topic": path_text(mine.topic) if mine else None,
+            "partition": mine.partition if mine else None,
             "mark": self.partition.mark if self.partition is not None else None,
-            **_summary_document(self.summary),
+            **_summary_document(self.summary, self.kind),
         }
 
 
-def _summary_document(summary: Summary) -> dict[str, Any]:
+def _summary_document(summary: Summary, kind: str) -> dict[str, Any]:
+    start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
     return {
         "segments": summary.segments,
         "size_in_bytes": summary.size_in_bytes,
@@ -113,8 +122,8 @@ def _summary_document(summary: Summary) -> dict[str, Any]:
         "records_exact": summary.records_exact,
         "records_min": summary.records_min,
         "records_max": summary.records_max,
-        "start_offset": summary.start_offset,
-        "end_offset": summary.end_offset,
+        start: summary.start_offset,
+        end: summary.end_offset,
         "first_timestamp": None if summary.first_timestamp < 0 else summary.first_timestamp,
         "first_time": rfc3339(summary.first_timestamp),
         "last_timestamp": None if summary.last_timestamp < 0 else summary.last_timestamp,
@@ -123,8 +132,12 @@ def _summary_document(summary: Summary) -> dict[str, Any]:
         "magics": sorted(summary.magics),
         "tail": summary.tail,
         "tail_bytes": summary.tail_size,
-        "errors": [str(error) for error in summary.errors],
+        "errors": [path_text(str(error)) for error in summary.errors],
     }
+
+
+def _time(timestamp: int) -> str:
+    return rfc3339(timestamp, "seconds") or ""
 
 
 def _records(summary: Summary) -> str:
@@ -194,10 +207,12 @@ def size_of(place: DataDir | PartitionDir | LogFile) -> int:
 class Listing:
     """Prints rows in the form asked for, and remembers the gravest exit code."""
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, form: str, *, wide: bool = False) -> None:
         self.form = form
+        self.width = None if wide else table_width()
         self.exit_code = SOUND
         self.documents: list[dict[str, Any]] = []
+        self._hidden: dict[str, None] = {}
 
     def show(self, path: Path, rows: Iterable[Row], title: bool) -> None:
         """The rows of one PATH; what has come so far is shown even when the user interrupts."""
@@ -225,16 +240,31 @@ class Listing:
         if title:
             write_text(styled(printable(str(path)), colour, bold=True) + "\n")
         # The row of the whole partition is its footer, so that the eye ends on it.
-        body = sorted(rows, key=lambda row: row.kind == "partition") if rows else []
-        name = NAME_TITLES[body[0].kind] if body else "PARTITION"
-        columns = [Column(name), *COLUMNS[1:]]
-        titles, *lines = table(columns, [row.cells() for row in body], table_width())
+        body = sorted(rows, key=lambda row: row.kind == "partition")
+        titles, *lines = self._fitted(body)
         write_text(styled(titles, colour, bold=True) + "\n")
         for row, line in zip(body, lines, strict=True):
             write_text((styled(line, colour, fg="red") if row.summary.errors else line) + "\n")
 
+    def _fitted(self, rows: list[Row]) -> list[str]:
+        """Lines of a table; where it is too wide, with less room for sizes and times, and then without columns."""
+        kind = rows[0].kind if rows else "partition"
+        columns = [Column(NAME_TITLES[kind]), *COLUMNS[1:]]
+        with_total = kind == "segment"
+        cells = [row.cells(total=with_total and row.kind == "partition") for row in rows]
+        whole = table(columns, cells)
+        if self.width is None or max(map(len, whole.lines)) <= self.width:
+            return whole.lines
+        cells = [row.cells(short=True, total=with_total and row.kind == "partition") for row in rows]
+        fitted = table(columns, cells, self.width)
+        self._hidden |= dict.fromkeys(fitted.hidden)
+        return fitted.lines
+
     def finish(self) -> None:
         """What can be written only when all is known."""
+        if self._hidden:
+            hint = f"(hidden: {', '.join(self._hidden)}; --wide shows all)"
+            write_text(styled(hint, colour_wanted(), dim=True) + "\n")
         if self.form == "json":
             write_text(_json(self.documents, indent=2) + "\n")
 
@@ -246,22 +276,41 @@ def _json(document: object, indent: int = 0) -> str:
     return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode("utf-8")
 
 
-@click.command(short_help="List what is there: topics, partitions, segments, records, offsets, times.")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+EPILOG = """\b
+Examples:
+  kafkalog ls /var/lib/kafka                a row a partition
+  kafkalog ls /var/lib/kafka -t 'orders*'   of some topics
+  kafkalog ls /var/lib/kafka/orders-0       a row a segment
+  kafkalog ls -o json /var/lib/kafka | jq '.[] | select(.errors != [])'
+                                            the partitions with damage
+"""
+
+
+@click.command(short_help="List what is there: topics, partitions, segments, records, offsets, times.", epilog=EPILOG)
+@paths_argument
 @topic_option
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
     help="Text for people; JSON as one array, or a line a row.",
 )  # fmt: skip
-def ls(paths: tuple[Path, ...], topics: tuple[str, ...], form: str) -> int:
-    """List the partitions of a data directory, the segments of a partition, or a file. Only headers are read.
+@wide_option
+def ls(paths: tuple[Path, ...], topics: tuple[str, ...], form: str, wide: bool) -> int:
+    """List the partitions of data directories, the segments of partitions, or files. Only headers are read.
 
     START is the first offset, END the one after the last. RECORDS leaves control records out; ≤ stands before it
-    where compressed messages of formats 0 and 1 tell only how many they hold at most. FIRST and LAST TIME are UTC.
-    A torn tail is what a broker that is writing, or that died, leaves at the end of a log. The exit code is 1 where
-    something is damaged.
+    where compressed messages of formats 0 and 1 tell only how many they hold at most. FIRST and LAST TIME are UTC. FMT
+    is the format of the messages, v0 to v2. On a narrow terminal sizes and times are shorter (K is KiB), and the
+    columns that matter least are hidden.
+
+    A torn tail is what a broker that is writing, or that died, leaves at the end of a log. DAMAGED means that headers
+    do not follow each other: sizes, formats and codecs that cannot be, or a segment that ends in part of a batch
+    though another follows. Then the exit code is 1. Checksums are not looked at: whether the bytes of batches are
+    sound is for `kafkalog verify` to say.
+
+    In JSON the names are Kafka's (none, gzip, snappy, lz4, zstd), times ms since the epoch, null = none or not known.
+    Each row has a "version", which rises when a field goes away or changes its meaning.
     """
-    listing = Listing(form)
+    listing = Listing(form, wide=wide)
     try:
         for path in paths:
             _list(listing, path, topics, title=len(paths) > 1)

@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from shutil import get_terminal_size
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import click
 
 NO_TIMESTAMP = -1
+MUST_STAY = 9
 SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -76,6 +77,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def path_text(path: str | os.PathLike[str]) -> str:
+    r"""A path as JSON can hold it: bytes of it that are no UTF-8 as \xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def human_size(size: int) -> str:
     """Bytes to three digits or so: 512 B, 1.5 KiB, 361 MiB."""
     if size < 1024:
@@ -85,6 +91,16 @@ def human_size(size: int) -> str:
         power += 1
     value = size / 1024**power
     return f"{value:.{1 if value < 9.95 else 0}f} {SIZE_UNITS[power - 1]}"
+
+
+def short_size(size: int) -> str:
+    """The same in less room: 512, 1.5K, 361M."""
+    return human_size(size).replace("iB", "").replace(" B", "").replace(" ", "")
+
+
+def short_time(timestamp: int) -> str:
+    """The time of so many ms since the epoch, UTC, to the minute: 2026-01-31 10:00; "" where there is none."""
+    return (rfc3339(timestamp, "minutes") or "")[:16].replace("T", " ")
 
 
 def rfc3339(timestamp: int, timespec: str = "milliseconds") -> str | None:
@@ -101,25 +117,38 @@ def rfc3339(timestamp: int, timespec: str = "milliseconds") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. keep: the columns with the least go first where the terminal is too narrow."""
+    """A column of a table. keep: where the terminal is too narrow, those with less find room after the others."""
 
     title: str
     right: bool = False
-    keep: int = 9
+    keep: int = MUST_STAY
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lines of an aligned table, the titles first; at most `width` wide if columns that may go allow it."""
+class Table(NamedTuple):
+    """The lines of a table, the titles first, and the titles of the columns that found no room."""
+
+    lines: list[str]
+    hidden: list[str]
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> Table:
+    """An aligned table, at most `width` wide if columns that may go allow it."""
     cells = [[column.title for column in columns], *map(list, rows)]
     widths = [max(map(len, each)) for each in zip(*cells, strict=True)]
     # A column in which nothing stands says nothing.
-    shown = [i for i in range(len(columns)) if len(cells) == 1 or any(row[i] for row in cells[1:])]
-    while width is not None and sum(widths[i] for i in shown) + 2 * len(shown) - 2 > width:
-        least = min(shown, key=lambda i: columns[i].keep)
-        if columns[least].keep >= 9:
-            break
-        shown.remove(least)
-    return ["  ".join(_aligned(row[i], widths[i], columns[i].right) for i in shown).rstrip() for row in cells]
+    told = [i for i in range(len(columns)) if len(cells) == 1 or any(row[i] for row in cells[1:])]
+    shown = told if width is None else _fitting(columns, widths, told, width)
+    lines = ["  ".join(_aligned(row[i], widths[i], columns[i].right) for i in shown).rstrip() for row in cells]
+    return Table(lines, [columns[i].title for i in told if i not in shown])
+
+
+def _fitting(columns: Sequence[Column], widths: Sequence[int], told: Sequence[int], width: int) -> list[int]:
+    """The columns that find room: those that must stay, and of the others those first that matter most."""
+    shown = {i for i in told if columns[i].keep >= MUST_STAY}
+    for i in sorted(told, key=lambda i: -columns[i].keep):
+        if sum(widths[j] + 2 for j in shown | {i}) - 2 <= width:
+            shown.add(i)
+    return sorted(shown)
 
 
 def _aligned(text: str, width: int, right: bool) -> str:

@@ -2,12 +2,12 @@
 
     1234                      an offset
     earliest, earliest+100    from the first offset on
-    end, end-500              back from the end
-    @2026-01-31T10:00Z        the first record at that time or later; UTC where no zone is given
+    end, end-500              back from the end, the offset after the last; "latest" is another word for it
+    @2026-01-31T10:00Z        a time; UTC where no zone is given
     @1769853600000            the same in ms since the epoch
     -1h, -30s, -2d            the same, so long ago (s, m, h, d, w)
 
-A time stands for an offset, as it does for a consumer: records after it may be older.
+Offsets bound offsets, and times bound timestamps: records need not be in the order of their times.
 """
 
 from __future__ import annotations
@@ -20,38 +20,148 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from kafkalog.cli.output import NO_TIMESTAMP, rfc3339
+
 if TYPE_CHECKING:
+    from kafkalog import Record, RecordBatch, RecordColumns
     from kafkalog.cli.sources import Source
 
 EXAMPLES = "1234, earliest, end-500, @2026-01-31T10:00Z, @1769853600000, -1h"
-_ANCHOR = re.compile(r"(earliest|end)([+-]\d+)?", re.ASCII)
+# March 1973 in ms, and the year 5138 in seconds: a number below it has been meant as seconds.
+LEAST_MS = 10**11
+# Timestamps are Java longs.
+LEAST_LONG = -(2**63)
+_ANCHOR = re.compile(r"(earliest|end|latest)([+-]\d+)?", re.ASCII)
 _AGO = re.compile(r"-(\d+)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An offset (from "offset" 0, the log's "earliest", its "end"), or the first record at a "time" (ms) or later."""
+    """An offset (from "offset" 0, the log's "earliest", its "end"), or a "time" (ms)."""
 
     origin: Literal["offset", "earliest", "end", "time"]
     value: int
 
-    def resolve(self, source: Source) -> int:
-        """The offset in a log; its end where no record is as late. KafkaLogError, OSError: it cannot be searched."""
+    def offset_in(self, source: Source) -> int | None:
+        """The offset in a log; None: it is a time. KafkaLogError, OSError: the log cannot be asked."""
         match self.origin:
             case "offset":
                 return self.value
+            case "time":
+                return None
             case "earliest":
-                return source.start_offset + self.value
-            case "end":
-                return source.end_offset + self.value
+                return max(0, source.start_offset + self.value)
             case _:
-                found = source.offset_at(self.value)
-                return source.end_offset if found is None else found
+                return max(source.start_offset, source.end_offset + self.value)
+
+    @property
+    def time(self) -> int | None:
+        """Ms; None: it is an offset."""
+        return self.value if self.origin == "time" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """first <= offset < stop and since <= timestamp < until (ms); None = no bound. No timestamp is in no time."""
+
+    first: int | None = None
+    stop: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether timestamps matter."""
+        return self.since is not None or self.until is not None
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether offsets matter."""
+        return self.first is not None or self.stop is not None
+
+    def of_times(self, part: RecordColumns) -> RecordColumns:
+        """The records of `part` whose timestamps are in it."""
+        import numpy as np
+
+        from kafkalog import RecordColumns
+
+        timestamp = part.timestamp
+        wanted = (timestamp != NO_TIMESTAMP) & (timestamp >= (LEAST_LONG if self.since is None else self.since))
+        if self.until is not None:
+            wanted &= timestamp < self.until
+        if wanted.all():
+            return part
+        fields = (
+            part.offset, part.timestamp, part.key_start, part.key_length,
+            part.value_start, part.value_length, part.headers_start, part.headers_length,
+        )  # fmt: skip
+        return RecordColumns(part.buffer, np.stack(fields)[:, wanted], part.batch[wanted], part.batches)
+
+    def holds(self, record: Record) -> bool:
+        """Whether the record is in it."""
+        if not (self.first or 0) <= record.offset or (self.stop is not None and record.offset >= self.stop):
+            return False
+        return self._holds_times(record.timestamp, record.timestamp)
+
+    def touches_times_of(self, batch: RecordBatch) -> bool:
+        """Whether the times of a batch, from its first record's to its largest, are partly in it."""
+        largest = batch.max_timestamp
+        if batch.timestamp_type == 1 or (batch.magic < 2 and not batch.is_compressed):
+            return self._holds_times(largest, largest)
+        # Where the header does not tell the first time, it may be any.
+        told = batch.magic >= 2 and batch.delete_horizon_ms is None
+        return self._holds_times(min(batch.base_timestamp, largest) if told else LEAST_LONG, largest)
+
+    def _holds_times(self, least: int, largest: int) -> bool:
+        if not self.is_timed:
+            return True
+        if largest == NO_TIMESTAMP:
+            return False
+        return (self.since is None or largest >= self.since) and (self.until is None or least < self.until)
+
+    def __str__(self) -> str:
+        """As it stands in "no record ..."."""
+        words = []
+        if self.first is not None:
+            words.append(f"from offset {self.first} on")
+        if self.stop is not None:
+            words.append(f"before offset {self.stop}")
+        if self.since is not None:
+            words.append(f"from {time_text(self.since)} on")
+        if self.until is not None:
+            words.append(f"before {time_text(self.until)}")
+        return " and ".join(words)
+
+
+def time_text(ms: int) -> str:
+    """A time in a message: to the second, where it is at one."""
+    return rfc3339(ms, "milliseconds" if ms % 1000 else "seconds") or f"{ms} ms"
+
+
+def range_in(source: Source, start: Position | None, end: Position | None) -> Range:
+    """What `--from` and `--to` mean in a log. KafkaLogError, OSError: the log cannot be asked."""
+    return Range(
+        None if start is None else start.offset_in(source),
+        None if end is None else end.offset_in(source),
+        None if start is None else start.time,
+        None if end is None else end.time,
+    )
+
+
+def check_order(start: Position | None, end: Position | None) -> None:
+    """UsageError: `--from` comes after `--to` in whatever log."""
+    if start is None or end is None or start.origin != end.origin or start.value <= end.value:
+        return
+    if start.origin == "time":
+        raise click.UsageError(f"--from ({time_text(start.value)}) is later than --to ({time_text(end.value)})")
+    name = "" if start.origin == "offset" else start.origin
+    first, last = (f"{name}{each.value:{'+' if name else ''}}" for each in (start, end))
+    raise click.UsageError(f"--from {first} comes after --to {last}")
 
 
 def parse_position(text: str) -> Position | None:
-    """None: it is no position."""
+    """None: it is no position. ValueError: a time that cannot be meant."""
     if text.isdecimal() and text.isascii():
         return Position("offset", int(text))
     if match := _ANCHOR.fullmatch(text):
@@ -64,13 +174,15 @@ def parse_position(text: str) -> Position | None:
 
 def _moment(text: str) -> int | None:
     if text.isdecimal() and text.isascii():
+        if int(text) < LEAST_MS:
+            raise ValueError(f"'@{text}' looks like seconds: give ms since the epoch (@{text}000), or a date")
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return round(moment.timestamp() * 1000)
 
 
 # Generic in new versions of click only.
@@ -86,7 +198,10 @@ class PositionType(_Type):
     name = "position"
 
     def convert(self, value: str | Position, param: click.Parameter | None, ctx: click.Context | None) -> Position:
-        position = value if isinstance(value, Position) else parse_position(value)
+        try:
+            position = value if isinstance(value, Position) else parse_position(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         if position is None:
             self.fail(f"{value!r} is none of {EXAMPLES}", param, ctx)
         return position

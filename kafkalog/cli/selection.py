@@ -1,20 +1,34 @@
-"""Which partitions of a data directory a command is to look at: `--topic`."""
+"""What a command is to look at, `PATH...` and `--topic`, and the option that all tables share."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
 
+
+class LogPath(click.Path):
+    """A path; a stream is none."""
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            self.fail("a log must be a file or a directory; it is not read from stdin", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=LogPath(path_type=Path))
 topic_option = click.option(
     "-t", "--topic", "topics", metavar="GLOB", multiple=True,
     help="Of a data directory, only the partitions whose topic, or topic-partition, matches. Repeatable.",
 )  # fmt: skip
+wide_option = click.option("-w", "--wide", is_flag=True, help="All columns, in full, however narrow the terminal.")
 
 
 def select(place: DataDir | PartitionDir | LogFile, topics: tuple[str, ...]) -> DataDir | PartitionDir | LogFile:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+from kafkalog.cli.output import path_text
+from kafkalog.cli.positions import Range
 from kafkalog.record.batch import RecordBatch
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.log import Log
-from kafkalog.storage.paths import TopicPartition, segment_base_offset
+from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_base_offset
+
+# Offsets are Java longs.
+NO_END = 2**63 - 1
 
 
 class Located(NamedTuple):
@@ -26,10 +30,25 @@ class Located(NamedTuple):
 class Source:
     """The records of one partition or one file, by offset. Everything raises what the library raises."""
 
-    def __init__(self, log: Log | FileMessageSet, name: str, topic_partition: TopicPartition | None) -> None:
-        self._log = log
-        self.name = name
-        self.topic_partition = topic_partition
+    def __init__(self, place: PartitionDir | LogFile) -> None:
+        """OSError, NotALogError: it cannot be opened."""
+        self._log: Log | FileMessageSet
+        self.topic_partition: TopicPartition | None
+        if isinstance(place, LogFile):
+            self._log = FileMessageSet(place.path)
+            self.name = str(place.path)
+            self.topic_partition = partition_of_file(place.path)
+        else:
+            self._log = Log(place.path)
+            self.name = place.name
+            self.topic_partition = self._log.topic_partition
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What says in JSON whose the records are."""
+        if self.topic_partition is not None:
+            return {"topic": path_text(self.topic_partition.topic), "partition": self.topic_partition.partition}
+        return {"path": path_text(self._log.directory if isinstance(self._log, Log) else self._log.path)}
 
     @property
     def files(self) -> list[FileMessageSet]:
@@ -42,7 +61,7 @@ class Source:
         if isinstance(self._log, Log):
             return self._log.log_start_offset
         batch = next(iter(self._log.batches()), None)
-        return 0 if batch is None else batch.base_offset
+        return self._base_offset if batch is None else batch.base_offset
 
     @property
     def end_offset(self) -> int:
@@ -50,37 +69,72 @@ class Source:
         if isinstance(self._log, Log):
             return self._log.log_end_offset
         last = self._log.last_offset()
-        return (segment_base_offset(Path(self._log.path).name) or 0) if last is None else last + 1
-
-    def offset_at(self, timestamp: int) -> int | None:
-        """The offset of the first record at this time (ms) or later."""
-        start = self.start_offset
-        for file in self.files:
-            if (found := file.search_timestamp(timestamp, starting_offset=start)) is not None:
-                return found.offset
-        return None
-
-    def columns(self, start: int | None, end: int | None) -> Iterator[RecordColumns]:
-        """The records with start <= offset < end, as arrays."""
-        if isinstance(self._log, Log):
-            return self._log.columns(start, end)
-        return _between(self._log if start is None else self._log.starting_at(start), start, end)
-
-    def batches(self, start: int | None, end: int | None) -> Iterator[Located]:
-        """The batches that hold, or held, an offset in [start, end)."""
-        first = max(self._first_readable, start or 0)
-        for file in self.files:
-            for batch in (file.starting_at(first) if first else file).batches():
-                # Where a compressed message of formats 0 and 1 begins, only decompressing it would tell.
-                if end is not None and (end <= first or (batch.magic >= 2 and batch.base_offset >= end)):
-                    return
-                yield Located(Path(file.path), batch)
-                if end is not None and batch.last_offset >= end - 1:
-                    return
+        return self._base_offset if last is None else last + 1
 
     @property
-    def _first_readable(self) -> int:
-        return self._log.log_start_offset if isinstance(self._log, Log) else 0
+    def _base_offset(self) -> int:
+        assert isinstance(self._log, FileMessageSet)
+        return segment_base_offset(Path(self._log.path).name) or 0
+
+    def columns(self, wanted: Range) -> Iterator[RecordColumns]:
+        """The records that are wanted, as arrays."""
+        first = self._first_to_read(wanted)
+        if first is None:
+            return
+        for part in self._parts(first, NO_END if wanted.stop is None else wanted.stop):
+            shown = wanted.of_times(part) if wanted.is_timed else part
+            if len(shown):
+                yield shown
+
+    def _parts(self, first: int, stop: int) -> Iterator[RecordColumns]:
+        """The records with first <= offset < stop."""
+        if isinstance(self._log, Log):
+            return self._log.columns(first, stop)
+        file = self._log.starting_at(first) if first else self._log
+        return between(file.columns(), first, stop)
+
+    def batches(self, wanted: Range) -> Iterator[Located]:
+        """The batches that hold, or held, an offset that is wanted, and may hold a time that is."""
+        first = self._first_to_read(wanted)
+        if first is None:
+            return
+        stop = NO_END if wanted.stop is None else wanted.stop
+        for each in self._touching(first, stop):
+            if not wanted.is_timed or wanted.touches_times_of(each.batch):
+                yield each
+
+    def _touching(self, first: int, stop: int) -> Iterator[Located]:
+        for path, batch in self._all_batches(first):
+            # Where a compressed message of formats 0 and 1 begins, only decompressing it would tell.
+            if stop <= first or (batch.magic >= 2 and batch.base_offset >= stop):
+                return
+            yield Located(path, batch)
+            if batch.last_offset >= stop - 1:
+                return
+
+    def _all_batches(self, first: int) -> Iterator[Located]:
+        """From the one that holds the offset `first` on."""
+        for file in self.files:
+            for batch in (file.starting_at(first) if first else file).batches():
+                yield Located(Path(file.path), batch)
+
+    def _first_to_read(self, wanted: Range) -> int | None:
+        """The first offset for which a batch must be read; None: none must."""
+        first = max(self._log.log_start_offset if isinstance(self._log, Log) else 0, wanted.first or 0)
+        late = first if wanted.since is None else self._first_as_late(wanted.since)
+        return None if late is None else max(first, late)
+
+    def _first_as_late(self, timestamp: int) -> int | None:
+        """An offset before which no record is as late as `timestamp` (ms), by the headers; None: none is at all."""
+        before = 0
+        for file in self.files:
+            for run in file.header_runs():
+                late = run["max_timestamp"] >= timestamp
+                if late.any():
+                    i = int(late.argmax())
+                    return int(run["last_offset"][i - 1]) + 1 if i else before
+                before = int(run["last_offset"][-1]) + 1
+        return None
 
     @property
     def torn(self) -> EndOfData | None:
@@ -93,27 +147,27 @@ class Source:
         """The file that may still be written to."""
         return self.files[-1].path
 
+    def __enter__(self) -> Self:
+        return self
 
-def _between(file: FileMessageSet, start: int | None, end: int | None) -> Iterator[RecordColumns]:
-    for part in file.columns():
-        first, last = int(part.offset[0]), int(part.offset[-1])
-        low, high = first if start is None else start, last + 1 if end is None else end
-        wanted = part if low <= first and last < high else part.between(low, high)
+    def __exit__(self, *_: object) -> None:
+        self._log.close()
+
+
+def between(parts: Iterable[RecordColumns], first: int, stop: int) -> Iterator[RecordColumns]:
+    """The records with first <= offset < stop of parts that rise."""
+    for part in parts:
+        low, high = int(part.offset[0]), int(part.offset[-1])
+        wanted = part if first <= low and high < stop else part.between(first, stop)
         if len(wanted):
             yield wanted
-        if last >= high:
+        if high >= stop - 1:
             return
 
 
-@contextmanager
-def opened(place: PartitionDir | LogFile) -> Iterator[Source]:
-    """The source that `place` is. OSError, NotALogError: it cannot be opened."""
-    if isinstance(place, LogFile):
-        with FileMessageSet(place.path) as file:
-            yield Source(file, str(place.path), None)
-    else:
-        with Log(place.path) as log:
-            yield Source(log, place.name, log.topic_partition)
+def partition_of_file(path: Path) -> TopicPartition | None:
+    """The partition whose segment a file is, by its own name and its directory's; None where these do not tell."""
+    return parse_partition_dir(path.resolve().parent.name) if segment_base_offset(path.name) is not None else None
 
 
 def places(place: DataDir | PartitionDir | LogFile) -> tuple[PartitionDir | LogFile, ...]:

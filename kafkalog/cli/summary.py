@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, CompressionType
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.paths import segment_base_offset
 
@@ -133,7 +133,7 @@ def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], None
         with FileMessageSet(path, sealed=sealed) as file:
             summary.size_in_bytes = file.size_in_bytes
             _read_headers(file, summary, advance or (lambda _: None))
-    except OSError as error:
+    except (OSError, NotALogError) as error:
         summary.tail = "unreadable"
         summary.errors.append(error)
     return summary
@@ -157,6 +157,9 @@ def _read_headers(file: FileMessageSet, summary: Summary, advance: Callable[[int
     summary.tail_size = max(0, summary.size_in_bytes - end)
     if summary.tail_size and not summary.errors:
         summary.tail = file.read(end, summary.tail_size).end_of_data.kind.value
+    if not summary.batches and not summary.errors:
+        # Where the next offset goes.
+        summary.end_offset = summary.start_offset
 
 
 def _add_run(summary: Summary, rows: "Rows") -> None:

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.output import NO_TIMESTAMP, printable, rfc3339, styled
+from kafkalog.cli.output import NO_TIMESTAMP, printable, rfc3339, short_time, styled
 from kafkalog.errors import KafkaLogError
-from kafkalog.record.control import ControlRecordType, EndTransactionMarker, control_type, decode_control
+from kafkalog.record.control import (
+    ControlRecordType,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotHeader,
+    control_type,
+    decode_control,
+)
 
 if TYPE_CHECKING:
     from kafkalog import Record, RecordBatch, RecordColumns
     from kafkalog.cli.batch_facts import BatchFacts
     from kafkalog.cli.sources import Located
+    from kafkalog.record.control import KRaftVoter, Voter
 
 BATCH_TITLES = ("OFFSETS", "RECORDS", "POSITION", "BYTES", "FMT", "CODEC", "MAX TIME", "NOTES")
 BATCH_LINE = "{:<15} {:>7} {:>9} {:>8} {:<3} {:<6} {:<20} {}"
-# Without the time, a line mostly fits into 80 columns.
-NARROW_BATCH_LINE = "{:<15} {:>7} {:>9} {:>8} {:<3} {:<6} {:.0}{}"
+# Without the format, with a time to the minute and cut at the end, a line fits into 80 columns.
+NARROW_BATCH_LINE = "{:<13} {:>7} {:>9} {:>7} {:.0}{:<6} {:<16} {}"
 NARROW = 110
+HIDDEN_HINT = "(hidden: FMT, the ends of long lines; --wide shows them)\n"
 
 
 class TextLines:
     """Text for the records and batches of one log.
 
     place: stands before every record, "" = nothing does. max_width: a longer key, value or header is cut, 0 = none is.
-    width: columns of the terminal, None = it is none.
+    width: columns of the terminal, None = as many as it takes.
     """
 
     def __init__(self, place: str, *, max_width: int = 0, colour: bool = False, width: int | None = None) -> None:
         self._place = f"{printable(place)} " if place else ""
         self._max_width = max_width
         self._colour = colour
-        self._batch_line = BATCH_LINE if width is None or width >= NARROW else NARROW_BATCH_LINE
+        self._width = width or 0
+        self.is_narrow = width is not None and width < NARROW
         self._file = ""
 
     def records(self, part: RecordColumns) -> Iterator[bytes]:
@@ -67,33 +78,39 @@ class TextLines:
             return text
         return f"{text[: self._max_width]}… (+{len(text) - self._max_width})"
 
-    def control_record(self, record: Record) -> bytes:
-        """A control record among the others."""
-        return self._record(record, f"  control {control_text(record)}").encode("utf-8")
+    def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
+        """The same for objects, all of them control records or none."""
+        notes = (f"  control {control_text(record)}" if control else "" for record in records)
+        yield "".join(map(self._record, records, notes)).encode("utf-8")
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:
         """A line for a batch; the titles, and the file's name, before the first of a file."""
         batch = located.batch
         base = "?" if facts.base_offset is None else facts.base_offset
-        line = self._batch_line.format(
+        time = batch.max_timestamp
+        line = self._fitted(
             f"{base}..{batch.last_offset}",
             "?" if batch.records_count is None and batch.is_compressed else batch.records_count or int(batch.magic < 2),
             batch.position,
             batch.size_in_bytes,
             f"v{batch.magic}",
             facts.codec,
-            rfc3339(batch.max_timestamp, "seconds") or "",
+            short_time(time) if self.is_narrow else rfc3339(time, "seconds") or "",
             " ".join(_notes(batch, facts)),
-        ).rstrip()
+        )
         line = styled(line, self._colour and facts.error is not None, fg="red")
         return f"{self._heading(located)}{line}\n".encode()
+
+    def _fitted(self, *cells: object) -> str:
+        line = (NARROW_BATCH_LINE if self.is_narrow else BATCH_LINE).format(*cells).rstrip()
+        return f"{line[: self._width - 1]}…" if self.is_narrow and len(line) > self._width else line
 
     def _heading(self, located: Located) -> str:
         if self._file == located.path.name:
             return ""
         self._file = located.path.name
-        titles = self._batch_line.format(*BATCH_TITLES)
-        return styled(f"{self._place}{printable(self._file)}\n{titles}", self._colour, bold=True) + "\n"
+        name = printable(self._file) if self._file not in self._place else ""
+        return styled(f"{self._place}{name}\n{self._fitted(*BATCH_TITLES)}", self._colour, bold=True) + "\n"
 
 
 def _time(record: Record) -> str:
@@ -103,19 +120,20 @@ def _time(record: Record) -> str:
 
 
 def _notes(batch: RecordBatch, facts: BatchFacts) -> Iterator[str]:
+    """What matters most comes first: the end may be cut off."""
     if facts.error is not None:
         yield "DAMAGED"
-    if batch.partition_leader_epoch >= 0:
-        yield f"epoch {batch.partition_leader_epoch}"
+    yield from map(control_text, facts.control)
+    if batch.is_transactional and not batch.is_control:
+        yield "txn"
     if batch.producer_id >= 0:
         yield f"pid {batch.producer_id}/{batch.producer_epoch}"
     if batch.base_sequence >= 0:
         yield f"seq {batch.base_sequence}"
+    if batch.partition_leader_epoch >= 0:
+        yield f"epoch {batch.partition_leader_epoch}"
     if batch.delete_horizon_ms is not None:
         yield f"horizon {rfc3339(batch.delete_horizon_ms, 'seconds') or batch.delete_horizon_ms}"
-    if batch.is_transactional and not batch.is_control:
-        yield "txn"
-    yield from map(control_text, facts.control)
 
 
 def control_text(record: Record) -> str:
@@ -127,4 +145,20 @@ def control_text(record: Record) -> str:
         return f"<{printable(error.message)}>"
     if kind is ControlRecordType.UNKNOWN:
         return f"control type {type_id}"
-    return kind.name if isinstance(said, EndTransactionMarker) else printable(repr(said))
+    return " ".join([kind.name, *_details(said)])
+
+
+def _details(said: object) -> Iterator[str]:
+    match said:
+        case LeaderChange(leader, voters):
+            yield f"leader {leader} of {_numbers(voters)}"
+        case KRaftVersion(version):
+            yield str(version)
+        case KRaftVoters(voters):
+            yield _numbers(voters)
+        case SnapshotHeader(timestamp):
+            yield rfc3339(timestamp, "seconds") or f"{timestamp} ms"
+
+
+def _numbers(voters: Iterable[Voter | KRaftVoter]) -> str:
+    return ",".join(str(voter.voter_id) for voter in voters)

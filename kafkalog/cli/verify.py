@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,9 @@ import click
 
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.ls import size_of
-from kafkalog.cli.output import colour_wanted, human_size, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.selection import select, topic_option
+from kafkalog.cli.selection import paths_argument, select, topic_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,14 @@ Severities:
   warning  worth a look: a torn tail of the active segment, which a broker
            cuts off at recovery; fields that do not fit together
   info     normal: a preallocated tail
+
+\b
+Examples:
+  kafkalog verify /var/lib/kafka              every checksum of a broker
+  kafkalog verify --deep -t orders /var/lib/kafka
+                                              and every record of a topic
+  kafkalog verify -q orders-0 || echo damaged
+  kafkalog verify -o jsonl /var/lib/kafka | jq -r .code
 """
 
 
@@ -62,28 +71,35 @@ class Report:
             colour = self._colour and finding.severity in COLOURS
             write_text(styled(printable(str(finding)), colour, fg=COLOURS.get(finding.severity)) + "\n")
         elif self._form == "jsonl":
-            write_text(_json({"version": JSON_VERSION, "type": "finding", **finding.as_dict()}) + "\n")
+            write_text(_json({"version": JSON_VERSION, "type": "finding", **_document(finding)}) + "\n")
         else:
             self._open()
-            write_text(("" if self._first else ",") + f"\n    {_json(finding.as_dict())}")
+            write_text(("" if self._first else ",") + f"\n    {_json(_document(finding))}")
         self._first = False
 
-    def finish(self, summary: Summary, *, deep: bool) -> None:
-        """The summary, also of a check that was interrupted."""
+    def finish(self, summary: Summary, *, deep: bool, complete: bool) -> None:
+        """The summary, also of a check that did not come to its end."""
         if self._quiet:
             return
+        document = {"complete": complete, "deep": deep, **summary.as_dict()}
+        if not deep:
+            document["records"] = None
         if self._form == "text":
-            write_text(_sentence(summary, deep=deep) + "\n")
+            write_text(("" if complete else "INCOMPLETE, so far: ") + _sentence(summary, deep=deep) + "\n")
         elif self._form == "jsonl":
-            write_text(_json({"version": JSON_VERSION, "type": "summary", "deep": deep, **summary.as_dict()}) + "\n")
+            write_text(_json({"version": JSON_VERSION, "type": "summary", **document}) + "\n")
         else:
             self._open()
             end = "" if self._first else "\n  "
-            write_text(f'{end}],\n  "summary": {_json({"deep": deep, **summary.as_dict()})}\n}}\n')
+            write_text(f'{end}],\n  "summary": {_json(document)}\n}}\n')
 
     def _open(self) -> None:
         if self._first:
             write_text(f'{{\n  "version": {JSON_VERSION},\n  "findings": [')
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    return {**finding.as_dict(), "path": path_text(finding.path)}
 
 
 def _json(document: dict[str, Any]) -> str:
@@ -117,7 +133,7 @@ def exit_code(summary: Summary, *, strict: bool) -> int:
 
 
 @click.command(short_help="Check that everything is as Kafka wrote it.", epilog=EPILOG)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@paths_argument
 @topic_option
 @click.option("--deep", is_flag=True, help="Decompress and parse every record, not only checksums and headers.")
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
@@ -138,12 +154,17 @@ def verify(  # noqa: PLR0917 # click passes them by name
     from kafkalog.fsck.findings import Summary
 
     summary, report = Summary(), Report(form, quiet=quiet)
+    start, complete = time.monotonic(), False
     try:
         for path in paths:
             for finding in _findings(path, topics, summary, deep=deep, quiet=quiet):
                 report.add(finding)
+        complete = True
     finally:
-        report.finish(summary, deep=deep)
+        if not complete:
+            # It is told only when a finding comes, or the end.
+            summary.seconds = time.monotonic() - start
+        report.finish(summary, deep=deep, complete=complete)
     return exit_code(summary, strict=strict)
 
 

@@ -36,6 +36,29 @@ def test_every_command_explains_itself(kafkalog: Kafkalog, name: str) -> None:
     assert ran.out.startswith(f"Usage: kafkalog {name}")
 
 
+@pytest.mark.parametrize("name", ["ls", "dump", "verify"])
+def test_every_command_has_examples(kafkalog: Kafkalog, name: str) -> None:
+    out = kafkalog(name, "--help").out
+    assert out.count(f"\n    kafkalog {name} ") >= 2
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_tables_in_help_stay_tables(kafkalog: Kafkalog, name: str) -> None:
+    out = kafkalog(name, "--help").out
+    assert "\\b" not in out
+    assert "\b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    if name == "dump":
+        assert "\n    1234                     an offset\n    earliest, earliest+100   from the" in out
+
+
+@pytest.mark.parametrize("name", ["ls", "dump", "verify"])
+def test_a_stream_is_no_log(kafkalog: Kafkalog, name: str) -> None:
+    ran = kafkalog(name, "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert "a log must be a file or a directory; it is not read from stdin" in ran.err
+
+
 def test_the_version(kafkalog: Kafkalog) -> None:
     assert kafkalog("--version") == (0, f"kafkalog {__version__}\n", "")
 
@@ -153,7 +176,7 @@ def test_output_that_does_not_get_out_is_an_error(data_dir: Path, command: list[
     assert process.stderr == "kafkalog: No space left on device\n"
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 

@@ -84,7 +84,8 @@ def nasty(tmp_path: Path) -> Path:
 
 def test_json_tells_null_from_empty_and_text_from_bytes(kafkalog: Kafkalog, nasty: Path) -> None:
     ran = kafkalog("dump", nasty, "-o", "jsonl")
-    common = {"timestamp_type": "CreateTime", "headers": []}
+    where = {"version": 1, "path": str(nasty)}
+    common = {**where, "timestamp_type": "CreateTime", "headers": []}
     assert lines(ran.out) == [
         {"offset": 0, "timestamp": 1000, "key": None, "value": "", **common},
         {
@@ -96,6 +97,7 @@ def test_json_tells_null_from_empty_and_text_from_bytes(kafkalog: Kafkalog, nast
             **common,
         },
         {
+            **where,
             "offset": 2,
             "timestamp": 1002,
             "timestamp_type": "CreateTime",
@@ -109,6 +111,7 @@ def test_json_tells_null_from_empty_and_text_from_bytes(kafkalog: Kafkalog, nast
             ],
         },
         {
+            **where,
             "offset": 3,
             "timestamp": None,
             "timestamp_type": "LogAppendTime",
@@ -189,7 +192,8 @@ RANGES = [
     (["--from", "@2026-01-01T00:00:02Z"], [2, 3]),
     (["--from", "@2026-01-01T01:00:01+01:00", "--to", "@2026-01-01T00:00:02.500Z"], [1, 2]),
     (["--to", "@1767225601000"], [0]),
-    (["--from", "3", "--to", "1"], []),
+    (["--from", "3", "--to", "3"], []),
+    (["--from", "latest-1"], [3]),
     (["--limit", "3"], [0, 1, 2]),
     (["--limit", "0"], []),
 ]
@@ -219,14 +223,107 @@ def test_a_time_ago_is_counted_from_now(kafkalog: Kafkalog, tmp_path: Path) -> N
     assert offsets(kafkalog, segment(tmp_path, 0, V2Batch(made).encoded()), "--from", "-1h") == [1]
 
 
-def test_an_empty_range_is_told(kafkalog: Kafkalog, data_dir: Path) -> None:
-    ran = kafkalog("dump", data_dir / "orders-0", "--from", "100")
-    assert ran == (0, "", "kafkalog: orders-0: no record there: its offsets go from 0 to 4\n")
+TIMES = "its times go from 2026-01-01T00:00:00Z to 2026-01-01T00:00:03Z"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--from", "100"], "no record from offset 100 on: its offsets go from 0 to 3"),
+        (["--from", "end"], "no record from offset 4 on: its offsets go from 0 to 3"),
+        (["--from", "100", "--to", "end-1"], "--from, offset 100, comes after --to, offset 3"),
+        (
+            ["--from", "@2027-01-01"],
+            f"no record from 2027-01-01T00:00:00Z on: {TIMES}",
+        ),
+        (
+            ["--from", "3", "--to", "@2026-01-01"],
+            f"no record from offset 3 on and before 2026-01-01T00:00:00Z: its offsets go from 0 to 3, {TIMES}",
+        ),
+    ],
+)
+def test_an_empty_range_is_told_in_the_terms_asked(
+    kafkalog: Kafkalog, data_dir: Path, options: list[str], words: str
+) -> None:
+    assert kafkalog("dump", data_dir / "orders-0", *options) == (0, "", f"kafkalog: orders-0: {words}\n")
+    ran = kafkalog("dump", data_dir / "orders-0", "--batches", *options)
+    assert (ran.code, ran.out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "words"),
+    [
+        ("3", "1", "--from 3 comes after --to 1"),
+        ("end", "end-5", "--from end+0 comes after --to end-5"),
+        ("@2027-01-01", "@2026-01-01", "--from (2027-01-01T00:00:00Z) is later than --to (2026-01-01T00:00:00Z)"),
+        ("@1700087400", "@2026-01-01", "'@1700087400' looks like seconds: give ms since the epoch (@1700087400000)"),
+    ],
+)
+def test_a_range_that_cannot_be_meant_is_wrong_usage(
+    kafkalog: Kafkalog, data_dir: Path, start: str, end: str, words: str
+) -> None:
+    ran = kafkalog("dump", data_dir, "--from", start, "--to", end)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+
+
+def test_an_empty_log_says_so(kafkalog: Kafkalog, data_dir: Path) -> None:
+    path = segment(data_dir / "new-0", 7, b"").parent
+    assert kafkalog("dump", path) == (0, "", "kafkalog: new-0: it is empty: the next offset is 7\n")
+    assert kafkalog("dump", path, "--from", "end-1").err == "kafkalog: new-0: it is empty: the next offset is 7\n"
+
+
+def test_of_several_logs_only_that_all_have_nothing_is_told(kafkalog: Kafkalog, data_dir: Path) -> None:
+    assert kafkalog("dump", data_dir, "--from", "5").err == ""
+    assert kafkalog("dump", data_dir, "--from", "50").err == "kafkalog: no record in that range in any of the 4 logs\n"
+
+
+SECONDS = [5, 1, 9, -1, 3, 7, 2, 8]
+
+
+@pytest.fixture(params=[(1, 0), (1, GZIP), (2, 0), (2, ZSTD)], ids=str)
+def disordered(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Records whose times do not rise, in batches and in two segments."""
+    magic, codec = request.param
+    start = 1_767_225_600_000
+    made = [PlainRecord(i, start + 1000 * s if s >= 0 else -1, None, b"v") for i, s in enumerate(SECONDS)]
+    home = tmp_path / "orders-0"
+    segment(home, 0, b"".join(entries(made[i : i + 2], magic, codec) for i in (0, 2)))
+    segment(home, 4, b"".join(entries(made[i : i + 2], magic, codec) for i in (4, 6)))
+    return home
+
+
+@pytest.mark.parametrize("since", [None, 0, 1, 2, 3, 8, 9, 10])
+@pytest.mark.parametrize("until", [None, 0, 1, 4, 8, 9, 10])
+def test_a_range_of_times_holds_exactly_the_records_of_these_times(
+    kafkalog: Kafkalog, disordered: Path, since: int | None, until: int | None
+) -> None:
+    if since is not None and until is not None and since > until:
+        return
+    bounds = [("--from", since), ("--to", until)]
+    options = [word for name, at in bounds if at is not None for word in (name, f"@2026-01-01T00:00:{at:02}Z")]
+    low, high = since or 0, 99 if until is None else until
+    expected = [i for i, s in enumerate(SECONDS) if low <= s < high or not options]
+    for more in ((), ("--control",), ("--skip-damage",)):
+        assert offsets(kafkalog, disordered, *options, *more) == expected
+
+
+def test_an_offset_bounds_offsets_where_a_time_bounds_times(kafkalog: Kafkalog, disordered: Path) -> None:
+    assert offsets(kafkalog, disordered, "--from", "@2026-01-01T00:00:03Z", "--to", "6") == [0, 2, 4, 5]
+    assert offsets(kafkalog, disordered, "--from", "2", "--to", "@2026-01-01T00:00:08Z") == [4, 5, 6]
+
+
+def test_batches_of_a_time_are_those_that_reach_into_it(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    made = [batch(b"a", b"b"), batch(b"c", b"d", offset=2), batch(b"e", offset=4)]
+    path = segment(tmp_path, 0, b"".join(made))
+    options = ("--from", "@2026-01-01T00:00:01Z", "--to", "@2026-01-01T00:00:03Z")
+    found = lines(kafkalog("dump", path, "--batches", "-o", "jsonl", *options).out)
+    assert [line["base_offset"] for line in found] == [0, 2]
 
 
 def test_batches_of_a_range_are_those_that_touch_it(kafkalog: Kafkalog, data_dir: Path) -> None:
     ran = kafkalog("dump", data_dir / "orders-0", "--batches", "--from", 1, "--to", 3, "-o", "jsonl")
-    found = [(line["file"], line["position"], line["base_offset"]) for line in lines(ran.out)]
+    found = [(Path(line["path"]).name, line["position"], line["base_offset"]) for line in lines(ran.out)]
     assert found == [(f"{0:020}.log", 0, 0), (f"{0:020}.log", len(batch(b"a", b"b")), 2)]
 
 
@@ -239,6 +336,23 @@ def test_records_of_a_data_directory_say_whose_they_are(kafkalog: Kafkalog, data
         ("orders", 10, "ten"),
     ]
     assert kafkalog("dump", data_dir, "--limit", 1).out.startswith("billing-0 offset 7 ")
+
+
+def test_a_record_says_whose_it_is_however_it_was_come_by(kafkalog: Kafkalog, data_dir: Path) -> None:
+    whole = kafkalog("dump", data_dir, "-t", "orders-2", "-o", "jsonl").out
+    home = data_dir / "orders-2"
+    assert kafkalog("dump", home, "-o", "jsonl").out == whole
+    assert kafkalog("dump", home / f"{0:020}.log", "-o", "jsonl").out == whole
+    assert kafkalog("dump", home, "-o", "jsonl", "--control").out == whole
+    assert whole.startswith('{"version":1,"topic":"orders","partition":2,"offset":0,')
+
+
+def test_many_paths(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("dump", data_dir / "orders-2", "nowhere", data_dir / "orders-10", "-o", "jsonl", "--from", "end-1")
+    assert [line["value"] for line in lines(ran.out)] == ["two", "ten"]
+    assert (ran.code, ran.err) == (3, "kafkalog: nowhere: No such file or directory\n")
+    text = kafkalog("dump", data_dir / "orders-2", data_dir / "orders-10").out
+    assert [line[:9] for line in text.splitlines() if "offset" in line] == ["orders-2 ", "orders-10"]
 
 
 def test_a_limit_counts_over_all_partitions(kafkalog: Kafkalog, data_dir: Path) -> None:
@@ -277,7 +391,7 @@ def test_batches_decode_their_control_records(kafkalog: Kafkalog, transaction: P
     _, second = lines(kafkalog("dump", transaction, "--batches", "-o", "jsonl").out)
     assert second["control"] == [{"offset": 1, "type": "COMMIT", "type_id": 1, "coordinator_epoch": 7}]
     assert second["producer_id"] == 9
-    assert "pid 9/3 COMMIT\n" in kafkalog("dump", transaction, "--batches").out
+    assert " COMMIT pid 9/3\n" in kafkalog("dump", transaction, "--batches").out
 
 
 def test_a_control_record_that_does_not_follow_its_format_is_shown_all_the_same(
@@ -287,6 +401,31 @@ def test_a_control_record_that_does_not_follow_its_format_is_shown_all_the_same(
     (found,) = lines(kafkalog("dump", path, "--batches", "-o", "jsonl").out)
     assert "too short" in found["control"][0]["error"]
     assert kafkalog("dump", path, "--batches").code == 0
+
+
+def test_nothing_but_control_records_is_told(kafkalog: Kafkalog, transaction: Path) -> None:
+    ran = kafkalog("dump", transaction, "--from", "end-1")
+    assert ran.err.endswith("go from 0 to 1; there are control records (--control shows them)\n")
+
+
+def test_what_a_quorum_says_is_short_in_text_and_whole_in_json(kafkalog: Kafkalog, golden_logs: Path) -> None:
+    path = golden_logs / "kafka-3.9" / "data" / "__cluster_metadata-0"
+    text = kafkalog("dump", path, "--batches", "--limit", 1).out
+    assert "LEADER_CHANGE leader " in text
+    assert "(" not in text
+    (found,) = lines(kafkalog("dump", path, "--batches", "--limit", 1, "-o", "jsonl").out)
+    assert found["control"][0]["voters"]
+
+
+def test_batches_fit_a_narrow_terminal(on_a_terminal: Kafkalog, kafkalog: Kafkalog, golden_logs: Path) -> None:
+    path = golden_logs / "kafka-3.9" / "data" / "v2-txn-0"
+    ran = on_a_terminal("dump", path, "--batches", NO_COLOR="1")
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "MAX TIME" in ran.out
+    assert ran.out.endswith("--wide shows them)\n")
+    assert (
+        on_a_terminal("dump", path, "--batches", "--wide", NO_COLOR="1").out == kafkalog("dump", path, "--batches").out
+    )
 
 
 def flipped(data: bytes) -> bytes:
@@ -305,6 +444,68 @@ def test_all_before_damage_is_shown(kafkalog: Kafkalog, tmp_path: Path, form: st
     assert ran.err.count("\n") == 1
     if form == "json":
         assert len(json.loads(ran.out)) == 2
+
+
+DAMAGED = {
+    "a checksum": flipped(batch(b"b", b"c", offset=1)),
+    "a size": batch(b"b", offset=1, size=3),
+    "garbage": b"\xff" * 500,
+    "a magic": batch(b"b", offset=1, magic=3),
+    "content": batch(b"b", offset=1, records_count=5),
+}
+
+
+def test_damage_says_how_to_go_on_behind_it(kafkalog: Kafkalog, data_dir: Path) -> None:
+    home = data_dir / "orders-0"
+    first = home / f"{0:020}.log"
+    first.write_bytes(batch(b"a") + flipped(batch(b"b", offset=1)) + batch(b"c", offset=2))
+    ran = kafkalog("dump", home)
+    assert ran.err.endswith("; --skip-damage goes on behind it, as does --from 2\n")
+    assert offsets(kafkalog, home, "--from", 2) == [2, 3]
+    first.write_bytes(batch(b"a") + flipped(batch(b"b", b"c", offset=1)))
+    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on behind it, as does --from 3\n")
+    first.write_bytes(batch(b"a") + DAMAGED["content"] + batch(b"c", offset=2))
+    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on behind it, as does --from 2\n")
+    first.write_bytes(batch(b"a") + batch(b"b", offset=1, size=3) + batch(b"c", offset=2))
+    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on behind it\n")
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+@pytest.mark.parametrize("options", [(), ("--control",)])
+def test_damage_can_be_skipped(kafkalog: Kafkalog, data_dir: Path, damage: bytes, options: tuple[str, ...]) -> None:
+    home = data_dir / "orders-0"
+    segment(home, 0, batch(b"a") + damage + batch(b"y", offset=5) + damage + batch(b"z", offset=9))
+    (home / f"{3:020}.log").rename(home / f"{20:020}.log")
+    (home / f"{20:020}.log").write_bytes(batch(b"t", offset=20) + batch(b"torn", offset=21)[:-2])
+    ran = kafkalog("dump", home, "--skip-damage", "-o", "jsonl", *options)
+    assert ran.code == 1
+    values = [line["value"] for line in lines(ran.out)]
+    assert [value for value in values if value in {"a", "y", "z", "t"}] == ["a", "y", "z", "t"]
+    named = ran.err.splitlines()
+    assert len(named) == 3
+    assert all(f"{0:020}.log:" in line for line in named[:2])
+    assert "warning torn-tail" in named[2]
+    ran = kafkalog("dump", home, "--skip-damage", "--from", "end-1", "-o", "jsonl", *options)
+    assert ([line["value"] for line in lines(ran.out)], ran.code, ran.err.count("\n")) == (["t"], 0, 1)
+    ran = kafkalog("dump", home, "--skip-damage", "--to", 1, "-o", "jsonl", *options)
+    assert ([line["value"] for line in lines(ran.out)], ran.code, ran.err) == (["a"], 0, "")
+
+
+def test_batches_behind_lost_bytes_are_shown_when_damage_is_skipped(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    data = batch(b"a") + b"\xff" * 90 + flipped(batch(b"b", offset=1)) + batch(b"c", offset=2)
+    path = segment(tmp_path, 0, data)
+    ran = kafkalog("dump", path, "--batches", "--skip-damage", "-o", "jsonl")
+    assert ran.code == 1
+    assert [line["base_offset"] for line in lines(ran.out)] == [0, 2]
+    assert "lost-bytes" in ran.err
+
+
+def test_the_header_of_a_damaged_batch_is_shown(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    made = V2Batch([PlainRecord(0, 1000, None, b"x" * 50)], codec=ZSTD).encoded()
+    path = segment(tmp_path, 0, flipped(made))
+    (found,) = lines(kafkalog("dump", path, "--batches", "-o", "jsonl").out)
+    assert (found["compression_type"], found["is_valid"]) == ("zstd", False)
+    assert " zstd   1970-01-01T00:00:01Z DAMAGED" in kafkalog("dump", path, "--batches").out
 
 
 def test_damaged_batches_are_shown_and_found(kafkalog: Kafkalog, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def columns(records: list[PlainRecord]) -> RecordColumns:
 
 
 def both(part: RecordColumns, place: TopicPartition | None = None) -> tuple[bytes, bytes]:
-    lines = JsonLines(place)
+    lines = JsonLines({} if place is None else place._asdict())
     return b"".join(lines.records(part)), lines._careful(list(part))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,14 @@ def test_the_row_of_a_partition_adds_up_its_segments(kafkalog: Kafkalog, partiti
 def test_a_partition_starts_where_its_data_directory_says(kafkalog: Kafkalog, golden_logs: Path) -> None:
     path = golden_logs / "kafka-3.9" / "data" / "v2-deleted-records-0"
     whole, first, *_ = rows(kafkalog("ls", path, "-o", "json"))
-    assert (whole["start_offset"], whole["end_offset"], first["start_offset"]) == (492, 1200, 384)
+    assert (whole["log_start_offset"], whole["log_end_offset"], first["base_offset"]) == (492, 1200, 384)
 
 
 def test_the_table(kafkalog: Kafkalog, data_dir: Path) -> None:
     assert kafkalog("ls", data_dir) == (
         0,
         """\
-PARTITION  SEGMENTS   SIZE  BATCHES  RECORDS  START  END  FIRST TIME            LAST TIME             CODEC  FORMAT
+PARTITION  SEGMENTS   SIZE  BATCHES  RECORDS  START  END  FIRST TIME            LAST TIME             CODEC  FMT
 billing-0         1   73 B        1        1      7    8  2026-01-01T00:00:07Z  2026-01-01T00:00:07Z  none   v2
 orders-0          2  220 B        3        4      0    4  2026-01-01T00:00:00Z  2026-01-01T00:00:03Z  none   v2
 orders-2          1   72 B        1        1      0    1  2026-01-01T00:00:00Z  2026-01-01T00:00:00Z  none   v2
@@ -74,14 +75,46 @@ orders-10         1   72 B        1        1      0    1  2026-01-01T00:00:00Z  
 def test_the_table_of_a_partition_ends_with_all_of_it(kafkalog: Kafkalog, data_dir: Path) -> None:
     ran = kafkalog("ls", data_dir / "orders-0")
     names = [line.split()[0] for line in ran.out.splitlines()]
-    assert names == ["SEGMENT", f"{0:020}.log", f"{3:020}.log", "orders-0"]
+    assert names == ["SEGMENT", f"{0:020}.log", f"{3:020}.log", "total"]
+    assert ran.out.splitlines()[-1].startswith("total of 2 ")
+    assert "SEGMENTS" not in ran.out
 
 
 def test_the_table_fits_a_narrow_terminal(on_a_terminal: Kafkalog, data_dir: Path) -> None:
     ran = on_a_terminal("ls", data_dir, NO_COLOR="1")
     assert max(map(len, ran.out.splitlines())) <= 80
-    for title in ("PARTITION", "SIZE", "RECORDS", "START", "END"):
+    for title in ("PARTITION", "SIZE", "RECORDS", "START", "END", "FIRST TIME", "LAST TIME"):
         assert title in ran.out
+    assert " 2026-01-01 00:00 " in ran.out
+    assert ran.out.endswith("--wide shows all)\n")
+    assert "BATCHES" in ran.out.splitlines()[-1]
+
+
+def test_all_columns_are_shown_when_asked_for(on_a_terminal: Kafkalog, kafkalog: Kafkalog, data_dir: Path) -> None:
+    assert on_a_terminal("ls", "--wide", data_dir, NO_COLOR="1").out == kafkalog("ls", data_dir).out
+
+
+def test_an_empty_segment_ends_where_it_begins(kafkalog: Kafkalog, data_dir: Path) -> None:
+    segment(data_dir / "orders-0", 4, b"")
+    whole, *_, last = rows(kafkalog("ls", data_dir / "orders-0", "-o", "json"))
+    assert (last["base_offset"], last["end_offset"], whole["log_end_offset"]) == (4, 4, 4)
+    assert "?" not in kafkalog("ls", data_dir / "orders-0").out
+
+
+def test_a_row_says_what_it_is(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (row,) = rows(kafkalog("ls", data_dir / "orders-0" / f"{3:020}.log", "-o", "json"))
+    assert (row["version"], row["kind"], row["topic"], row["partition"]) == (1, "file", "orders", 0)
+
+
+def test_a_name_that_is_no_utf_8_is_escaped_in_json(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9-0"))
+    segment(path, 0, batch(b"a", b"b")[:-1] + b"\1")
+    (row, *_) = rows(kafkalog("ls", path, "-o", "json"))
+    assert row["topic"] == "caf\\xe9"
+    for command in (["dump"], ["dump", "--batches"], ["verify"]):
+        ran = kafkalog(*command, path, "-o", "jsonl")
+        assert ran.code == 1
+        assert "internal" not in ran.err
 
 
 def test_json_lines_are_the_rows_of_the_json_document(kafkalog: Kafkalog, data_dir: Path) -> None:
@@ -106,7 +139,7 @@ def test_without_a_name_that_tells_the_start_only_the_least_is_known(kafkalog: K
     path = tmp_path / "copy"
     path.write_bytes(entries(records(b"a", b"b", b"c", offset=5), 1, GZIP))
     (row,) = rows(kafkalog("ls", path, "-o", "json"))
-    assert (row["records_min"], row["records_max"], row["start_offset"], row["end_offset"]) == (1, None, None, 8)
+    assert (row["records_min"], row["records_max"], row["base_offset"], row["end_offset"]) == (1, None, None, 8)
     assert "≥1" in kafkalog("ls", path).out
 
 
@@ -161,7 +194,7 @@ def test_damage_in_one_segment_hides_no_other(kafkalog: Kafkalog, data_dir: Path
     whole, *segments = rows(ran)
     assert ran.code == 1
     assert [(row["records"], row["tail"]) for row in segments] == [(2, "damaged"), (1, "end")]
-    assert (whole["records"], whole["end_offset"], len(whole["errors"])) == (3, 4, 1)
+    assert (whole["records"], whole["log_end_offset"], len(whole["errors"])) == (3, 4, 1)
     assert ran.err.count("\n") == 1
     assert "a segment that has a successor ends in a torn tail" in ran.err
 

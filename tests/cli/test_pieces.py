@@ -26,16 +26,23 @@ from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover
         ("earliest+5", Position("earliest", 5)),
         ("end", Position("end", 0)),
         ("end-500", Position("end", -500)),
+        ("latest-500", Position("end", -500)),
         ("@1769853600000", Position("time", 1_769_853_600_000)),
         ("@2026-01-31T10:00Z", Position("time", 1_769_853_600_000)),
         ("@2026-01-31T10:00", Position("time", 1_769_853_600_000)),
         ("@2026-01-31T11:00+01:00", Position("time", 1_769_853_600_000)),
         ("@2026-01-31", Position("time", 1_769_817_600_000)),
-        *[(text, None) for text in ("", "-5", "@", "@noon", "end-", "latest", "1h", "-1y", "¹", "٣", "@-1", "0x10")],
+        *[(text, None) for text in ("", "-5", "@", "@noon", "end-", "last", "1h", "-1y", "¹", "٣", "@-1", "0x10")],
     ],
 )
 def test_positions(text: str, position: Position | None) -> None:
     assert parse_position(text) == position
+
+
+@pytest.mark.parametrize("text", ["@0", "@1700087400", "@99999999999"])
+def test_seconds_are_not_taken_for_milliseconds(text: str) -> None:
+    with pytest.raises(ValueError, match="looks like seconds: give ms"):
+        parse_position(text)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +86,10 @@ def test_what_is_not_for_printing_is_escaped() -> None:
 def test_a_table_gives_up_the_least_of_its_columns_first() -> None:
     columns = [Column("NAME"), Column("SIZE", right=True, keep=2), Column("TIME", keep=1), Column("EMPTY")]
     rows = [["a", "1", "now", ""], ["bb", "100000", "then", ""]]
-    assert table(columns, rows) == ["NAME    SIZE  TIME", "a          1  now", "bb    100000  then"]
-    assert table(columns, rows, 15) == ["NAME    SIZE", "a          1", "bb    100000"]
-    assert table(columns, rows, 5) == ["NAME", "a", "bb"]
+    assert table(columns, rows) == (["NAME    SIZE  TIME", "a          1  now", "bb    100000  then"], [])
+    assert table(columns, rows, 15) == (["NAME    SIZE", "a          1", "bb    100000"], ["TIME"])
+    assert table(columns, rows, 11) == (["NAME  TIME", "a     now", "bb    then"], ["SIZE"])
+    assert table(columns, rows, 5) == (["NAME", "a", "bb"], ["SIZE", "TIME"])
 
 
 def test_a_sink_keeps_the_order_and_writes_everything(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,35 @@ def test_a_name_cannot_steer_the_terminal(kafkalog: Kafkalog, tmp_path: Path) ->
     ran = kafkalog("verify", path)
     assert "\x1b" not in ran.out
     assert "\\x1b[31mred-0" in ran.out
+
+
+@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
+def test_an_interrupted_check_says_so(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    from kafkalog.fsck import verify
+    from kafkalog.storage.mapped import ReadableFile
+
+    class Interrupted(ReadableFile):
+        def view(self, position: int, length: int) -> memoryview:
+            if "orders" in str(self.path):
+                time.sleep(0.2)
+                raise KeyboardInterrupt
+            return super().view(position, length)
+
+    monkeypatch.setattr(verify, "ReadableFile", Interrupted)
+    ran = kafkalog("verify", data_dir, "-o", form)
+    assert (ran.code, ran.err) == (130, "kafkalog: interrupted\n")
+    if form == "text":
+        assert ran.out.startswith("INCOMPLETE, so far: 2 files, ")
+        return
+    found = json.loads(ran.out)
+    summary = found if form == "jsonl" else found["summary"]
+    assert summary["complete"] is False
+    assert summary["seconds"] >= 0.2
+
+
+def test_records_are_counted_only_by_a_deep_check(kafkalog: Kafkalog, data_dir: Path) -> None:
+    shallow, deep = (json.loads(kafkalog("verify", data_dir, "-o", "jsonl", *more).out) for more in ((), ("--deep",)))
+    assert (shallow["records"], deep["records"]) == (None, 7)
+    assert (shallow["complete"], deep["complete"]) == (True, True)

@@ -1,0 +1,43 @@
+"""Why a dump shows nothing: the log is empty, or what it holds lies elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.output import NO_TIMESTAMP
+from kafkalog.cli.positions import Range, time_text
+
+if TYPE_CHECKING:
+    from kafkalog.cli.sources import Source
+
+
+def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> str:
+    """One line. what: "record" or "batch". control: control records would have been shown."""
+    start, end = source.start_offset, source.end_offset
+    if start >= end:
+        return f"{source.name}: it is empty: the next offset is {end}"
+    if wanted.first is not None and wanted.stop is not None and wanted.first > wanted.stop:
+        return f"{source.name}: --from, offset {wanted.first}, comes after --to, offset {wanted.stop}"
+    there = [f"its offsets go from {start} to {end - 1}"] if wanted.has_offsets or not wanted.is_timed else []
+    if wanted.is_timed:
+        there.append(_times(source))
+    hidden = what == "record" and not control and _has_control(source, wanted)
+    more = "; there are control records (--control shows them)" if hidden else ""
+    place = f" {wanted}" if wanted.is_timed or wanted.has_offsets else ""
+    return f"{source.name}: no {what}{place}: {', '.join(there)}{more}"
+
+
+def _times(source: Source) -> str:
+    from kafkalog.cli.summary import Summary, summarise
+
+    total = Summary()
+    for file in source.files:
+        total.add(summarise(Path(file.path), sealed=file.sealed))
+    if total.last_timestamp == NO_TIMESTAMP:
+        return "it has no times"
+    return f"its times go from {time_text(total.first_timestamp)} to {time_text(total.last_timestamp)}"
+
+
+def _has_control(source: Source, wanted: Range) -> bool:
+    return any(located.batch.is_control for located in source.batches(wanted))
