@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     import os
 
     from kafkalog import errors
+    from kafkalog._speedups.output_stream import BufferingOutputStream, ReservedOutput
     from kafkalog._speedups.record import Record
     from kafkalog.attributes import CompressionType, TimestampType
     from kafkalog.record.batch import RecordBatch
+    from kafkalog.record.builder import BatchSettings, RecordsBuilder
     from kafkalog.record.columns import RecordColumns
     from kafkalog.record.framing import EndKind, EndOfData
-    from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
+    from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet, batches_of_records
+    from kafkalog.record.message_writer import MessageWriter
+    from kafkalog.record.validation import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
     from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
     from kafkalog.storage.log import Log
     from kafkalog.storage.paths import TopicPartition
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AppendOrigin",
+    "BatchSettings",
+    "BufferingOutputStream",
     "ByteBufferMessageSet",
     "CompressionType",
     "EndKind",
@@ -36,18 +43,27 @@ __all__ = [
     "FileMessageSet",
     "Log",
     "MessageSet",
+    "MessageWriter",
     "OffsetPosition",
     "Record",
     "RecordBatch",
     "RecordColumns",
+    "RecordsBuilder",
+    "ReservedOutput",
     "TimestampAndOffset",
     "TimestampType",
     "TopicPartition",
+    "ValidationResult",
+    "batches_of_records",
     "errors",
+    "validate_messages_and_assign_offsets",
 ]
 # `open` is public too; left out, so that `from kafkalog import *` does not take the place of the built-in one.
 
 _HOMES = {
+    "AppendOrigin": "kafkalog.record.validation",
+    "BatchSettings": "kafkalog.record.builder",
+    "BufferingOutputStream": "kafkalog._speedups.output_stream",
     "ByteBufferMessageSet": "kafkalog.record.message_set",
     "CompressionType": "kafkalog.attributes",
     "EndKind": "kafkalog.record.framing",
@@ -55,13 +71,19 @@ _HOMES = {
     "FileMessageSet": "kafkalog.storage.file_message_set",
     "Log": "kafkalog.storage.log",
     "MessageSet": "kafkalog.record.message_set",
+    "MessageWriter": "kafkalog.record.message_writer",
     "OffsetPosition": "kafkalog.storage.file_message_set",
     "Record": "kafkalog._speedups.record",
     "RecordBatch": "kafkalog.record.batch",
     "RecordColumns": "kafkalog.record.columns",
+    "RecordsBuilder": "kafkalog.record.builder",
+    "ReservedOutput": "kafkalog._speedups.output_stream",
     "TimestampAndOffset": "kafkalog.storage.file_message_set",
     "TimestampType": "kafkalog.attributes",
     "TopicPartition": "kafkalog.storage.paths",
+    "ValidationResult": "kafkalog.record.validation",
+    "batches_of_records": "kafkalog.record.message_set",
+    "validate_messages_and_assign_offsets": "kafkalog.record.validation",
 }
 
 
