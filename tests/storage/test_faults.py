@@ -307,6 +307,22 @@ def test_a_truncation_that_fails_changes_nothing(
     assert offsets(written) == [0, 1, 2, 3]
 
 
+def test_a_truncation_that_is_broken_off_leaves_no_hole(
+    path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    # The file has been cut by then, and what is written next still goes to where it ended.
+    monkeypatch.setattr(os, "lseek", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        written.truncate_to(batch(0).size_in_bytes)
+    monkeypatch.undo()
+    assert offsets(written) == [0]
+    written.append(batch(1))
+    assert offsets(written) == offsets(FileMessageSet(path)) == [0, 1]
+
+
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system reserves nothing")
 def test_a_reservation_that_cannot_be_made_again_is_told(
     path: Path, seam: Seam, monkeypatch: pytest.MonkeyPatch
