@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
     from kafkalog.record.builder import BatchSettings, RecordsBuilder
+    from kafkalog.record.output import Target
 
 # Entries are handed on in runs of about so many bytes and at most so many rows.
 RUN_BYTES = 1 << 20
@@ -130,6 +131,21 @@ class MessageSet(ABC):
     def has_matching_magic(self, magic: int) -> bool:
         """Whether every entry is of format `magic` (also where there is none)."""
         return all(bool((run["magic"] == magic).all()) for run in self._runs())
+
+    def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
+        """Write `size` bytes from `position` on (None: all of them) to a binary file or a socket. Returns how many.
+
+        position counts from this set's start. Fewer than asked for are written where this set ends before, or `file`
+        does not wait and takes no more. ValueError: position or size negative, or position after the end. OSError:
+        as `file` raises it. TypeError: neither a file nor a socket.
+        """
+        from kafkalog.record.output import by_python, write_all
+
+        left = self.size_in_bytes - position
+        wanted = left if size is None else size
+        if position < 0 or left < 0 or wanted < 0:
+            raise ValueError(f"{wanted} bytes at {position} are not a slice of {self.size_in_bytes} bytes")
+        return write_all(by_python(self._view, file), self._start + position, min(wanted, left))
 
     def _stops(self) -> Iterator[Stop]:
         start, more = self._start, True

@@ -28,7 +28,7 @@ from kafkalog.storage.appending import AppendableFile
 from kafkalog.storage.mapped import ReadableFile
 
 if TYPE_CHECKING:
-    from kafkalog.storage.transfer import Target
+    from kafkalog.record.output import Target
 
 _log = logging.getLogger(__name__)
 # What is appended is taken from its message set in pieces of so many bytes.
