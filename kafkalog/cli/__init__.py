@@ -99,6 +99,9 @@ class Commands(click.Group):
             return _usage(error)
         except (click.Abort, KeyboardInterrupt):
             return INTERRUPTED
+        except SystemExit:
+            # click's answer to a help text that nobody reads to its end.
+            return BROKEN_PIPE
         except OSError as error:
             return _stdout_failed(error)
         return code if isinstance(code, int) else SOUND
@@ -156,7 +159,21 @@ def cli(debug: bool) -> None:
     del debug
 
 
+def _mend_closed_streams() -> None:
+    """What was closed by whoever started the process goes nowhere; the exit code still tells.
+
+    Else the first file opened would take the stream's number, and be written to.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with suppress(OSError):
+                os.close(number)
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if number == 0 else "w", closefd=False))
+
+
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The entry point; ends the process with the exit code."""
+    _mend_closed_streams()
     cli.main(args, prog_name="kafkalog")
     raise AssertionError("cli.main ends the process")

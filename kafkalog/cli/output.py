@@ -61,8 +61,10 @@ def complain(problem: object) -> None:
     with suppress(OSError):
         flush_stdout()
     text = _os_error(problem) if isinstance(problem, OSError) else str(problem)
-    sys.stderr.write(f"kafkalog: {printable(text)}\n")
-    sys.stderr.flush()
+    # Where stderr takes nothing, the exit code still tells.
+    with suppress(OSError):
+        sys.stderr.write(f"kafkalog: {printable(text)}\n")
+        sys.stderr.flush()
 
 
 def _os_error(error: OSError) -> str:

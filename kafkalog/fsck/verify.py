@@ -121,7 +121,7 @@ def _partition(directory: Path, options: Options) -> Iterator[Finding]:
 def _file(path: Path, bounds: Bounds, sealed: bool, options: Options, *, listed: bool = False) -> Iterator[Finding]:
     try:
         file = ReadableFile(path)
-    except OSError as error:
+    except (OSError, NotALogError) as error:
         if listed and isinstance(error, FileNotFoundError):
             yield Finding(
                 Severity.INFO, "segment-gone", str(path), "it was deleted after its directory had been listed"

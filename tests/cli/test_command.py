@@ -249,3 +249,30 @@ def test_words_are_completed() -> None:
         [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert "dump" in process.stdout.splitlines()
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2)])
+def test_streams_that_are_closed_do_not_change_the_verdict(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    """As cron or a shell's `>&-` may start it."""
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"")
+
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    for arguments in (["verify", path], ["ls", path], ["--help"]):
+        ran = subprocess.run([sys.executable, "-m", "kafkalog.cli", *arguments], preexec_fn=close, check=False)
+        assert ran.returncode == 0
+
+
+def test_a_full_stderr_does_not_change_the_exit_code() -> None:
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run([sys.executable, "-m", "kafkalog.cli", "ls", "/nowhere"], stderr=full, check=False)
+    assert ran.returncode == 3
+
+
+def test_an_empty_partition_is_sound(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    ran = subprocess.run([sys.executable, "-m", "kafkalog.cli", "verify", tmp_path / "orders-0"], check=False)
+    assert ran.returncode == 0

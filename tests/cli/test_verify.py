@@ -71,7 +71,7 @@ def test_what_cannot_be_read_does_not_hide_the_rest(kafkalog: Kafkalog, data_dir
     ran = kafkalog("verify", "nowhere", data_dir)
     assert ran.code == 3
     *findings, summary = ran.out.splitlines()
-    assert [line.split(": ")[1].split()[1] for line in findings] == ["unreadable", "unreadable", "crc-mismatch"]
+    assert [line.split(": ")[1].split()[1] for line in findings] == ["unreadable", "not-a-log", "crc-mismatch"]
     assert summary.endswith(": 3 errors, 0 warnings, 2 unreadable")
 
 
