@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import gc
 import io
+import os
 import pickle
 import random
 import subprocess
@@ -22,6 +23,8 @@ from hypothesis import strategies as st
 from kafkalog._speedups.output_stream import BufferingOutputStream, ReservedOutput, write_whole
 from reference import output_stream as reference
 
+# The address sanitizer ends the process where memory is refused, and needs more of it than a limit would leave.
+no_memory = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer refuses no memory")
 # The stream's own kinds of numbers, each with its least and its most.
 RANGES = {
     "write_byte": (-128, 255),
@@ -222,6 +225,7 @@ def test_skipping_backwards_or_beyond_all_memory_is_refused(length: int) -> None
     assert stream.size == 0
 
 
+@no_memory
 @pytest.mark.parametrize("length", [2**63 - 1, 2**62, 2**47])
 def test_what_no_memory_holds_is_refused_at_once_and_nothing_changed(length: int) -> None:
     stream = BufferingOutputStream(16)
@@ -240,6 +244,7 @@ def test_a_segment_has_at_least_one_byte(segment_size: int) -> None:
         BufferingOutputStream(segment_size)
 
 
+@no_memory
 def test_a_segment_larger_than_memory_is_refused() -> None:
     with pytest.raises(MemoryError):
         BufferingOutputStream(2**63 - 1)
@@ -364,6 +369,7 @@ def test_garbage_that_writes_to_the_stream_writes_between_the_others_writes() ->
         assert rest.count(part) == 200
 
 
+@no_memory
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory holds on Linux only")
 def test_a_stream_that_runs_out_of_memory_is_as_it_was() -> None:
     code = """
