@@ -13,7 +13,6 @@ clients/.../common/record/{MemoryRecordsBuilder,DefaultRecord,LegacyRecord}.java
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -21,15 +20,14 @@ from kafkalog._speedups.layout cimport LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, LOG
 from kafkalog._speedups.record cimport Record
 from kafkalog._speedups.store cimport size_of_varlong, store_big_endian, store_varlong
 
-from kafkalog._speedups.checksum import crc32
+from operator import index
 
-cdef extern from "Python.h":
-    enum:
-        PyBUF_READ
+from kafkalog._speedups.checksum import crc32
 
 cdef enum:
     RECORD_OVERHEAD_V1 = 22
     FIRST_ROOM = 4096
+    MESSAGE_HEAD_BYTES = 10
 
 
 cdef inline uint8_t* put_sized(uint8_t* place, object data) noexcept:
@@ -60,6 +58,16 @@ cdef inline Py_ssize_t length_of(object data) noexcept:
 
 cdef inline Py_ssize_t sized_length(object data) noexcept:
     return 1 if data is None else size_of_varlong(PyBytes_GET_SIZE(data)) + PyBytes_GET_SIZE(data)
+
+
+cdef uint32_t checksum_of(bytes head, object key, object value) except? 0:
+    """The CRC-32 of a message from its magic on."""
+    cdef uint32_t checksum = crc32(head)
+    for data in (key, value):
+        checksum = crc32((<int64_t> -1 if data is None else len(data)).to_bytes(4, "big", signed=True), checksum)
+        if data:
+            checksum = crc32(data, checksum)
+    return checksum
 
 
 cdef inline bytes as_bytes(str name, object given):
@@ -115,6 +123,7 @@ cdef class RecordsEncoder:
         if not 0 <= magic <= 2:
             raise ValueError(f"magic is {magic}, not 0, 1 or 2")
         self.magic = magic
+        self.size = self.records_count = 0
         self.base_offset = base_offset
         self.timestamp_type = timestamp_type
         self.log_append_time = log_append_time
@@ -201,27 +210,32 @@ cdef class RecordsEncoder:
 
     cdef int put_message(self, int64_t offset, int64_t timestamp, object key, object value) except -1:
         cdef Py_ssize_t length = self.message_length(key, value)
+        cdef uint8_t head[MESSAGE_HEAD_BYTES]
+        cdef int head_size
+        cdef uint32_t checksum
         cdef uint8_t* start
         cdef uint8_t* place
-        cdef uint8_t* covered
         if length > INT32_MAX - LOG_OVERHEAD:
             raise ValueError(f"a message of {length} bytes; at most 2**31 - 13")
         if self.timestamp_type == LOG_APPEND_TIME:
             timestamp = self.log_append_time
+        head_size = self.store_head(head, timestamp)
+        # Before any room is taken: it gives up the GIL, and another thread could move the room.
+        checksum = checksum_of(head[:head_size], key, value)
         start = place = self.place_for(LOG_OVERHEAD + length)
         place += store_big_endian(place, <uint64_t> (offset - self.base_offset if self.relative else offset), 8)
         place += store_big_endian(place, length, 4)
-        covered = place = place + 4
+        place += store_big_endian(place, checksum, 4)
+        memcpy(place, head, head_size)
+        place = put_sized_int32(place + head_size, key)
+        place = put_sized_int32(place, value)
+        return self.written(place - start, offset, timestamp)
+
+    cdef int store_head(self, uint8_t* place, int64_t timestamp) noexcept:
+        """What stands between a message's CRC and its key: magic, attributes and, in format 1, the timestamp."""
         place[0] = self.magic
         place[1] = LOG_APPEND_TIME_BIT if self.magic > 0 and self.timestamp_type == LOG_APPEND_TIME else 0
-        place += 2
-        if self.magic > 0:
-            place += store_big_endian(place, <uint64_t> timestamp, 8)
-        place = put_sized_int32(place, key)
-        place = put_sized_int32(place, value)
-        store_big_endian(covered - 4, <uint32_t> crc32(PyMemoryView_FromMemory(<char*> covered, place - covered,
-                                                                               PyBUF_READ)), 4)
-        return self.written(place - start, offset, timestamp)
+        return 2 + (store_big_endian(place + 2, <uint64_t> timestamp, 8) if self.magic > 0 else 0)
 
     cdef int put(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers) except -1:
         self.check(offset, timestamp, len(headers) > 0)
@@ -232,40 +246,48 @@ cdef class RecordsEncoder:
     cdef int64_t next_offset(self) noexcept:
         return self.last_offset + 1 if self.records_count else self.base_offset
 
-    def append(self, value=None, key=None, headers=(), int64_t timestamp=-1, *, offset=None):
+    def append(self, value=None, key=None, headers=(), timestamp=-1, *, offset=None):
         """Add one record; its offset is the next one unless given.
 
         ValueError: the offset does not follow, the timestamp is less than -1, headers below magic 2, too large.
         TypeError: not bytes.
         """
+        if type(timestamp) is not int:
+            timestamp = index(timestamp)
         if value is not None and type(value) is not bytes:
             value = as_bytes("value", value)
         if key is not None and type(key) is not bytes:
             key = as_bytes("key", key)
-        self.put(self.next_offset() if offset is None else offset, timestamp, key, value,
+        self.put(self.next_offset() if offset is None else index(offset), timestamp, key, value,
                  encoded_headers(headers) if headers else ())
 
     def extend(self, records, bint keep_offsets=False):
         """Add `Record`s; their offsets are the next ones, or their own if keep_offsets. As `append` for each."""
         cdef Record record
-        for record in records:
+        for each in records:
+            if not isinstance(each, Record):
+                raise TypeError(f"a Record is added, not {type(each).__name__}")
+            record = each
             self.put(record.offset if keep_offsets else self.next_offset(), record.timestamp, record.key, record.value,
                      encoded_headers(record.headers) if record.headers else ())
 
-    def size_of(self, value=None, key=None, headers=(), int64_t timestamp=-1):
+    def size_of(self, value=None, key=None, headers=(), timestamp=-1):
         """Bytes that `append` would add now. TypeError: not bytes."""
         cdef Py_ssize_t body
         key = None if key is None else as_bytes("key", key)
         value = None if value is None else as_bytes("value", value)
         if self.magic < 2:
             return LOG_OVERHEAD + self.message_length(key, value)
-        body = self.body_length(self.next_offset(), timestamp, key, value, encoded_headers(headers))
+        body = self.body_length(self.next_offset(), index(timestamp), key, value, encoded_headers(headers))
         return size_of_varlong(body) + body
 
     def take(self, Py_ssize_t header_size=0):
         """The bytes, after `header_size` zero bytes of room for a header, as a bytearray of its own."""
-        cdef bytearray result = PyByteArray_FromStringAndSize(NULL, header_size + self.size)
+        cdef bytearray result
         cdef uint8_t[::1] place
+        if header_size < 0:
+            raise ValueError(f"a header of {header_size} bytes")
+        result = PyByteArray_FromStringAndSize(NULL, header_size + self.size)
         if header_size + self.size:
             place = result
             memset(&place[0], 0, header_size)
