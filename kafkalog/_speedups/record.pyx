@@ -42,7 +42,10 @@ cdef class Record:
         self.timestamp = index(timestamp)
         self.offset = index(offset)
         self.sequence = index(sequence)
-        self.type_id = int(TimestampType(timestamp_type))
+        # Looking a number up in an enum costs more than all the rest.
+        if type(timestamp_type) is not TimestampType:
+            timestamp_type = TimestampType(timestamp_type)
+        self.type_id = timestamp_type
 
     @property
     def timestamp_type(self):
