@@ -26,16 +26,22 @@ from kafkalog.attributes import (
     TimestampType,
 )
 from kafkalog.record.compressing import checked_level, compress
+from kafkalog.record.layout import (
+    BATCH_CRC_AT,
+    BATCH_CRC_FROM,
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    MESSAGE_CRC_FROM,
+    RECORD_BATCH_OVERHEAD,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-RECORD_BATCH_OVERHEAD = 61
 # base offset, length, leader epoch, magic | crc | the rest, which the CRC covers with the records
 _BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
-_CRC_AT, _AFTER_CRC_AT = 17, 21
 # offset, size, crc | magic, attributes, timestamp | key length (-1), value length
 _WRAPPER_FRAME = struct.Struct(">qiI")
 _WRAPPER_V0 = struct.Struct(">bBii")
@@ -186,7 +192,7 @@ class RecordsBuilder(RecordsEncoder):
         log_append = settings.timestamp_type is TimestampType.LOG_APPEND_TIME
         _AFTER_CRC.pack_into(
             batch,
-            _AFTER_CRC_AT,
+            BATCH_CRC_FROM,
             settings.attributes,
             self.last_offset - self.base_offset,
             self.base_timestamp,
@@ -207,11 +213,11 @@ class RecordsBuilder(RecordsEncoder):
         log_append = settings.timestamp_type is TimestampType.LOG_APPEND_TIME
         timestamp = settings.log_append_time if log_append else self.max_timestamp
         if self.magic == 0:
-            _WRAPPER_V0.pack_into(wrapper, 16, 0, settings.attributes, -1, compressed.nbytes)
+            _WRAPPER_V0.pack_into(wrapper, MESSAGE_CRC_FROM, 0, settings.attributes, -1, compressed.nbytes)
         else:
-            _WRAPPER_V1.pack_into(wrapper, 16, 1, settings.attributes, timestamp, -1, compressed.nbytes)
-        checksum = crc32(memoryview(wrapper)[16:])
-        _WRAPPER_FRAME.pack_into(wrapper, 0, self.last_offset, len(wrapper) - 12, checksum)
+            _WRAPPER_V1.pack_into(wrapper, MESSAGE_CRC_FROM, 1, settings.attributes, timestamp, -1, compressed.nbytes)
+        checksum = crc32(memoryview(wrapper)[MESSAGE_CRC_FROM:])
+        _WRAPPER_FRAME.pack_into(wrapper, 0, self.last_offset, len(wrapper) - LOG_OVERHEAD, checksum)
         return wrapper
 
     def _compressed(self) -> "ReadableBuffer":
@@ -225,8 +231,8 @@ class RecordsBuilder(RecordsEncoder):
 
 def finish_batch(batch: bytearray, base_offset: int, partition_leader_epoch: int) -> None:
     """Fill in the fields of a v2 batch that its other bytes decide, or that its CRC leaves out."""
-    _BEFORE_CRC.pack_into(batch, 0, base_offset, len(batch) - 12, partition_leader_epoch, 2)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_AFTER_CRC_AT:]))
+    _BEFORE_CRC.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, partition_leader_epoch, 2)
+    _CRC.pack_into(batch, BATCH_CRC_AT, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
 
 
 def empty_batch(settings: BatchSettings, *, last_offset: int, max_timestamp: int = -1) -> bytearray:
@@ -239,8 +245,8 @@ def empty_batch(settings: BatchSettings, *, last_offset: int, max_timestamp: int
     batch = bytearray(RECORD_BATCH_OVERHEAD)
     _AFTER_CRC.pack_into(
         batch,
-        _AFTER_CRC_AT,
-        settings.attributes & ~(7 | DELETE_HORIZON_BIT),
+        BATCH_CRC_FROM,
+        settings.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
         last_offset - settings.base_offset,
         -1,
         max_timestamp,

@@ -48,17 +48,25 @@ from kafkalog.record.batch import RecordBatch
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.decoding import Entries, Reading, read_columns, unreadable, wrong_checksum
+from kafkalog.record.layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_CRC_FROM,
+    BATCH_LEADER_EPOCH_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    MESSAGE_CRC_FROM,
+    MESSAGE_TIMESTAMP_AT,
+    RECORD_OVERHEAD_V0,
+)
 from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-LOG_OVERHEAD = 12
-LEADER_EPOCH_AT = 12
-MESSAGE_CRC_AT, MESSAGE_CRC_FROM, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT = 12, 16, 17, 18
-BATCH_CRC_AT, BATCH_CRC_FROM, BATCH_MAX_TIMESTAMP_AT = 17, 21, 35
-SMALLEST_MESSAGE = 14
-CODEC_MASK = 0x07
 # What a batch keeps of its attributes when its timestamp type changes: no unused bit.
 KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
@@ -75,7 +83,7 @@ def set_last_offsets(buffer: bytearray, rows: NDArray[np.void], last_offsets: ND
 def set_leader_epoch(buffer: bytearray, rows: NDArray[np.void], epoch: int) -> None:
     """Write the leader epoch into the v2 batches; the other formats have none."""
     batches = rows[rows["magic"] >= 2]
-    _put(buffer, batches["position"] + LEADER_EPOCH_AT, np.full(len(batches), epoch, ">i4"))
+    _put(buffer, batches["position"] + BATCH_LEADER_EPOCH_AT, np.full(len(batches), epoch, ">i4"))
 
 
 def set_max_timestamps(
@@ -100,7 +108,7 @@ def set_max_timestamps(
 def stamp_batch(entry: memoryview, attributes: int, type_bit: int, timestamp: int) -> None:
     """Write type and largest timestamp of a v2 batch, and its CRC."""
     attributes = attributes & KEPT_ATTRIBUTES | type_bit
-    entry[BATCH_CRC_FROM : BATCH_CRC_FROM + 2] = attributes.to_bytes(2, "big")
+    entry[BATCH_ATTRIBUTES_AT : BATCH_ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
     entry[BATCH_MAX_TIMESTAMP_AT : BATCH_MAX_TIMESTAMP_AT + 8] = timestamp.to_bytes(8, "big", signed=True)
     entry[BATCH_CRC_AT : BATCH_CRC_AT + 4] = crc32c(entry[BATCH_CRC_FROM:]).to_bytes(4, "big")
 
@@ -158,9 +166,9 @@ def nested_set(batch: RecordBatch) -> ByteBufferMessageSet:
 def ensure_end(view: memoryview, at: int) -> None:
     """CorruptRecordError: the bytes from `at` on begin an entry of a size that cannot be, zeros too."""
     size = int.from_bytes(view[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
-    if len(view) - at >= LOG_OVERHEAD and size < SMALLEST_MESSAGE:
+    if len(view) - at >= LOG_OVERHEAD and size < RECORD_OVERHEAD_V0:
         message = "the size field is less than the smallest record's"
-        raise CorruptRecordError(message, None, at, SMALLEST_MESSAGE, size)
+        raise CorruptRecordError(message, None, at, RECORD_OVERHEAD_V0, size)
 
 
 def _value_of(row: np.void, entry: memoryview) -> memoryview:

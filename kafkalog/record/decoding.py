@@ -22,12 +22,12 @@ from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
 from kafkalog.record import compression
 from kafkalog.record.columns import RecordColumns
+from kafkalog.record.layout import MESSAGE_KEY_AT
+from kafkalog.record.layout import RECORD_BATCH_OVERHEAD as RECORD_BATCH_OVERHEAD  # noqa: PLC0414 - for fsck/walk.py
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-RECORD_BATCH_OVERHEAD = 61
-WRAPPER_KEY_AT = {0: 18, 1: 26}
 # Compressed records mostly take four times their room once decompressed; for large ones that is not taken for granted.
 MOST_GUESSED_BYTES = 4 << 20
 # So many records a RecordColumns holds, about: its arrays then fit in a core's own cache.
@@ -214,7 +214,7 @@ def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
 
 def _wrapper_value(entry: memoryview, magic: int) -> memoryview:
     """The value of a v0/v1 wrapper message: ... | key length int32, key | value length int32, value."""
-    key_length_at = WRAPPER_KEY_AT[magic]
+    key_length_at = MESSAGE_KEY_AT[magic]
     key_length = int.from_bytes(entry[key_length_at : key_length_at + 4], "big", signed=True)
     at = key_length_at + 4 + max(0, key_length)
     value_length = int.from_bytes(entry[at : at + 4], "big", signed=True)

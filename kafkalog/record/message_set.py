@@ -277,14 +277,14 @@ class ByteBufferMessageSet(MessageSet):
 
         InvalidRecordError: an entry is not. RecordValidationError: messages inside are not.
         """
-        from kafkalog.record.validation import check_magic
+        from kafkalog.record.checks import check_magic
 
         check_magic(self, magic)
         return self
 
     def check_keys(self) -> Self:
         """This set, every record having a key, as a compacted topic wants it. RecordValidationError: some have none."""
-        from kafkalog.record.validation import check_keys
+        from kafkalog.record.checks import check_keys
 
         check_keys(self)
         return self
@@ -295,7 +295,7 @@ class ByteBufferMessageSet(MessageSet):
         RecordValidationError: a timestamp more than before_max_ms before now or after_max_ms after it (CreateTime), or
         a batch that claims LogAppendTime.
         """
-        from kafkalog.record.validation import check_timestamps
+        from kafkalog.record.checks import check_timestamps
 
         check_timestamps(self, timestamp_type, now, before_max_ms, after_max_ms)
         return self

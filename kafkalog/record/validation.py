@@ -1,28 +1,24 @@
-"""What a log asks of the messages that it is given: the checks, and the whole of them with the offsets assigned.
+"""What a leader makes of the messages that it is given: all the checks, then offsets assigned.
 
-    v0/v1 messages   message | message | ...      each stands for itself: what is refused is the first bad one
-    v0/v1 wrapper    message [ message | ... ]    one in a set; each inner message has a magic, a CRC and a key length
+    v0/v1 messages   message | message | ...      any number in a set
+    v0/v1 wrapper    message [ message | ... ]    one in a set
     v2 batch         header | record | ...        one in a set
 
 Where format, codec and inner offsets are as they should be, a few bytes of the header are all that changes; else the
-records are written anew, as one batch. Nothing of what is uncompressed becomes an object to be looked at.
+records are written anew, as one batch. What the records are checked for is in `checks.py`.
 
-Where this is stricter than Kafka, whose reader skips over keys and values without a look at what holds them: a record
-inside a compressed v2 batch whose own length, or whose number of headers, cannot be, is refused. So is, to be written
-anew, a batch of a producer whose epoch is less than -1.
+Where this is stricter than Kafka: a batch of a producer whose epoch is less than -1 is refused if it is to be written
+anew. And see `content.py`.
 Source: storage/.../internals/log/LogValidator.java.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import END, HEADER_DTYPE
 from kafkalog.attributes import (
     CONTROL_BIT,
@@ -33,38 +29,31 @@ from kafkalog.attributes import (
 )
 from kafkalog.errors import (
     InvalidRecordError,
-    InvalidTimestampError,
-    RecordError,
     RecordValidationError,
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
-from kafkalog.record.builder import RECORD_BATCH_OVERHEAD, BatchSettings, RecordsBuilder
+from kafkalog.record.builder import BatchSettings, RecordsBuilder
+from kafkalog.record.checks import NO_TIMESTAMP, errors_of, faults_of, reason_of
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.compressing import checked_level
+from kafkalog.record.content import Content, columns_of, content_of_entry, content_of_messages
 from kafkalog.record.conversion import (
-    CODEC_MASK,
-    LEADER_EPOCH_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    ensure_checksums,
     ensure_end,
     ensure_readable,
     ensure_writable,
-    entry_of,
-    inner_messages,
     set_last_offsets,
     set_leader_epoch,
     set_max_timestamps,
     stamp_batch,
     unwritable,
 )
-from kafkalog.record.decoding import Entries, Reading, read_columns, wrong_checksum
+from kafkalog.record.decoding import Entries, Reading, read_columns
+from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, RECORD_BATCH_OVERHEAD
 from kafkalog.record.message_set import ByteBufferMessageSet
 
-NO_TIMESTAMP = -1
 LARGEST = 2**63 - 1
 HOUR_MS = 3_600_000
-KEY_LENGTH_AT = {0: 18, 1: 26}
 
 
 class AppendOrigin(Enum):
@@ -239,235 +228,14 @@ def _moved(message_set: ByteBufferMessageSet, header: _Header, rules: Rules, lar
         largest, bit = rules.now, LOG_APPEND_TIME_BIT
     view = memoryview(buffer)
     view[:8] = rules.first_offset.to_bytes(8, "big")
-    view[LEADER_EPOCH_AT : LEADER_EPOCH_AT + 4] = rules.partition_leader_epoch.to_bytes(4, "big", signed=True)
+    epoch = rules.partition_leader_epoch.to_bytes(4, "big", signed=True)
+    view[BATCH_LEADER_EPOCH_AT : BATCH_LEADER_EPOCH_AT + 4] = epoch
     if bit or header.max_timestamp != largest:
         stamp_batch(view, header.attributes, bit, largest)
     count, limit = header.records_count, message_set._reading.decompression_limit
     last = rules.first_offset + count - 1
     moved = ByteBufferMessageSet(buffer, decompression_limit=limit)
     return ValidationResult(moved, rules.now, largest, last if largest > NO_TIMESTAMP else -1, False, count)
-
-
-# --- what the checks look at
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Some records: arrays with a place for each. `batch`: the row that it came from; `other_magic`: not its wrapper's.
-
-    Of v2 records there are columns. Of messages there are rows and bytes, enough for every check.
-    """
-
-    batch: NDArray[np.intp]
-    offset: NDArray[np.int64]
-    timestamp: NDArray[np.int64]
-    other_magic: NDArray[np.bool_]
-    columns: RecordColumns | None
-    messages: Entries | None
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def key_faults(self) -> NDArray[np.uint8]:
-        """NO_KEY where the key is null, TOO_SHORT where a message ends before it says so; else 0."""
-        if self.columns is not None:
-            return (NO_KEY * (self.columns.key_length < 0)).astype(np.uint8)
-        assert self.messages is not None
-        rows, view, _ = self.messages
-        at = np.where(rows["magic"] == 0, KEY_LENGTH_AT[0], KEY_LENGTH_AT[1])
-        short = at + 4 > rows["size_in_bytes"]
-        lengths = _at(view, rows["position"] + np.where(short, 0, at), ">i4")
-        return np.where(short, TOO_SHORT, NO_KEY * (lengths < 0)).astype(np.uint8)
-
-
-def _at(view: memoryview, places: NDArray[np.int64], dtype: str) -> NDArray[np.int64]:
-    """The big-endian numbers at these places."""
-    found = np.frombuffer(view, np.uint8)[places[:, None] + np.arange(np.dtype(dtype).itemsize)]
-    numbers: NDArray[np.int64] = found.view(dtype).ravel().astype(np.int64)
-    return numbers
-
-
-def _content_of_messages(rows: NDArray[np.void], view: memoryview, start: int = 0) -> Content:
-    """Messages that are not compressed; they and nothing else. `start`: the number of the first row."""
-    none = np.zeros(len(rows), np.bool_)
-    batch = np.arange(start, start + len(rows))
-    return Content(batch, rows["last_offset"], rows["max_timestamp"], none, None, Entries(rows, view, 0))
-
-
-def _content_of_batch(entries: Entries, reading: Reading, row: int = 0) -> Content:
-    columns = _columns(entries, reading)
-    none = np.zeros(len(columns), np.bool_)
-    batch = np.full(len(columns), row, np.intp)
-    return Content(batch, columns.offset, columns.timestamp, none, columns, None)
-
-
-def _content_of_wrapper(entries: Entries, reading: Reading, row: int = 0) -> Content:
-    """CorruptRecordError: the CRC of an inner message does not hold. InvalidRecordError: what no wrapper may hold."""
-    wrapper = entries.rows[0]
-    inner = inner_messages(wrapper, entries.view, reading.decompression_limit)
-    rows = inner.rows
-    other = rows["magic"] != wrapper["magic"]
-    offset = _inner_offsets(wrapper, rows)
-    _check_inner(inner, other, int(wrapper["position"]))
-    log_append = wrapper["timestamp_type"] == TimestampType.LOG_APPEND_TIME
-    timestamp = np.full(len(rows), wrapper["max_timestamp"]) if log_append else rows["max_timestamp"]
-    return Content(np.full(len(rows), row, np.intp), offset, timestamp, other, None, inner)
-
-
-def _inner_offsets(wrapper: np.void, rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """The offsets of a wrapper's messages; in format 1 they count back from the wrapper's, unless that is 0."""
-    own: NDArray[np.int64] = np.where(rows["magic"] >= 2, rows["base_offset"], rows["last_offset"])
-    if wrapper["magic"] == 0 or wrapper["last_offset"] == 0:
-        return own
-    last = int(own[-1])
-    if wrapper["last_offset"] < last:
-        message = "a compressed message's offset is less than its last inner one"
-        raise InvalidRecordError(message, None, int(wrapper["position"]), last, int(wrapper["last_offset"]))
-    # As arrays: what is damaged wraps around, as in Kafka, and numpy warns of single numbers that do.
-    offsets: NDArray[np.int64] = own + (np.array([wrapper["last_offset"]], np.int64) - own[-1:])
-    return offsets
-
-
-def _check_inner(inner: Entries, other_magic: NDArray[np.bool_], position: int) -> None:
-    """What no message inside a wrapper may be: compressed, or other than its CRC. Only the first one counts."""
-    rows, view, _ = inner
-    attributes = _at(view, rows["position"] + MESSAGE_ATTRIBUTES_AT, "i1")
-    compressed = np.flatnonzero(attributes & CODEC_MASK)
-    checked = np.flatnonzero(~other_magic)
-    bad, computed = first_invalid(view, rows[checked])
-    if len(compressed) and (bad == len(checked) or compressed[0] <= checked[bad]):
-        raise InvalidRecordError("a message inside a compressed message is itself compressed", None, position)
-    if bad < len(checked):
-        raise wrong_checksum(rows[checked[bad]], computed).at(None, position)
-
-
-def _content(entries: Entries, reading: Reading, row: int = 0) -> Content:
-    """What one entry holds that is a batch or a wrapper."""
-    read = _content_of_batch if entries.rows["magic"][0] >= 2 else _content_of_wrapper
-    return read(entries, reading, row)
-
-
-def _content_of(given: _Given, count: int) -> Content:
-    """What the first `count` entries hold."""
-    if given.magic < 2 and not given.is_compressed:
-        return _content_of_messages(given.rows[:count], given.view)
-    return _content(given.entries, given.reading)
-
-
-def _columns(entries: Entries, reading: Reading) -> RecordColumns:
-    """Every record, whatever the CRCs say."""
-    found = list(read_columns(entries, replace(reading, check_crcs=False, control=True)))
-    return found[0] if found else RecordColumns.empty()
-
-
-# --- what may be wrong with a record
-
-OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE, TOO_SHORT = 1, 2, 3, 4, 5
-TIMESTAMP_FAULTS = (OUT_OF_RANGE, LOG_APPEND_TYPE)
-
-
-def _timestamp_faults(
-    content: Content, rows: NDArray[np.void], timestamp_type: TimestampType, now: int, limits: tuple[int, int]
-) -> NDArray[np.uint8]:
-    """OUT_OF_RANGE or LOG_APPEND_TYPE for each record, else 0. Differences wrap around like Kafka's."""
-    appended = rows["timestamp_type"][content.batch] == TimestampType.LOG_APPEND_TIME
-    ranged = np.zeros(len(content), np.bool_)
-    if timestamp_type is TimestampType.CREATE_TIME:
-        ranged = content.timestamp != NO_TIMESTAMP
-    age = now - content.timestamp
-    far = (age > limits[0]) | (-age > limits[1])
-    return np.where(ranged, OUT_OF_RANGE * far, LOG_APPEND_TYPE * appended).astype(np.uint8)
-
-
-def _faults(content: Content, rows: NDArray[np.void], rules: Rules) -> NDArray[np.uint8]:
-    """What is wrong with each record, the first thing only; 0 = nothing."""
-    limits = (rules.before_max_ms, rules.after_max_ms)
-    faults = _timestamp_faults(content, rows, rules.timestamp_type, rules.now, limits)
-    if rules.compacted:
-        keys = content.key_faults()
-        faults = np.where(keys, keys, faults)
-    faults[content.other_magic] = OTHER_MAGIC
-    return faults
-
-
-def _errors(content: Content, faults: NDArray[np.uint8], bad: NDArray[np.intp], first: int) -> list[RecordError]:
-    """What to say about the records `bad`, counted from record `first`. InvalidRecordError: one is not even whole."""
-    if (faults[bad] == TOO_SHORT).any():
-        raise InvalidRecordError("a message ends before the length of its key")
-    return [RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]))) for i in bad.tolist()]
-
-
-def _reason(faults: NDArray[np.uint8]) -> InvalidTimestampError | InvalidRecordError:
-    if np.isin(faults, TIMESTAMP_FAULTS).any():
-        return InvalidTimestampError("timestamps that cannot be taken")
-    return InvalidRecordError("records that cannot be taken")
-
-
-def _told(fault: int, timestamp: int) -> str:
-    return {
-        OTHER_MAGIC: "its format is not that of the message around it",
-        NO_KEY: "it has no key, and the topic is compacted",
-        OUT_OF_RANGE: f"its timestamp {timestamp} is too far from now",
-        LOG_APPEND_TYPE: "its timestamp type is LogAppendTime, which only a broker sets",
-    }[fault]
-
-
-# --- the checks alone
-
-
-def check_magic(message_set: ByteBufferMessageSet, magic: int) -> None:
-    """InvalidRecordError: an entry is not of format `magic`. RecordValidationError: messages inside one are not."""
-    rows = message_set.headers()
-    other = rows["magic"] != magic
-    if other.any():
-        row = rows[other.argmax()]
-        message = "the entry is of another format"
-        raise InvalidRecordError(message, None, int(row["position"]), f"magic {magic}", f"magic {row['magic']}")
-    if magic < 2:
-        _refuse_any(message_set, rows, lambda content: OTHER_MAGIC * content.other_magic)
-
-
-def check_keys(message_set: ByteBufferMessageSet) -> None:
-    """RecordValidationError: records without a key."""
-    _refuse_any(message_set, message_set.headers(), Content.key_faults)
-
-
-def check_timestamps(
-    message_set: ByteBufferMessageSet, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int
-) -> None:
-    """RecordValidationError: timestamps that a topic of `timestamp_type` does not take at `now`."""
-    rows = message_set.headers()
-    limits = (before_max_ms, after_max_ms)
-    _refuse_any(message_set, rows, lambda content: _timestamp_faults(content, rows, timestamp_type, now, limits))
-
-
-def _refuse_any(
-    message_set: ByteBufferMessageSet, rows: NDArray[np.void], find: Callable[[Content], NDArray[np.integer[Any]]]
-) -> None:
-    """Refuse the set for the records in which `find` sees a fault; they are counted from the first of the set."""
-    ensure_readable(rows)
-    ensure_checksums(rows, message_set.buffer)
-    errors: list[RecordError] = []
-    seen, count = np.zeros(0, np.uint8), 0
-    for content in _contents(rows, message_set.buffer, message_set._reading):
-        faults = find(content).astype(np.uint8)
-        bad = np.flatnonzero(faults)
-        errors += _errors(content, faults, bad, -count)
-        seen, count = np.union1d(seen, faults[bad]), count + len(content)
-    if errors:
-        raise RecordValidationError.of(_reason(seen), errors)
-
-
-def _contents(rows: NDArray[np.void], view: memoryview, reading: Reading) -> Iterator[Content]:
-    """What to look at in each run of plain messages, each wrapper and each batch."""
-    plain = (rows["magic"] < 2) & (rows["compression_type"] == 0)
-    cuts = [0, *(np.flatnonzero(~(plain[1:] & plain[:-1])) + 1).tolist(), len(rows)]
-    for start, end in pairwise(cuts if len(rows) else []):
-        part = rows[start:end]
-        if plain[start]:
-            yield _content_of_messages(part, view, start)
-        else:
-            yield _content(entry_of(part, view), reading, start)
 
 
 # --- the whole
@@ -520,7 +288,7 @@ def _at_length(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationRes
     """Any set, sound or not, to be changed or not."""
     given = _given(message_set, rules.target_compression)
     converting = given.is_plain and bool((given.rows["magic"] != rules.magic).any())
-    content = _checked(given, rules, _columns(given.entries, given.reading) if converting else None)
+    content = _checked(given, rules, columns_of(given.entries, given.reading) if converting else None)
     if _stays(given, rules, content, converting):
         return _numbered(given, rules, content)
     return _rebuilt(given, rules, content)
@@ -546,19 +314,27 @@ def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Cont
     _check_batch(given, rules, columns is not None)
     other = given.rows["magic"] != given.magic
     content = _content_of(given, int(other.argmax()) if other.any() else len(given.rows))
-    faults = _faults(content, given.rows, rules)
+    limits = (rules.before_max_ms, rules.after_max_ms)
+    faults = faults_of(content, given.rows, rules.timestamp_type, rules.now, limits, compacted=rules.compacted)
     bad = np.flatnonzero(faults)
     if columns is not None and unwritable(columns, rules.magic) < (bad[0] if len(bad) else len(content)):
         ensure_writable(columns, rules.magic)
     if len(bad):
         batch = content.batch == content.batch[bad[0]]
         bad = bad[batch[bad]]
-        raise RecordValidationError.of(_reason(faults[bad]), _errors(content, faults, bad, int(batch.argmax())))
+        raise RecordValidationError.of(reason_of(faults[bad]), errors_of(content, faults, bad, int(batch.argmax())))
     if other.any():
         row = given.rows[other.argmax()]
         message = "the entry is of another format than the first"
         raise InvalidRecordError(message, None, int(row["position"]), f"magic {given.magic}", f"magic {row['magic']}")
     return content
+
+
+def _content_of(given: _Given, count: int) -> Content:
+    """What the first `count` entries hold."""
+    if given.magic < 2 and not given.is_compressed:
+        return content_of_messages(given.rows[:count], given.view)
+    return content_of_entry(given.entries, given.reading)
 
 
 def _check_batch(given: _Given, rules: Rules, converting: bool) -> None:
@@ -631,7 +407,7 @@ def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArra
 
 def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
     """One batch, wrapper or run of messages, written anew."""
-    columns = content.columns if content.columns is not None else _columns(given.entries, given.reading)
+    columns = content.columns if content.columns is not None else columns_of(given.entries, given.reading)
     if given.target is CompressionType.ZSTD and rules.magic < 2:
         message = "zstd exists only in format 2"
         raise UnsupportedCompressionError(message, None, 0, "magic 2", f"magic {rules.magic}")
