@@ -33,7 +33,8 @@ lint: $(VENV)/installed ## style, types, stubs, layers, spelling
 	$(BIN)/ruff format --check
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd,$(SOURCES))
 	$(BIN)/mypy --strict $(CODE)
-	echo '.*\.__pyx_capi__' | $(BIN)/python -P -m mypy.stubtest --allowlist /dev/stdin --ignore-unused-allowlist \
+	@# __buffer__ is seen from Python 3.12 on only.
+	printf '.*\.__pyx_capi__\n.*\.__buffer__\n' | $(BIN)/python -P -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist /dev/stdin --ignore-unused-allowlist \
 		$(subst /,.,$(KERNELS))
 	$(BIN)/lint-imports
 	$(BIN)/codespell

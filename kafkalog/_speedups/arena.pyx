@@ -86,3 +86,6 @@ cdef class Block:
 
     def __len__(self):
         return self.size
+
+    def __reduce__(self):
+        raise TypeError("a block of memory cannot be copied")

@@ -1,9 +1,12 @@
 from collections.abc import Iterable
+from typing import SupportsIndex
 
 from _typeshed import ReadableBuffer
+from typing_extensions import disjoint_base
 
 from kafkalog._speedups.record import Record
 
+@disjoint_base
 class RecordsEncoder:
     def __init__(
         self,
@@ -36,9 +39,9 @@ class RecordsEncoder:
         value: ReadableBuffer | None = None,
         key: ReadableBuffer | None = None,
         headers: Iterable[tuple[str, ReadableBuffer | None]] = (),
-        timestamp: int = -1,
+        timestamp: SupportsIndex = -1,
         *,
-        offset: int | None = None,
+        offset: SupportsIndex | None = None,
     ) -> None: ...
     def extend(self, records: Iterable[Record], keep_offsets: bool = False) -> None: ...
     def size_of(
@@ -46,6 +49,6 @@ class RecordsEncoder:
         value: ReadableBuffer | None = None,
         key: ReadableBuffer | None = None,
         headers: Iterable[tuple[str, ReadableBuffer | None]] = (),
-        timestamp: int = -1,
+        timestamp: SupportsIndex = -1,
     ) -> int: ...
     def take(self, header_size: int = 0) -> bytearray: ...

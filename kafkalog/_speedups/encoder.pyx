@@ -135,6 +135,9 @@ cdef class RecordsEncoder:
     def __dealloc__(self):
         PyMem_Free(self.data)
 
+    def __reduce__(self):
+        raise TypeError("an encoder cannot be copied")
+
     cdef uint8_t* place_for(self, Py_ssize_t length) except NULL:
         """Where the next `length` bytes go. They are not written until `size` has moved past them."""
         cdef Py_ssize_t wanted = self.room
