@@ -27,8 +27,9 @@ from kafkalog.fsck.records import RecordCheck, hexadecimal
 from kafkalog.fsck.search import SoundEntries
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch
-from kafkalog.record.decoding import RECORD_BATCH_OVERHEAD, Entries, Reading
+from kafkalog.record.decoding import Entries, Reading
 from kafkalog.record.framing import Stop
+from kafkalog.record.layout import RECORD_BATCH_OVERHEAD
 from kafkalog.storage.mapped import ReadableFile
 
 RUN_ROWS = 8192

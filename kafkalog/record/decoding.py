@@ -22,8 +22,7 @@ from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
 from kafkalog.record import compression
 from kafkalog.record.columns import RecordColumns
-from kafkalog.record.layout import MESSAGE_KEY_AT
-from kafkalog.record.layout import RECORD_BATCH_OVERHEAD as RECORD_BATCH_OVERHEAD  # noqa: PLC0414 - for fsck/walk.py
+from kafkalog.record.layout import MESSAGE_KEY_AT, RECORD_BATCH_OVERHEAD
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
