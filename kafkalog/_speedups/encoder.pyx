@@ -17,7 +17,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.string cimport memcpy, memset
 
 from kafkalog._speedups.layout cimport LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, LOG_OVERHEAD, RECORD_OVERHEAD_V0
-from kafkalog._speedups.record cimport Record
+from kafkalog._speedups.record cimport Record, checked_bytes, checked_headers
 from kafkalog._speedups.store cimport size_of_varlong, store_big_endian, store_varlong
 
 from operator import index
@@ -70,22 +70,9 @@ cdef uint32_t checksum_of(bytes head, object key, object value) except? 0:
     return checksum
 
 
-cdef inline bytes as_bytes(str name, object given):
-    if type(given) is bytes:
-        return given
-    if isinstance(given, (bytes, bytearray, memoryview)):
-        return bytes(given)
-    raise TypeError(f"{name} is bytes or None, not {type(given).__name__}")
-
-
 cdef tuple encoded_headers(object headers):
     """(key bytes, value bytes or None) of each header."""
-    cdef list pairs = []
-    for key, value in headers:
-        if not isinstance(key, str):
-            raise TypeError(f"a header key is str, not {type(key).__name__}")
-        pairs.append(((<str> key).encode("utf-8"), None if value is None else as_bytes("a header value", value)))
-    return tuple(pairs)
+    return tuple([((<str> key).encode("utf-8"), value) for key, value in checked_headers(headers)])
 
 
 cdef Py_ssize_t headers_length(tuple headers) noexcept:
@@ -258,9 +245,9 @@ cdef class RecordsEncoder:
         if type(timestamp) is not int:
             timestamp = index(timestamp)
         if value is not None and type(value) is not bytes:
-            value = as_bytes("value", value)
+            value = checked_bytes("value", value)
         if key is not None and type(key) is not bytes:
-            key = as_bytes("key", key)
+            key = checked_bytes("key", key)
         self.put(self.next_offset() if offset is None else index(offset), timestamp, key, value,
                  encoded_headers(headers) if headers else ())
 
@@ -277,8 +264,8 @@ cdef class RecordsEncoder:
     def size_of(self, value=None, key=None, headers=(), timestamp=-1):
         """Bytes that `append` would add now. TypeError: not bytes."""
         cdef Py_ssize_t body
-        key = None if key is None else as_bytes("key", key)
-        value = None if value is None else as_bytes("value", value)
+        key = checked_bytes("key", key)
+        value = checked_bytes("value", value)
         if self.magic < 2:
             return LOG_OVERHEAD + self.message_length(key, value)
         body = self.body_length(self.next_offset(), index(timestamp), key, value, encoded_headers(headers))

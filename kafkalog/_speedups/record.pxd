@@ -11,3 +11,9 @@ cdef class Record:
     cdef int type_id
 
     cdef tuple fields(self)
+
+
+# What a record and an encoder take for a key, a value and headers; anything else is a TypeError.
+cdef object checked_bytes(str name, object given)
+
+cdef tuple checked_headers(object given)

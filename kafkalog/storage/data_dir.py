@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkalog.errors import NotALogError
+from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0
 from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_base_offset, segment_files
 
 META_PROPERTIES = "meta.properties"
 # What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
 FIRST_BYTES = 17
-SMALLEST_SIZE = 14
 _MARK = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
 _OTHER_FILES = {
     ".index": "an offset index",
@@ -125,5 +125,5 @@ def _check_file(path: Path) -> None:
     if len(first) < FIRST_BYTES:
         raise NotALogError("too short for a log entry", str(path), 0, f"at least {FIRST_BYTES} bytes", size)
     entry_size, magic = int.from_bytes(first[8:12], "big", signed=True), int.from_bytes(first[16:], "big", signed=True)
-    if not SMALLEST_SIZE <= entry_size <= size - 12 and not 0 <= magic <= 2:
+    if not RECORD_OVERHEAD_V0 <= entry_size <= size - LOG_OVERHEAD and not 0 <= magic <= 2:
         raise NotALogError("no Kafka log: it does not begin with a log entry", str(path), 16, "magic 0..2", magic)
