@@ -73,6 +73,94 @@ class OffsetOutOfRangeError(KafkaLogError):
     """An offset before the log's start or after its end. Kafka: OffsetOutOfRangeException."""
 
 
+class OffsetsOutOfOrderError(KafkaLogError):
+    """Batches to append whose offsets do not rise. Kafka: OffsetsOutOfOrderException."""
+
+
+class UnexpectedAppendOffsetError(KafkaLogError):
+    """Batches to append that begin before the log's end. Kafka: UnexpectedAppendOffsetException.
+
+    Attributes: first_offset, last_offset (int) of what was to be appended.
+    """
+
+    first_offset: int = -1
+    last_offset: int = -1
+
+    @classmethod
+    def of(cls, path: str, first_offset: int, last_offset: int, log_end_offset: int) -> "UnexpectedAppendOffsetError":
+        """The error for offsets first_offset..last_offset, which log_end_offset is already behind."""
+        what = "the first offset to append is before the log's end"
+        error = cls(what, path, None, f"at least {log_end_offset}", first_offset)
+        error.first_offset, error.last_offset = first_offset, last_offset
+        return error
+
+    def at(self, path: str | None, position: int | None = None) -> Self:
+        """The same error with the file (and position) named."""
+        error = super().at(path, position)
+        error.first_offset, error.last_offset = self.first_offset, self.last_offset
+        return error
+
+
+class RecordTooLargeError(KafkaLogError):
+    """A batch larger than max.message.bytes. Kafka: RecordTooLargeException."""
+
+
+class RecordBatchTooLargeError(KafkaLogError):
+    """More bytes in one append than a segment may have. Kafka: RecordBatchTooLargeException."""
+
+
+class SegmentOffsetOverflowError(KafkaLogError):
+    """An offset too far from its segment's base for the index. Kafka: LogSegmentOffsetOverflowException."""
+
+
+class CorruptIndexError(KafkaLogError):
+    """An index file whose content cannot be. Kafka: CorruptIndexException."""
+
+
+class InvalidOffsetError(KafkaLogError):
+    """An offset that an index cannot take after the one before. Kafka: InvalidOffsetException."""
+
+
+class CorruptSnapshotError(KafkaLogError):
+    """A snapshot of producer state that does not follow its format. Kafka: CorruptSnapshotException."""
+
+
+class CorruptCheckpointError(KafkaLogError):
+    """A checkpoint file that does not follow its format."""
+
+
+class InconsistentTopicIdError(KafkaLogError):
+    """A topic id that is not the one in partition.metadata. Kafka: InconsistentTopicIdException."""
+
+
+class OutOfOrderSequenceError(KafkaLogError):
+    """A sequence that does not follow the producer's last one. Kafka: OutOfOrderSequenceException."""
+
+
+class DuplicateSequenceError(KafkaLogError):
+    """A batch that has been appended already. Kafka: DuplicateSequenceException."""
+
+
+class InvalidProducerEpochError(KafkaLogError):
+    """A producer epoch older than the one that is known. Kafka: InvalidProducerEpochException."""
+
+
+class TransactionCoordinatorFencedError(KafkaLogError):
+    """A marker of a coordinator that has been replaced. Kafka: TransactionCoordinatorFencedException."""
+
+
+class InvalidTxnStateError(KafkaLogError):
+    """A batch that does not fit the producer's transaction. Kafka: InvalidTxnStateException."""
+
+
+class LogLockedError(KafkaLogError):
+    """Another process, a broker perhaps, has the directory locked."""
+
+
+class LogStateError(KafkaLogError):
+    """What is asked for cannot be done in the state the log is in. Kafka: KafkaException, KafkaStorageException."""
+
+
 class UnsupportedForMessageFormatError(KafkaLogError):
     """Records that the asked format cannot hold. Kafka: UnsupportedForMessageFormatException."""
 

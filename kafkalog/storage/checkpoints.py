@@ -11,14 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.paths import TopicPartition
 
 Entry = TypeVar("Entry")
-
-
-class CorruptCheckpointError(KafkaLogError):
-    """A checkpoint file that does not follow its format."""
 
 
 def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:

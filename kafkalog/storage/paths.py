@@ -17,7 +17,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
 
 _SEGMENT = re.compile(r"([0-9]{20,})\.log")
 _LARGEST_OFFSET = 2**63 - 1
@@ -58,3 +71,8 @@ def segment_files(directory: Path) -> list[tuple[int, Path]]:
     """(base offset, path) of every segment of a partition directory, in order. OSError: it cannot be listed."""
     found = ((segment_base_offset(path.name), path) for path in directory.iterdir())
     return sorted((base, path) for base, path in found if base is not None)
+
+
+def offset_file(directory: Path, offset: int, suffix: str) -> Path:
+    """The file of a partition that is named for an offset: a segment's, an index's or a snapshot's, by its suffix."""
+    return directory / f"{offset:020d}{suffix}"

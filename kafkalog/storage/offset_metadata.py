@@ -1,0 +1,46 @@
+"""`LogOffsetMetadata`: an offset and, where known, where its record lies: the high watermark, for one, or a log's end.
+
+    segment 0 .......... | segment 40 ......x....
+                           ^ segment base   ^ relative position in segment (bytes)
+
+Kafka: `LogOffsetMetadata`.
+"""
+
+from dataclasses import dataclass
+
+UNKNOWN_OFFSET = -1
+UNKNOWN_POSITION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffsetMetadata:
+    """An offset; the base offset of its segment and its position (bytes) there, both -1 where they are not known."""
+
+    message_offset: int
+    segment_base_offset: int = UNKNOWN_OFFSET
+    relative_position_in_segment: int = UNKNOWN_POSITION
+
+    @property
+    def message_offset_only(self) -> bool:
+        """Whether nothing but the offset is known."""
+        return self.segment_base_offset == UNKNOWN_OFFSET and self.relative_position_in_segment == UNKNOWN_POSITION
+
+    def on_same_segment(self, that: "LogOffsetMetadata") -> bool:
+        """Whether both lie in one segment. ValueError: of one of them only the offset is known."""
+        self._compare(that)
+        return self.segment_base_offset == that.segment_base_offset
+
+    def on_older_segment(self, that: "LogOffsetMetadata") -> bool:
+        """Whether this one's segment comes before that one's. ValueError: of one of them only the offset is known."""
+        self._compare(that)
+        return self.segment_base_offset < that.segment_base_offset
+
+    def position_diff(self, that: "LogOffsetMetadata") -> int:
+        """The bytes from that one to this one. ValueError: they do not lie in one segment, or that is not known."""
+        if not self.on_same_segment(that):
+            raise ValueError(f"{self} and {that} lie in different segments: the bytes between them are not known")
+        return self.relative_position_in_segment - that.relative_position_in_segment
+
+    def _compare(self, that: "LogOffsetMetadata") -> None:
+        if self.message_offset_only or that.message_offset_only:
+            raise ValueError(f"the segment of {self if self.message_offset_only else that} is not known")
