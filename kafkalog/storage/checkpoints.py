@@ -1,20 +1,37 @@
-"""Kafka's text checkpoints.
+r"""Kafka's text checkpoints.
 
     0                               version
     2                               number of lines
-    <topic> <partition> <offset>    one line an entry
+    <topic> <partition> <offset>    one line an entry: recovery points, log starts, high watermarks of a data directory
+    <epoch> <start offset>          or, in a partition's leader-epoch-checkpoint, its leader epochs
 
-Source: server-common/.../CheckpointFile.java, storage/.../checkpoint/OffsetCheckpointFile.java.
+An empty file holds nothing, and so does `0\n0\n`, which is what a list without entries is written as.
+
+Source: server-common/.../CheckpointFile.java, storage/.../checkpoint/{OffsetCheckpointFile,
+LeaderEpochCheckpointFile}.java.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafkalog.errors import CorruptCheckpointError
+from kafkalog.storage.atomic import write_atomically
 from kafkalog.storage.paths import TopicPartition
 
 Entry = TypeVar("Entry")
+
+_VERSION = 0
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the offset of the first record that was appended in it."""
+
+    epoch: int
+    start_offset: int
 
 
 def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
@@ -25,24 +42,40 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
     return dict(_read_entries(path, _offset_entry))
 
 
+def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    """Write partition -> offset in the place of what is there, whole or not at all. OSError: nothing was written."""
+    _write_lines(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], sync)
+
+
+def read_leader_epoch_checkpoint(path: Path) -> list[EpochEntry]:
+    """The leader epochs in the order in which they stand; empty where the file is missing or empty.
+
+    CorruptCheckpointError: the file does not follow the format.
+    """
+    return _read_entries(path, _epoch_entry)
+
+
+def write_leader_epoch_checkpoint(path: Path, entries: Iterable[EpochEntry], *, sync: bool = True) -> None:
+    """Write leader epochs in the place of what is there, whole or not at all. OSError: nothing was written."""
+    _write_lines(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries], sync)
+
+
+def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
+    text = "".join(f"{line}\n" for line in (_VERSION, len(lines), *lines))
+    write_atomically(path, text.encode(), sync=sync)
+
+
 def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry]:
-    if path.exists() and not path.is_file():
-        raise CorruptCheckpointError("not a regular file", str(path))
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError as error:
-        raise CorruptCheckpointError("not a text file", str(path), error.start) from None
+    lines = _lines(path)
     if not lines:
         return []
     try:
-        version, count = int(lines[0]), int(lines[1])
+        version, count = _number(lines[0], _INT32), _number(lines[1], _INT32)
         entries = [parse(line.split()) for line in lines[2:] if line.strip()]
     except (ValueError, IndexError) as error:
         raise CorruptCheckpointError(f"a line does not follow the format: {error}", str(path)) from None
-    if version != 0:
-        raise CorruptCheckpointError("the version is unknown", str(path), None, 0, version)
+    if version != _VERSION:
+        raise CorruptCheckpointError("the version is unknown", str(path), None, _VERSION, version)
     if len(entries) != count:
         raise CorruptCheckpointError(
             "the number of lines is not the one declared", str(path), None, count, len(entries)
@@ -50,6 +83,29 @@ def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry
     return entries
 
 
+def _lines(path: Path) -> list[str]:
+    if path.exists() and not path.is_file():
+        raise CorruptCheckpointError("not a regular file", str(path))
+    try:
+        return path.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError("not a text file", str(path), error.start) from None
+
+
 def _offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
     topic, partition, offset = words
-    return TopicPartition(topic, int(partition)), int(offset)
+    return TopicPartition(topic, _number(partition, _INT32)), _number(offset, _INT64)
+
+
+def _epoch_entry(words: list[str]) -> EpochEntry:
+    epoch, start_offset = words
+    return EpochEntry(_number(epoch, _INT32), _number(start_offset, _INT64))
+
+
+def _number(word: str, allowed: range) -> int:
+    """A number as Java reads it: `int` takes underscores and other scripts too, and is never too large."""
+    if not _WHOLE_NUMBER.fullmatch(word) or int(word) not in allowed:
+        raise ValueError(f"{word!r} is not a number of {allowed.stop.bit_length()} bits")
+    return int(word)

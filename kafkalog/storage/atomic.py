@@ -1,0 +1,45 @@
+"""A small file written whole or not at all.
+
+    leader-epoch-checkpoint.tmp   written, its bytes on the disk
+    leader-epoch-checkpoint       takes its name in one step; then the directory, so that the step is on the disk too
+
+Whoever reads, and whoever comes after a crash, finds the old file or the new one. A `.tmp` that a crash leaves behind
+is written over by the next one. Source: server-common/.../CheckpointFile.java, clients/.../utils/Utils.java.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from kafkalog.storage.paths import TEMPORARY_SUFFIX
+
+
+def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Put a file of these bytes in the place of `path`. `sync`: it outlasts a power cut once this returns.
+
+    OSError: it could not be written, and the old file is as it was; or, it being in place, the directory could not be
+    synced. One writer at a time.
+    """
+    unfinished = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        with open(unfinished, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+    if sync:
+        sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Names made, changed or removed in a directory outlast a power cut once this returns. OSError: not so."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
