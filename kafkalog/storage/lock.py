@@ -1,0 +1,205 @@
+"""The lock on a data directory: one writer at a time, be it a broker or one of us.
+
+    /var/lib/kafka/.lock    an empty file; what counts is who has locked which bytes of it (fcntl, advisory)
+
+    a broker, lock_data_dir      bytes 0 .. the largest there is
+    lock_partition("orders-3")   one byte, at a place that follows from the name
+
+So any number of processes may each write another partition, and none of them beside a broker. Readers take no lock.
+The file stays when the lock is released: were it removed, somebody could lock the removed file, and somebody else a
+new one.
+
+Locks of this kind belong to the process. They do not keep its own threads apart, and the system drops all of them as
+soon as the process closes *any* descriptor of the file, also one that it opened to copy or compare it. So each file is
+opened once here, whoever asks, and closed with its last lock. Source: server-common/.../FileLock.java, LogManager.
+"""
+
+import fcntl
+import hashlib
+import os
+import struct
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from kafkalog.errors import LogLockedError
+from kafkalog.storage.paths import LOCK_FILE
+
+_FileId = tuple[int, int]  # device, inode
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Bytes of a lock file; a length of 0 reaches as far as there is."""
+
+    start: int
+    length: int
+
+    def overlaps(self, other: "_Range") -> bool:
+        return self == other or 0 in (self.length, other.length)
+
+
+_WHOLE = _Range(0, 0)
+
+
+@dataclass(slots=True)
+class _LockFile:
+    """A lock file that this process has open, and what it has locked of it."""
+
+    path: Path
+    descriptors: list[int] = field(default_factory=list)
+    locked: set[_Range] = field(default_factory=set)
+
+    def lock(self, wanted: _Range) -> None:
+        if any(wanted.overlaps(mine) for mine in self.locked):
+            raise LogLockedError("this process has it locked already", str(self.path))
+        try:
+            fcntl.lockf(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB, wanted.length, wanted.start)
+        except (BlockingIOError, PermissionError):
+            raise _locked_elsewhere(self.path, self.descriptors[0], wanted) from None
+        self.locked.add(wanted)
+
+    def unlock(self, held: _Range) -> None:
+        self.locked.remove(held)
+        fcntl.lockf(self.descriptors[0], fcntl.LOCK_UN, held.length, held.start)
+
+    def close(self) -> None:
+        self.locked.clear()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors.clear()
+
+
+_files: dict[_FileId, _LockFile] = {}
+_guard = threading.Lock()
+
+
+class DirectoryLock:
+    """A lock that is held until `release`, the end of a `with`, or the end of the process. A forked child has none."""
+
+    def __init__(self, directory: Path, file: _LockFile, held: _Range) -> None:
+        self.directory = directory
+        self.path = file.path
+        self._file = file
+        self._held = held
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else may write there."""
+        return self._held in self._file.locked
+
+    def release(self) -> None:
+        """Let others write. May be called again."""
+        with _guard:
+            if self.is_held:
+                self._file.unlock(self._held)
+                _close_if_unused(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+
+def lock_data_dir(directory: Path) -> DirectoryLock:
+    """Keep everybody else from writing below a data directory.
+
+    LogLockedError: a broker or another writer is there, perhaps in this process. OSError: the lock file cannot be
+    opened or locked.
+    """
+    return _lock(directory, directory / LOCK_FILE, _WHOLE)
+
+
+def lock_partition(directory: Path) -> DirectoryLock:
+    """Keep everybody else from writing to one partition of a data directory. The errors of `lock_data_dir`.
+
+    The partition need not be there yet. The lock file lies beside it.
+    """
+    directory = Path(os.path.abspath(directory))  # noqa: PTH100 - a link keeps its name
+    return _lock(directory, directory.parent / LOCK_FILE, _byte_of(directory.name))
+
+
+def _byte_of(name: str) -> _Range:
+    digest = hashlib.sha256(os.fsencode(name)).digest()
+    return _Range(int.from_bytes(digest[:8], "big") >> 2, 1)
+
+
+def _lock(directory: Path, path: Path, wanted: _Range) -> DirectoryLock:
+    with _guard:
+        while True:
+            file = _opened(path)
+            try:
+                file.lock(wanted)
+            except BaseException:
+                _close_if_unused(file)
+                raise
+            # A broker that stops removes the file, perhaps after we opened it and before we had its lock.
+            if _files.get(_file_id(path)) is file:
+                return DirectoryLock(directory, file, wanted)
+            file.unlock(wanted)
+            _close_if_unused(file)
+
+
+def _opened(path: Path) -> _LockFile:
+    """The file, opened only if this process does not have it open: to close it again would drop the locks."""
+    known = _files.get(_file_id(path))
+    if known is not None:
+        return known
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    status = os.fstat(descriptor)
+    file = _files.setdefault((status.st_dev, status.st_ino), _LockFile(path))
+    file.descriptors.append(descriptor)
+    return file
+
+
+def _file_id(path: Path) -> _FileId:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return -1, -1
+    return status.st_dev, status.st_ino
+
+
+def _close_if_unused(file: _LockFile) -> None:
+    if not file.locked:
+        file.close()
+        for file_id in [each for each, known in _files.items() if known is file]:
+            del _files[file_id]
+
+
+def _locked_elsewhere(path: Path, descriptor: int, wanted: _Range) -> LogLockedError:
+    holder = _holder(descriptor, wanted)
+    what = "another process, a broker perhaps, has it locked"
+    return LogLockedError(what, str(path), found=f"process {holder}" if holder else None)
+
+
+# struct flock: type, whence, start, length, pid; macOS begins with the numbers.
+_FLOCK = struct.Struct("@qqihh" if sys.platform == "darwin" else "@hhqqi")
+
+
+def _holder(descriptor: int, wanted: _Range) -> int | None:
+    """The process that has locked these bytes, where the system tells."""
+    asked = (fcntl.F_WRLCK, os.SEEK_SET, wanted.start, wanted.length, 0)
+    mac = sys.platform == "darwin"
+    with suppress(OSError, struct.error):
+        packed = _FLOCK.pack(*asked[2:], *asked[:2]) if mac else _FLOCK.pack(*asked)
+        answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, packed))
+        kind, process = (answer[3], answer[2]) if mac else (answer[0], answer[4])
+        return process if kind != fcntl.F_UNLCK and process > 0 else None
+    return None
+
+
+def _forget() -> None:
+    """In a forked child, which has the descriptors and none of the locks."""
+    global _guard  # noqa: PLW0603 - another thread of the parent may have held it
+    _guard = threading.Lock()
+    for file in _files.values():
+        file.close()
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

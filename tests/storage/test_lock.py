@@ -1,0 +1,226 @@
+"""One writer at a time: processes and threads that want the same directory, and what makes them lose it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import LogLockedError
+from kafkalog.storage.lock import DirectoryLock, lock_data_dir, lock_partition
+from storage.locking import can_be_locked, other, python, started
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-1").mkdir()
+    return tmp_path
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+# --- processes
+
+
+def test_a_locked_data_directory_is_refused_to_another_process_which_learns_whose_it_is(data: Path) -> None:
+    with lock_data_dir(data), other("data_dir", data) as refused:
+        assert refused.answer.startswith("refused")
+        assert str(data / ".lock") in refused.answer
+        assert f"process {os.getpid()}" in refused.answer
+
+
+def test_what_another_process_holds_is_refused_here_with_its_process_id(data: Path) -> None:
+    before = open_files()
+    with other("data_dir", data) as holder:
+        for take, directory in ((lock_data_dir, data), (lock_partition, data / "t-0")):
+            with pytest.raises(LogLockedError, match="another process") as error:
+                take(directory)
+            assert error.value.path == str(data / ".lock")
+            assert error.value.found == f"process {holder.pid}"
+    assert open_files() == before
+    lock_data_dir(data).release()
+
+
+def test_processes_may_each_hold_another_partition_and_never_the_same(data: Path) -> None:
+    with lock_partition(data / "t-0"), other("partition", data / "t-1") as second:
+        assert second.has_it
+        assert not can_be_locked("partition", data / "t-0")
+        assert not can_be_locked("partition", data / "t-1")
+        with pytest.raises(LogLockedError):
+            lock_partition(data / "t-1")
+
+
+def test_one_partition_is_enough_to_keep_a_broker_out_and_a_broker_keeps_out_all(data: Path) -> None:
+    with lock_partition(data / "t-0"):
+        assert not can_be_locked("data_dir", data)
+    with lock_data_dir(data):
+        assert not can_be_locked("partition", data / "t-0")
+        assert not can_be_locked("partition", data / "not there yet")
+
+
+def test_a_released_lock_is_free_for_others_and_the_file_stays(data: Path) -> None:
+    lock = lock_data_dir(data)
+    assert lock.is_held
+    assert (lock.directory, lock.path) == (data, data / ".lock")
+    lock.release()
+    lock.release()
+    assert not lock.is_held
+    assert (data / ".lock").exists()
+    assert can_be_locked("data_dir", data)
+
+
+def test_a_killed_process_holds_nothing(data: Path) -> None:
+    with other("data_dir", data) as holder:
+        holder.kill()
+        with lock_data_dir(data) as lock:
+            assert lock.is_held
+
+
+def test_the_byte_of_a_partition_follows_from_its_name_as_every_version_must_agree(data: Path) -> None:
+    place = int.from_bytes(hashlib.sha256(b"t-0").digest()[:8], "big") >> 2
+    code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(sys.argv[2]))"
+    with lock_partition(data / "t-0"):
+        for start, status in ((place, 1), (place - 1, 0), (place + 1, 0)):
+            done = subprocess.run(python(code, data / ".lock", start), capture_output=True, check=False)
+            assert done.returncode == status
+
+
+# --- this process
+
+
+def test_this_process_too_gets_each_lock_once(data: Path) -> None:
+    with lock_partition(data / "t-0"):
+        for take, directory in ((lock_partition, data / "t-0"), (lock_data_dir, data)):
+            with pytest.raises(LogLockedError, match="this process"):
+                take(directory)
+        with lock_partition(data / "t-1") as second:
+            assert second.is_held
+    with lock_data_dir(data), pytest.raises(LogLockedError, match="this process"):
+        lock_partition(data / "t-1")
+
+
+def test_neither_a_refusal_nor_a_release_costs_the_other_locks_of_this_process(data: Path, tmp_path: Path) -> None:
+    (data / "alias").symlink_to(data)
+    first, second = lock_partition(data / "t-0"), lock_partition(data / "alias" / "t-1")
+    with pytest.raises(LogLockedError):
+        lock_partition(data / "alias" / "t-0")
+    with pytest.raises(LogLockedError):
+        lock_data_dir(data / "alias")
+    first.release()
+    assert second.is_held
+    assert can_be_locked("partition", data / "t-0")
+    assert not can_be_locked("partition", data / "t-1")
+    second.release()
+    assert can_be_locked("data_dir", data)
+
+
+def test_of_many_threads_one_gets_the_lock(data: Path) -> None:
+    start, locks, refusals = threading.Barrier(8), [], []
+
+    def take() -> None:
+        start.wait()
+        try:
+            locks.append(lock_partition(data / "t-0"))
+        except LogLockedError as error:
+            refusals.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(locks), len(refusals)) == (1, 7)
+    assert not can_be_locked("partition", data / "t-0")
+    locks[0].release()
+
+
+def test_a_process_that_was_started_meanwhile_neither_has_the_lock_nor_ends_it(data: Path) -> None:
+    with lock_data_dir(data):
+        subprocess.run(python("pass"), check=True)
+        assert not can_be_locked("data_dir", data)
+
+
+FORK = """
+import os, sys, threading
+from pathlib import Path
+from kafkalog.errors import LogLockedError
+from kafkalog.storage import lock as module
+data = Path(sys.argv[1])
+lock = module.lock_data_dir(data)
+module._guard.acquire()  # as if another thread were at it
+child = os.fork()
+if child == 0:
+    said = [lock.is_held]
+    lock.release()
+    try:
+        module.lock_partition(data / "t-0")
+    except LogLockedError as error:
+        said.append(f"process {os.getppid()}" in str(error))
+    os._exit(0 if said == [False, True] else 1)
+module._guard.release()
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print("held" if status == 0 and lock.is_held else f"child {status}", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_forked_child_has_no_lock_and_does_not_end_its_parents(data: Path) -> None:
+    with started(python(FORK, data)) as parent:
+        assert parent.answer == "held"
+        assert not can_be_locked("data_dir", data)
+
+
+# --- the file
+
+
+def test_a_lock_file_that_a_stopping_broker_removes_meanwhile_is_not_the_one_that_is_locked(data, monkeypatch) -> None:
+    lockf, removed, before = fcntl.lockf, [], open_files()
+
+    def remove_first(*arguments: int) -> None:
+        if not removed:
+            removed.append((data / ".lock").unlink())
+        lockf(*arguments)
+
+    monkeypatch.setattr(fcntl, "lockf", remove_first)
+    with lock_data_dir(data) as lock:
+        assert removed
+        assert lock.is_held
+        assert not can_be_locked("data_dir", data)
+        assert open_files() == before + 1
+    assert open_files() == before
+
+
+def test_without_a_directory_there_is_no_lock(data: Path) -> None:
+    for take, directory in ((lock_data_dir, data / "none"), (lock_partition, data / "none" / "t-0")):
+        with pytest.raises(FileNotFoundError):
+            take(directory)
+
+
+def test_an_error_that_is_no_refusal_is_told_as_it_is_and_leaves_nothing_open(data: Path, monkeypatch) -> None:
+    before = open_files()
+
+    def no_locks(*_arguments: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "lockf", no_locks)
+        with pytest.raises(OSError, match="No locks available"):
+            lock_data_dir(data)
+    assert open_files() == before
+
+
+def test_a_partition_is_known_by_its_name_however_its_path_is_written(data: Path, monkeypatch) -> None:
+    monkeypatch.chdir(data / "t-1")
+    for path in (Path("../t-0"), Path(), Path("../t-0/../t-1")):
+        with lock_partition(path) as lock:
+            assert isinstance(lock, DirectoryLock)
+            assert not can_be_locked("partition", data / lock.directory.name)
