@@ -1,0 +1,66 @@
+"""Kafka's ProducerStateManager and kafkalog's know the same after every step of the same long walks.
+
+Producers append, in order and out of it; markers come in time, late and twice; snapshots are written, cut short,
+deleted and loaded again. Then each reads what the other has written.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from oracle import java
+from oracle.producer_steps import Ours, Walk
+
+pytestmark = pytest.mark.oracle
+
+PRODUCERS = Path(__file__).with_name("Producers.java")
+WALKS, STEPS = 60, 250
+
+
+def kafkas_answers(steps: list[str], directory: Path) -> list[list[str]]:
+    """Two lines a step."""
+    try:
+        command = java.command(PRODUCERS, options=["-Xmx512m", "-XX:+UseSerialGC"])
+    except java.JavaUnavailable as error:
+        pytest.skip(f"Kafka cannot be asked: {error}")
+    asked, out = directory / "steps", directory / "answers"
+    asked.write_text("".join(f"{step}\n" for step in steps))
+    subprocess.run([*command, str(asked), str(out)], check=True, capture_output=True, text=True, timeout=300)
+    lines = out.read_text().split("\n")
+    return [lines[at : at + 2] for at in range(0, 2 * len(steps), 2)]
+
+
+def _new_directory(parent: Path, seed: int) -> Path:
+    directory = parent / str(seed)
+    directory.mkdir(parents=True)
+    return directory
+
+
+@pytest.mark.slow
+def test_every_step_of_random_walks_leaves_kafka_and_kafkalog_with_the_same_knowledge(tmp_path: Path) -> None:
+    walks = [list(Walk(seed, STEPS).steps()) for seed in range(WALKS)]
+    asked = [
+        step for seed, walk in enumerate(walks) for step in (f"open {_new_directory(tmp_path / 'kafka', seed)}", *walk)
+    ]
+    answers = iter(kafkas_answers(asked, tmp_path))
+    for seed, walk in enumerate(walks):
+        ours = Ours()
+        for step in (f"open {_new_directory(tmp_path / 'ours', seed)}", *walk):
+            expected = next(answers)
+            if step.startswith("open"):
+                ours.answer(step)
+            else:
+                assert ours.answer(step) == expected, f"seed {seed}: {step}"
+    _each_reads_the_others_snapshots(tmp_path)
+
+
+def _each_reads_the_others_snapshots(directory: Path) -> None:
+    ours = [f"read {path}" for path in sorted(directory.glob("ours/*/*.snapshot"))]
+    kafkas = [f"read {path}" for path in sorted(directory.glob("kafka/*/*.snapshot"))]
+    assert len(ours) == len(kafkas) > WALKS
+    reader = Ours()
+    first = ["open " + str(directory / "ours" / "0")]
+    of_ours = [answer for answer, _ in kafkas_answers([*first, *ours], directory)[1:]]
+    assert of_ours == [reader.answer(step)[0] for step in ours]
+    assert of_ours == [reader.answer(step)[0] for step in kafkas]
