@@ -13,7 +13,6 @@ be a repetition. The producers come in no order.
 Source: storage/.../internals/log/ProducerStateManager.java, storage/src/main/resources/message/ProducerSnapshot.json.
 """
 
-import os
 import re
 import struct
 from collections.abc import Iterable
@@ -22,6 +21,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from kafkalog.errors import CorruptSnapshotError
+from kafkalog.storage.atomic import write_atomically
 from kafkalog.storage.paths import SNAPSHOT_SUFFIX
 from kafkalog.storage.producer_entry import BatchMetadata, ProducerStateEntry
 
@@ -64,12 +64,8 @@ def read_snapshot(path: Path) -> list[ProducerStateEntry]:
 
 
 def write_snapshot(path: Path, entries: Iterable[ProducerStateEntry], *, sync: bool = True) -> None:
-    """Write a snapshot; sync: it is on the disk on return. OSError: it cannot be written."""
-    with open(path, "wb") as file:
-        file.write(encode_snapshot(entries))
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
+    """Write a snapshot, whole or not at all; sync: it is on the disk on return. OSError: it cannot be written."""
+    write_atomically(path, encode_snapshot(entries), sync=sync)
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:

@@ -134,7 +134,7 @@ public class Producers {
     }
     File file = manager.fetchSnapshot(latest.getAsLong()).get();
     byte[] bytes = Files.readAllBytes(file.toPath());
-    Files.write(file.toPath(), Arrays.copyOf(bytes, Math.min(kept, bytes.length - 1)));
+    Files.write(file.toPath(), Arrays.copyOf(bytes, Math.max(0, Math.min(kept, bytes.length - 1))));
     return file.getName();
   }
 

@@ -133,7 +133,7 @@ class Ours:
         if path is None:
             return None
         data = path.read_bytes()
-        path.write_bytes(data[: min(int(kept), len(data) - 1)])
+        path.write_bytes(data[: max(0, min(int(kept), len(data) - 1))])
         return path.name
 
     def _read(self, path: str) -> str:
