@@ -65,7 +65,7 @@ def _tool(name: str) -> str:
 @cache
 def jars() -> Path:
     """Kafka's jars with all they depend on."""
-    return once(f"jars-{_digest(POM)}", _copy_dependencies)
+    return once(f"jars-{digest(POM)}", _copy_dependencies)
 
 
 def _copy_dependencies(target: Path) -> None:
@@ -105,10 +105,10 @@ def classes(source: Path) -> Path:
             raise RuntimeError(f"javac refused {source}:\n{done.stderr}")
 
     jars()  # outside the lock that compiling takes
-    return once(f"classes-{source.stem}-{_digest(source, POM)}", compile_into)
+    return once(f"classes-{source.stem}-{digest(source, POM)}", compile_into)
 
 
-def _digest(*files: Path) -> str:
+def digest(*files: Path) -> str:
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 

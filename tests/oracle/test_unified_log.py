@@ -1,0 +1,109 @@
+"""Scripts for a log, as Kafka's own UnifiedLog plays them: the same every time, and of everything that a log can say.
+
+`KAFKALOG_SCRIPTS` sets how many scripts.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from oracle import java, kafka_log, log_files, script_batches, scripts
+from oracle.kafka_log import KafkaLogs
+from oracle.replay import difference, scratch
+from oracle.scripts import Step, script
+from reference import encode
+
+pytestmark = pytest.mark.oracle
+
+SCRIPTS = int(os.environ.get("KAFKALOG_SCRIPTS", "240"))
+PARTS = 4
+WRITTEN_BY = [Path(str(module.__file__)) for module in (kafka_log, log_files, script_batches, scripts, encode)]
+
+
+def part_of(number: int) -> range:
+    """The seeds of one test: the tests of several processes share the scripts."""
+    return range(number, SCRIPTS, PARTS)
+
+
+@cache
+def played_by_kafka(seeds: range) -> dict[int, list[Step]]:
+    """The scripts of these seeds, as Kafka played them."""
+    digest = java.digest(kafka_log.DRIVER, java.POM, *WRITTEN_BY)
+
+    def write(directory: Path) -> None:
+        with (directory / "scripts").open("w") as file:
+            file.writelines(json.dumps(steps) + "\n" for steps in _written(seeds))
+
+    name = f"scripts-{digest}-{seeds.start}-{seeds.stop}-{seeds.step}"
+    java.classes(kafka_log.DRIVER)  # outside the lock that writing takes
+    with (java.once(name, write) / "scripts").open() as file:
+        return {seed: [Step(*step) for step in json.loads(line)] for seed, line in zip(seeds, file, strict=True)}
+
+
+def _written(seeds: range) -> Iterator[list[Step]]:
+    with scratch() as directory, KafkaLogs(Path(directory)) as kafka:
+        for seed in seeds:
+            kafka.directory = Path(directory) / str(seed) / "topic-0"
+            kafka.directory.parent.mkdir()
+            yield script(seed, kafka)
+
+
+def played_or_skip(seeds: range) -> dict[int, list[Step]]:
+    try:
+        return played_by_kafka(seeds)
+    except java.JavaUnavailable as error:
+        pytest.skip(f"Kafka cannot be asked: {error}")
+
+
+def test_kafka_itself_answers_a_script_the_same_twice() -> None:
+    with scratch() as directory, KafkaLogs(Path(directory)) as kafka:
+        for seed, steps in list(played_or_skip(part_of(0)).items())[:15]:
+            kafka.directory = Path(directory) / str(seed) / "topic-0"
+            assert difference(steps, kafka) is None
+
+
+def test_the_scripts_bring_kafka_to_say_everything_that_a_log_can_say() -> None:
+    played = [played_or_skip(part_of(number)) for number in range(PARTS)]
+    said = Counter(_said(step) for part in played for steps in part.values() for step in steps)
+    assert {what: said[what] for what in MUST_BE_SAID if said[what] < 3} == {}
+
+
+def _said(step: Step) -> str:
+    command, answer = step.line.split(" ")[0], step.answer.get("answer")
+    if "error" in step.answer:
+        return f"{command} {step.answer['error']}"
+    if command == "read" and isinstance(answer, dict):
+        return "read " + ("data" if answer["size"] else "nothing") + " aborted" * bool(answer["aborted"])
+    if command in ("leader", "follower") and isinstance(answer, dict):
+        return f"{command} {answer['codec']}" if answer["first"] >= 0 else f"{command} nothing"
+    if command in ("damage", "open"):
+        return f"{command} {step.line.split(' ')[2 if command == 'open' else 1]}"
+    return f"{command} {bool(answer)}"
+
+
+ANSWERS = {
+    "damage": ("cut", "append", "zeros", "flip", "empty", "remove", "copy", "write"),
+    "open": ("clean", "unclean"),
+    "leader": (
+        *("none", "gzip", "snappy", "lz4", "zstd", "nothing"),
+        *("CorruptRecordException", "InvalidRecordException", "RecordValidationException"),
+        *("RecordTooLargeException", "RecordBatchTooLargeException", "UnexpectedAppendOffsetException"),
+        *("OutOfOrderSequenceException", "InvalidProducerEpochException", "InvalidTxnStateException"),
+        "TransactionCoordinatorFencedException",
+    ),
+    "follower": (
+        *("none", "gzip", "snappy", "lz4", "zstd", "nothing"),
+        *("CorruptRecordException", "OffsetsOutOfOrderException", "UnexpectedAppendOffsetException"),
+    ),
+    "read": ("data", "nothing", "data aborted", "OffsetOutOfRangeException"),
+    "start": ("True", "False", "OffsetOutOfRangeException"),
+    "raise-hw": ("True", "False", "IllegalArgumentException"),
+    **dict.fromkeys(("time", "truncate", "epoch-end", "aborted", "retention"), ("True", "False")),
+    **dict.fromkeys(("close", "crash", "roll", "restart", "flush", "snapshot", "expire"), ("True",)),
+}
+MUST_BE_SAID = [f"{command} {answer}" for command, answers in ANSWERS.items() for answer in answers]
