@@ -23,6 +23,7 @@ from kafkalog.storage.paths import TopicPartition
 Entry = TypeVar("Entry")
 
 _VERSION = 0
+_WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 
@@ -43,7 +44,13 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Write partition -> offset in the place of what is there, whole or not at all. OSError: nothing was written."""
+    """Write partition -> offset in the place of what is there, whole or not at all.
+
+    OSError: nothing was written. ValueError: so is it with a topic that no reader would find again.
+    """
+    nameless = [topic for topic, _ in offsets if not topic or _WHITESPACE.search(topic)]
+    if nameless:
+        raise ValueError(f"{nameless[0]!r} is no topic's name")
     _write_lines(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], sync)
 
 
@@ -67,12 +74,11 @@ def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
 
 def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry]:
     lines = _lines(path)
-    if not lines:
-        return []
     try:
-        version, count = _number(lines[0], _INT32), _number(lines[1], _INT32)
-        entries = [parse(line.split()) for line in lines[2:] if line.strip()]
-    except (ValueError, IndexError) as error:
+        version = _number(lines[0], _INT32) if lines else _VERSION
+        count = _number(lines[1], _INT32) if len(lines) > 1 else 0
+        entries = [parse(_words(line)) for line in lines[2:]]
+    except ValueError as error:
         raise CorruptCheckpointError(f"a line does not follow the format: {error}", str(path)) from None
     if version != _VERSION:
         raise CorruptCheckpointError("the version is unknown", str(path), None, _VERSION, version)
@@ -87,11 +93,16 @@ def _lines(path: Path) -> list[str]:
     if path.exists() and not path.is_file():
         raise CorruptCheckpointError("not a regular file", str(path))
     try:
-        return path.read_text("utf-8").splitlines()
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError("not a text file", str(path), error.start) from None
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _words(line: str) -> list[str]:
+    return _WHITESPACE.split(line.rstrip(" \t\x0b\f"))
 
 
 def _offset_entry(words: list[str]) -> tuple[TopicPartition, int]:

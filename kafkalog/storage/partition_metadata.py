@@ -50,7 +50,7 @@ def read_partition_metadata(path: Path) -> PartitionMetadata | None:
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError("not a text file", str(path), error.start) from None
     version, topic_id = (_value(path, lines, number) for number in (0, 1))
-    if not _NUMBER.fullmatch(version):
+    if not _NUMBER.fullmatch(version) or int(version) >= 2**31:
         raise CorruptCheckpointError("the version is unknown", str(path), None, "0 or more", version)
     return PartitionMetadata(int(version), _read_topic_id(path, topic_id))
 

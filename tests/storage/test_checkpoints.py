@@ -1,0 +1,144 @@
+"""Text checkpoints: written, read and refused as Kafka writes, reads and refuses them (case 106)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.errors import CorruptCheckpointError
+from kafkalog.storage.checkpoints import (
+    EpochEntry,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+)
+from kafkalog.storage.paths import TopicPartition
+
+OFFSETS = {TopicPartition("orders", 0): 5, TopicPartition("my-topic", 12): 2**63 - 1}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def test_offsets_are_one_line_a_partition_below_version_and_count(path: Path) -> None:
+    write_offset_checkpoint(path, OFFSETS)
+    assert path.read_bytes() == b"0\n2\norders 0 5\nmy-topic 12 9223372036854775807\n"
+    assert read_offset_checkpoint(path) == OFFSETS
+    assert read_offset_checkpoint(path) == OFFSETS
+
+
+def test_epochs_are_one_line_each_below_version_and_count(path: Path) -> None:
+    entries = [EpochEntry(0, 0), EpochEntry(2**31 - 1, 2**63 - 1)]
+    write_leader_epoch_checkpoint(path, entries)
+    assert path.read_bytes() == b"0\n2\n0 0\n2147483647 9223372036854775807\n"
+    assert read_leader_epoch_checkpoint(path) == entries
+
+
+def test_a_later_checkpoint_takes_the_place_of_the_earlier(path: Path) -> None:
+    write_offset_checkpoint(path, OFFSETS)
+    write_offset_checkpoint(path, {TopicPartition("t", 1): 7}, sync=False)
+    assert read_offset_checkpoint(path) == {TopicPartition("t", 1): 7}
+
+
+def test_nothing_is_written_as_two_zeros(path: Path) -> None:
+    for write, read in (
+        (lambda: write_offset_checkpoint(path, {}), read_offset_checkpoint),
+        (lambda: write_leader_epoch_checkpoint(path, []), read_leader_epoch_checkpoint),
+    ):
+        write()
+        assert path.read_bytes() == b"0\n0\n"
+        assert len(read(path)) == 0
+
+
+@pytest.mark.parametrize("content", [None, b"", b"0\n", b"0", b"0\n0", b"0\n0\n"])
+def test_a_file_without_entries_or_that_is_missing_holds_nothing(path: Path, content: bytes | None) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    assert read_offset_checkpoint(path) == {}
+    assert read_leader_epoch_checkpoint(path) == []
+
+
+def test_a_partition_that_is_not_in_the_file_has_no_offset(path: Path) -> None:
+    write_offset_checkpoint(path, OFFSETS)
+    assert read_offset_checkpoint(path).get(TopicPartition("orders", 1)) is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"0\r\n1\r\n3\t 7\r\n", b"0\n1\n3   7", b"+0\n+1\n+3 +7\n", b"0\n1\n3 7 \t\n", b"0\r1\r3 7\r"]
+)
+def test_white_space_and_line_ends_are_read_as_java_reads_them(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert read_leader_epoch_checkpoint(path) == [(3, 7)]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"1\n0\n", "the version is unknown"),
+        (b"-1\n1\n3 7\n", "the version is unknown"),
+        (b"x\n", "a line does not follow the format"),
+        (b"\n", "a line does not follow the format"),
+        (b"0\nx\n", "a line does not follow the format"),
+        (b"0\n1\n3\n", "a line does not follow the format"),
+        (b"0\n1\n3 7 9\n", "a line does not follow the format"),
+        (b"0\n1\n 3 7\n", "a line does not follow the format"),
+        (b"0\n1\n3 7\n\n", "a line does not follow the format"),
+        (b"0\n1\n3 x\n", "'x' is not a number of 64 bits"),
+        (b"0\n1\n1_0 7\n", "'1_0' is not a number of 32 bits"),
+        (b"0\n1\n2147483648 7\n", "'2147483648' is not a number of 32 bits"),
+        (b"0\n1\n3 9223372036854775808\n", "not a number of 64 bits"),
+        (b"0 \n1\n3 7\n", "a line does not follow the format"),
+        (b"0\n2\n3 7\n", "the number of lines is not the one declared"),
+        (b"0\n1\n3 7\n4 8\n", "the number of lines is not the one declared"),
+        (b"0\n-1\n", "the number of lines is not the one declared"),
+        (b"0\n1\n3 \xff\n", "not a text file"),
+        (bytes(40), "a line does not follow the format"),
+    ],
+)
+def test_a_file_that_does_not_follow_the_format_is_damage_that_names_it(path: Path, content: bytes, words: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(CorruptCheckpointError, match=words) as error:
+        read_leader_epoch_checkpoint(path)
+    assert error.value.path == str(path)
+
+
+def test_what_is_no_file_is_no_checkpoint(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(CorruptCheckpointError, match="regular file"):
+        read_offset_checkpoint(path)
+
+
+@pytest.mark.parametrize("topic", ["", "two words", "line\nbreak"])
+def test_a_topic_that_no_reader_would_find_again_is_not_written(path: Path, topic: str) -> None:
+    with pytest.raises(ValueError, match="no topic"):
+        write_offset_checkpoint(path, {TopicPartition(topic, 0): 1})
+    assert not path.exists()
+
+
+names = st.text("abcxyzABC019._-", min_size=1, max_size=12)
+offsets = st.dictionaries(
+    st.builds(TopicPartition, names, st.integers(0, 2**31 - 1)), st.integers(-(2**63), 2**63 - 1), max_size=6
+)
+
+
+@given(offsets)
+def test_what_is_written_is_read_again(tmp_path_factory, entries: dict[TopicPartition, int]) -> None:
+    path = tmp_path_factory.getbasetemp() / "offsets"
+    write_offset_checkpoint(path, entries, sync=False)
+    assert read_offset_checkpoint(path) == entries
+
+
+@given(st.binary(max_size=60) | st.text("01 23\n\t-x", max_size=30).map(str.encode))
+def test_any_bytes_are_entries_or_damage(tmp_path_factory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any"
+    path.write_bytes(content)
+    for read in (read_offset_checkpoint, read_leader_epoch_checkpoint):
+        with suppress(CorruptCheckpointError):
+            assert all(len(entry) == 2 for entry in read(path))
