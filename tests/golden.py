@@ -62,13 +62,13 @@ class Partition:
 @cache
 def unpacked() -> Path:
     """The directory that holds every archive unpacked."""
-    home = Path(tempfile.gettempdir()) / f"kafkalog-golden-{os.getuid()}-{_digest()}"
+    home = Path(tempfile.gettempdir()) / f"kafkalog-golden-{os.getuid()}-{digest()}"
     if not home.is_dir():
         _unpack_beside(home)
     return home
 
 
-def _digest() -> str:
+def digest() -> str:
     """Names the copy by what is in it: a changed archive is never mistaken for the one unpacked before."""
     digest = hashlib.sha256()
     for archive in _archives():

@@ -9,6 +9,7 @@ line, `damage KIND NAME ARGUMENT`, so that two directories can be damaged alike:
     flip NAME POSITION      a bit of the byte there
     empty NAME              nothing is left of it
     remove NAME | copy NAME TO | write NAME HEX
+    golden NAME             what a broker wrote: `ARCHIVE/PARTITION` of `golden.py`
 """
 
 import shutil
@@ -16,6 +17,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import golden
 
 SNAPSHOT_HEADER_BYTES, SNAPSHOT_ENTRY_BYTES = 10, 46
 
@@ -78,6 +81,12 @@ def _write(path: Path, data: str) -> None:
     path.write_bytes(bytes.fromhex(data))
 
 
+def _golden(path: Path) -> None:
+    """`path` is the partition's name behind the directory to fill; modification times are kept."""
+    archive, partition = path.parts[-2:]
+    shutil.copytree(golden.unpacked() / archive / "data" / partition, path.parents[1], dirs_exist_ok=True)
+
+
 DAMAGES: dict[str, Callable[..., None]] = {
     "cut": _cut,
     "append": _append,
@@ -87,4 +96,5 @@ DAMAGES: dict[str, Callable[..., None]] = {
     "remove": Path.unlink,
     "copy": _copy,
     "write": _write,
+    "golden": _golden,
 }

@@ -172,7 +172,7 @@ class Shrinker:
 # --- for the eye
 
 
-def report(seed: int, steps: Sequence[Step], found: Difference) -> str:
+def report(seed: str, steps: Sequence[Step], found: Difference) -> str:
     """What to read when a script of this seed differs."""
     lines = [f"{at:3} {described(step.line)}" for at, step in enumerate(steps[: found.at + 1])]
     return "\n".join([f"script {seed} differs; played so far:", *lines, "", str(found)])

@@ -33,9 +33,9 @@ class Step(NamedTuple):
     files: Contents
 
 
-def script(seed: int, kafka: KafkaLogs) -> list[Step]:
-    """The script of this seed, played in an empty directory of Kafka's."""
-    author = Author(seed, kafka)
+def script(seed: int, kafka: KafkaLogs, golden: str | None = None) -> list[Step]:
+    """The script of this seed, played in an empty directory of Kafka's, or in one filled by a broker (`log_files`)."""
+    author = Author(seed, kafka, golden)
     with suppress(HalfDone):
         author.write()
     kafka.abandon()
@@ -64,9 +64,10 @@ def choice_of(draw: random.Random, chances: dict[Any, float]) -> Any:
 class Author:
     """Writes one script."""
 
-    def __init__(self, seed: int, kafka: KafkaLogs) -> None:
+    def __init__(self, seed: int, kafka: KafkaLogs, golden: str | None = None) -> None:
         self.draw = random.Random(seed)
         self.kafka = kafka
+        self.golden = golden
         self.steps: list[Step] = []
         self.files: Contents = {}
         self.state: State | None = None
@@ -84,6 +85,9 @@ class Author:
     def write(self) -> None:
         self._pass_time(0)
         closed = True
+        if self.golden:
+            self._say(f"damage golden {self.golden}")
+            closed = "crash" not in self.golden
         for session in range(self.draw.choice((1, 2, 2, 3, 4))):
             if session:
                 self._accidents(closed)
@@ -115,11 +119,14 @@ class Author:
         self.files = files
         self.state = answer["state"]
         self.last_state = self.state or self.last_state
+        self.epoch = max([self.epoch, *(epoch for epoch, _ in (self.state or NO_EPOCHS)["epochs"])])
         return answer
 
     # --- openings
 
     def _settings(self) -> dict[str, object]:
+        if self.golden:
+            return dict(GOLDEN_SETTINGS)
         chosen: dict[str, object] = {name: self.draw.choice(values) for name, values in SETTINGS.items()}
         for name, (chance, values) in RARER_SETTINGS.items():
             if self.draw.random() < chance:
@@ -136,7 +143,7 @@ class Author:
     def _checkpoints(self, session: int) -> tuple[str, str]:
         """Where the log starts and from where to recover, as they may have been written some time ago."""
         if not session:
-            start = self.draw.choice((0, 0, 0, 0, 5, 1000))
+            start = self.draw.choice((0, 0, 0, 0, 5, 1000) if not self.golden else (0, 0, 0, 492))
             return str(start), str(self.draw.choice((0, start)))
         old, bases = self.last_state, [base for base, _ in self.last_state["segments"]]
         start = self.draw.choice((old["log_start"], old["log_start"], old["log_start"], bases[0], 0))
@@ -392,6 +399,8 @@ class Author:
             self._say(f"epoch-end {self.draw.randint(-1, self.epoch + 2)}")
 
 
+NO_EPOCHS: State = {"epochs": []}
+GOLDEN_SETTINGS = {"internal.segment.bytes": 100_000, "segment.index.bytes": 65536, "index.interval.bytes": 1024}
 SETTINGS: dict[str, tuple[int, ...]] = {
     "internal.segment.bytes": (300, 600, 600, 1000, 1000, 2000, 5000),
     "segment.index.bytes": (48, 120, 480, 4096, 4096),

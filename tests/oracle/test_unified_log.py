@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import golden
 from oracle import java, kafka_log, log_files, script_batches, scripts
 from oracle.kafka_log import KafkaLogs
 from oracle.replay import difference, scratch
@@ -20,55 +21,58 @@ from reference import encode
 
 pytestmark = pytest.mark.oracle
 
+GOLDEN = [f"{partition.archive}/{partition.directory.name}" for partition in golden.partitions()]
 SCRIPTS = int(os.environ.get("KAFKALOG_SCRIPTS", "240"))
 PARTS = 4
 WRITTEN_BY = [Path(str(module.__file__)) for module in (kafka_log, log_files, script_batches, scripts, encode)]
 
+Scripts = dict[str, list[Step]]
 
-def part_of(number: int) -> range:
-    """The seeds of one test: the tests of several processes share the scripts."""
-    return range(number, SCRIPTS, PARTS)
+
+def part_of(number: int) -> list[str]:
+    """The seeds of one test: several processes share the scripts. A golden log's name is a seed, too."""
+    return [*map(str, range(number, SCRIPTS, PARTS)), *GOLDEN[number::PARTS]]
 
 
 @cache
-def played_by_kafka(seeds: range) -> dict[int, list[Step]]:
-    """The scripts of these seeds, as Kafka played them."""
-    digest = java.digest(kafka_log.DRIVER, java.POM, *WRITTEN_BY)
+def played_by_kafka(number: int) -> Scripts:
+    """The scripts of one test by their seeds, as Kafka played them."""
+    seeds = part_of(number)
 
     def write(directory: Path) -> None:
         with (directory / "scripts").open("w") as file:
             file.writelines(json.dumps(steps) + "\n" for steps in _written(seeds))
 
-    name = f"scripts-{digest}-{seeds.start}-{seeds.stop}-{seeds.step}"
     java.classes(kafka_log.DRIVER)  # outside the lock that writing takes
+    name = f"scripts-{java.digest(kafka_log.DRIVER, java.POM, *WRITTEN_BY)}-{golden.digest()}-{SCRIPTS}-{number}"
     with (java.once(name, write) / "scripts").open() as file:
         return {seed: [Step(*step) for step in json.loads(line)] for seed, line in zip(seeds, file, strict=True)}
 
 
-def _written(seeds: range) -> Iterator[list[Step]]:
+def _written(seeds: list[str]) -> Iterator[list[Step]]:
     with scratch() as directory, KafkaLogs(Path(directory)) as kafka:
-        for seed in seeds:
-            kafka.directory = Path(directory) / str(seed) / "topic-0"
+        for number, seed in enumerate(seeds):
+            kafka.directory = Path(directory) / str(number) / "topic-0"
             kafka.directory.parent.mkdir()
-            yield script(seed, kafka)
+            yield script(int(seed), kafka) if seed.isdigit() else script(number, kafka, seed)
 
 
-def played_or_skip(seeds: range) -> dict[int, list[Step]]:
+def played_or_skip(number: int) -> Scripts:
     try:
-        return played_by_kafka(seeds)
+        return played_by_kafka(number)
     except java.JavaUnavailable as error:
         pytest.skip(f"Kafka cannot be asked: {error}")
 
 
 def test_kafka_itself_answers_a_script_the_same_twice() -> None:
     with scratch() as directory, KafkaLogs(Path(directory)) as kafka:
-        for seed, steps in list(played_or_skip(part_of(0)).items())[:15]:
-            kafka.directory = Path(directory) / str(seed) / "topic-0"
+        for seed, steps in list(played_or_skip(0).items())[::5]:
+            kafka.directory = Path(directory) / seed / "topic-0"
             assert difference(steps, kafka) is None
 
 
 def test_the_scripts_bring_kafka_to_say_everything_that_a_log_can_say() -> None:
-    played = [played_or_skip(part_of(number)) for number in range(PARTS)]
+    played = [played_or_skip(number) for number in range(PARTS)]
     said = Counter(_said(step) for part in played for steps in part.values() for step in steps)
     assert {what: said[what] for what in MUST_BE_SAID if said[what] < 3} == {}
 
