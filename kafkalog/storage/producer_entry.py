@@ -8,6 +8,8 @@ An entry never changes: an append puts another in its place, so other threads ma
 Source: storage/.../internals/log/{ProducerStateEntry,BatchMetadata,TxnMetadata,CompletedTxn}.java.
 """
 
+from bisect import bisect_left, insort
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalog.record.batch import RecordBatch
@@ -108,3 +110,33 @@ class CompletedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     is_aborted: bool
+
+
+class Transactions:
+    """Transactions by their first offsets, which mostly come in order."""
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._by_offset: dict[int, TxnMetadata] = {}
+
+    @property
+    def first(self) -> TxnMetadata | None:
+        return self._by_offset[self._offsets[0]] if self._offsets else None
+
+    def put(self, transaction: TxnMetadata) -> None:
+        offset = transaction.first_offset.message_offset
+        if offset not in self._by_offset:
+            insort(self._offsets, offset)
+        self._by_offset[offset] = transaction
+
+    def remove(self, offset: int) -> TxnMetadata | None:
+        transaction = self._by_offset.pop(offset, None)
+        if transaction is not None:
+            del self._offsets[bisect_left(self._offsets, offset)]
+        return transaction
+
+    def __iter__(self) -> Iterator[TxnMetadata]:
+        return (self._by_offset[offset] for offset in self._offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets)

@@ -15,8 +15,7 @@ Source: storage/.../internals/log/ProducerStateManager.java.
 
 import logging
 import time
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from kafkalog.errors import CorruptSnapshotError
@@ -24,7 +23,7 @@ from kafkalog.record.validation import AppendOrigin
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file
 from kafkalog.storage.producer_append_info import TV_UNKNOWN, ProducerAppendInfo
-from kafkalog.storage.producer_entry import BatchMetadata, CompletedTxn, ProducerStateEntry, TxnMetadata
+from kafkalog.storage.producer_entry import BatchMetadata, CompletedTxn, ProducerStateEntry, Transactions, TxnMetadata
 from kafkalog.storage.producer_snapshot import read_snapshot, snapshot_files, write_snapshot
 
 __all__ = [
@@ -76,8 +75,8 @@ class ProducerStateManager:
         self._clock = clock
         self._writable = writable
         self._producers: dict[int, ProducerStateEntry] = {}
-        self._ongoing = _Transactions()
-        self._unreplicated = _Transactions()
+        self._ongoing = Transactions()
+        self._unreplicated = Transactions()
         self._first_unstable: LogOffsetMetadata | None = None
         self._first_undecided: int | None = None
         self._oldest_txn_timestamp = -1
@@ -329,8 +328,8 @@ class ProducerStateManager:
     def _forget_everything(self) -> None:
         # Another, not emptied: a thread that reads the old one reads on.
         self._producers = {}
-        self._ongoing = _Transactions()
-        self._unreplicated = _Transactions()
+        self._ongoing = Transactions()
+        self._unreplicated = Transactions()
         self._look_at_transactions()
 
     def _forget_replicated(self, offset: int) -> None:
@@ -348,33 +347,3 @@ class ProducerStateManager:
         self._first_undecided = None if undecided is None else undecided.first_offset.message_offset
         owner = None if undecided is None else self._producers.get(undecided.producer_id)
         self._oldest_txn_timestamp = -1 if owner is None else owner.last_timestamp
-
-
-class _Transactions:
-    """Transactions by their first offsets, which mostly come in order."""
-
-    def __init__(self) -> None:
-        self._offsets: list[int] = []
-        self._by_offset: dict[int, TxnMetadata] = {}
-
-    @property
-    def first(self) -> TxnMetadata | None:
-        return self._by_offset[self._offsets[0]] if self._offsets else None
-
-    def put(self, transaction: TxnMetadata) -> None:
-        offset = transaction.first_offset.message_offset
-        if offset not in self._by_offset:
-            insort(self._offsets, offset)
-        self._by_offset[offset] = transaction
-
-    def remove(self, offset: int) -> TxnMetadata | None:
-        transaction = self._by_offset.pop(offset, None)
-        if transaction is not None:
-            del self._offsets[bisect_left(self._offsets, offset)]
-        return transaction
-
-    def __iter__(self) -> Iterator[TxnMetadata]:
-        return (self._by_offset[offset] for offset in self._offsets)
-
-    def __len__(self) -> int:
-        return len(self._offsets)
