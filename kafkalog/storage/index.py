@@ -312,6 +312,9 @@ class Index(ABC, Generic[Entry]):
     def _find_entries(self) -> None:
         """Count the entries that rise, on from those that are known."""
         with self._lock, self._file.opened() as fd:
+            if fd is not None:
+                self._file.length = os.fstat(fd).st_size
+                self.max_entries = self._file.length // self._size
             while fd is not None:
                 rows = self._rows(os.pread(fd, _RUN * self._size, self.entries * self._size))
                 rising = self._rising(rows)
@@ -320,9 +323,9 @@ class Index(ABC, Generic[Entry]):
                     self._last = self._entry(*rows[rising - 1].tolist())
                 if rising < _RUN:
                     break
-        if self.entries == 1 < self.max_entries and self._is_zero(self._last):
-            # The first of many empty slots. Alone in its file it would be an entry.
-            self._keep(0)
+            if self.entries == 1 < self.max_entries and self._integers(self._last) == (0, 0):
+                # The first of many empty slots. Alone in its file it would be an entry.
+                self._keep(0)
 
     def _follow(self) -> None:
         """Find what has been appended to the file since."""
@@ -344,9 +347,6 @@ class Index(ABC, Generic[Entry]):
     @abstractmethod
     def _integers(self, entry: Entry) -> tuple[int, int]:
         """The two integers of an entry's slot."""
-
-    def _is_zero(self, entry: Entry) -> bool:
-        return self._integers(entry) == (0, 0)
 
 
 class OffsetIndex(Index[OffsetEntry]):

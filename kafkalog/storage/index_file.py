@@ -20,7 +20,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EINVAL, ENOENT, EOPNOTSUPP
+from errno import EINVAL, ENOSPC, EOPNOTSUPP
 from pathlib import Path
 from struct import Struct
 from typing import Any, TypeVar
@@ -277,8 +277,10 @@ def reserve(fd: int, start: int, length: int) -> None:
     except (AttributeError, OSError) as error:
         if isinstance(error, OSError) and error.errno not in {EINVAL, EOPNOTSUPP}:
             raise
-        if os.pwrite(fd, os.pread(fd, length, start), start) < length:
-            raise OSError(ENOENT, "the file became shorter") from None
+        for at in range(start, start + length, RESERVED_BYTES):
+            piece = os.pread(fd, min(RESERVED_BYTES, start + length - at), at)
+            if os.pwrite(fd, piece, at) < len(piece):
+                raise OSError(ENOSPC, os.strerror(ENOSPC)) from None
 
 
 def sync_and_close(fd: int) -> None:
