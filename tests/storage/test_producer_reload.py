@@ -227,6 +227,13 @@ def test_truncating_fully_deletes_all_snapshots_and_forgets_everything(producers
     assert producers.manager.take_snapshot() is not None
 
 
+def test_a_log_that_begins_anew_before_its_last_snapshot_writes_snapshots_again(producers: Producers) -> None:
+    snapshot_at(producers, 50)
+    producers.manager.truncate_fully_and_start_at(10)
+    assert producers.manager.take_snapshot() is not None
+    assert producers.snapshots == [10]
+
+
 @pytest.mark.parametrize(
     ("bases", "found", "left"),
     [

@@ -150,6 +150,15 @@ def test_the_batches_of_one_append_follow_each_other(producers: Producers) -> No
         late.append(data_batch(1, 1, 3, 5))
 
 
+def test_after_a_marker_of_a_later_epoch_in_the_same_append_sequences_begin_at_zero(producers: Producers) -> None:
+    producers.data(1, 0, 0, count=3)
+    info = producers.manager.prepare_update(1, CLIENT)
+    info.append(marker_batch(1, 1, 3), None, 2)
+    with pytest.raises(OutOfOrderSequenceError):
+        info.append(data_batch(1, 1, 3, 4))
+    info.append(data_batch(1, 1, 0, 4))
+
+
 def test_a_whole_append_of_an_unknown_producer_may_have_gaps(producers: Producers) -> None:
     info = producers.manager.prepare_update(1, CLIENT)
     info.append(data_batch(1, 0, 4, 0))

@@ -292,9 +292,11 @@ def test_other_threads_may_ask_while_the_log_is_appended_to(producers: Producers
 
     with ThreadPoolExecutor(2) as readers:
         asking = [readers.submit(ask) for _ in range(2)]
-        for producer_id in range(1500):
-            open_transaction(producers, producer_id, 2 * producer_id)
-            producers.marker(producer_id, 0)
-            manager.on_high_watermark_updated(2 * producer_id + producer_id % 3)
-        done.set()
+        try:
+            for producer_id in range(600):
+                open_transaction(producers, producer_id, 2 * producer_id)
+                producers.marker(producer_id, 0)
+                manager.on_high_watermark_updated(2 * producer_id + producer_id % 3)
+        finally:
+            done.set()
         assert all(each.result() for each in asking)
