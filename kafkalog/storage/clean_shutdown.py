@@ -26,8 +26,9 @@ def was_clean_shutdown(directory: Path) -> bool:
 def read_broker_epoch(directory: Path) -> int | None:
     """The epoch that the broker left; None where there is no file, or it does not say."""
     try:
-        epoch = json.loads((directory / CLEAN_SHUTDOWN_FILE).read_bytes())["brokerEpoch"]
-    except (OSError, ValueError, TypeError, KeyError):
+        text = (directory / CLEAN_SHUTDOWN_FILE).read_text("utf-8", "replace")
+        epoch = json.JSONDecoder().raw_decode(text.lstrip())[0]["brokerEpoch"]  # as Kafka, whatever follows
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return epoch if type(epoch) is int else None
 

@@ -134,7 +134,7 @@ class _Names:
         )
 
     def parse(self, text: str) -> tuple[str, ...]:
-        return tuple(_COMMA.split(text)) if text else ()
+        return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()  # Kafka too drops repetitions
 
     def text(self, value: tuple[str, ...]) -> str:
         return ",".join(value)
@@ -149,6 +149,9 @@ class _Replicas(_Names):
         if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
             return False
         return "".join(value) == "*" or all(_THROTTLED.fullmatch(each) for each in value)
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return tuple(_COMMA.split(text)) if text else ()
 
 
 _CODECS = {

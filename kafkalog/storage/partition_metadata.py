@@ -77,8 +77,8 @@ def is_topic_id(text: str) -> bool:
 
 
 def _value(path: Path, lines: list[str], number: int) -> str:
-    """What stands behind the colon; Kafka does not look at what stands before it."""
-    words = _COLON.split(lines[number]) if number < len(lines) else []
+    """What stands behind the colon. Kafka looks neither at what stands before it, nor at colons with nothing behind."""
+    words = _COLON.split(re.sub(r"(:\s+)+$", "", lines[number])) if number < len(lines) else []
     if len(words) != 2:
         raise CorruptCheckpointError(f"line {number + 1} does not follow the format", str(path), None, "name: value")
     return words[1]
