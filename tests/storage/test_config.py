@@ -1,0 +1,215 @@
+"""A topic's settings: their names, what they may be, and what follows from them."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.attributes import CompressionType, TimestampType
+from kafkalog.storage.config import INT32_MAX, INT64_MAX, LogConfig
+
+DAY_MS = 86_400_000
+
+
+def test_the_defaults_are_those_of_a_brokers_topics() -> None:
+    config = LogConfig()
+    assert (config.segment_bytes, config.segment_ms, config.segment_index_bytes) == (1 << 30, 7 * DAY_MS, 10 << 20)
+    assert (config.index_interval_bytes, config.max_message_bytes) == (4096, 1_048_588)
+    assert (config.retention_ms, config.retention_bytes, config.delete_retention_ms) == (7 * DAY_MS, -1, DAY_MS)
+    assert config.flush_interval_messages == config.flush_messages == config.flush_ms == INT64_MAX
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (0, INT64_MAX)
+    assert config.message_timestamp_type is TimestampType.CREATE_TIME
+    assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (INT64_MAX, 3_600_000)
+    assert (config.file_delete_delay_ms, config.min_cleanable_dirty_ratio) == (60_000, 0.5)
+    assert (config.cleanup_policy, config.compression_type, config.compression) == (("delete",), "producer", None)
+
+
+def test_kafkas_names_and_texts_make_the_same_settings_as_python_values() -> None:
+    topic = {
+        "segment.bytes": "1048576",
+        "cleanup.policy": "compact, delete",
+        "min.cleanable.dirty.ratio": "0.25",
+        "preallocate": "TRUE",
+        "compression.type": "gzip",
+        "message.timestamp.type": "LogAppendTime",
+        "leader.replication.throttled.replicas": "0:1,1:2",
+    }
+    assert LogConfig.from_topic_config(topic) == LogConfig(
+        segment_bytes=1 << 20,
+        cleanup_policy=("compact", "delete"),
+        min_cleanable_dirty_ratio=0.25,
+        preallocate=True,
+        compression_type=CompressionType.GZIP,
+        message_timestamp_type=TimestampType.LOG_APPEND_TIME,
+        leader_replication_throttled_replicas=("0:1", "1:2"),
+    )
+
+
+def test_numbers_and_bools_need_not_be_texts() -> None:
+    topic = {"segment.ms": 5, "preallocate": True, "min.cleanable.dirty.ratio": 1}
+    assert LogConfig.from_topic_config(topic) == LogConfig(segment_ms=5, preallocate=True, min_cleanable_dirty_ratio=1)
+
+
+def test_what_a_topic_does_not_set_is_the_brokers() -> None:
+    broker = LogConfig(segment_ms=5, retention_ms=9)
+    assert LogConfig.from_topic_config({"retention.ms": "-1"}, broker) == replace(broker, retention_ms=-1)
+    assert LogConfig.from_topic_config({}) == LogConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("segment.byte", ": segment.bytes is"),
+        ("retention_ms", ": retention.ms is"),
+        ("cleanup.polcy", ": cleanup.policy is"),
+        ("", ""),
+        ("bootstrap servers", ""),
+    ],
+)
+def test_a_name_that_is_none_is_refused_with_the_one_that_may_be_meant(name: str, nearest: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is looked at
+        LogConfig.from_topic_config({name: "1"})
+    assert str(error.value) == f"{name} is no setting of a topic{nearest}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "allowed"),
+    [
+        ("segment_bytes", 13, "a whole number from 14 to 2147483647"),
+        ("segment_bytes", INT32_MAX + 1, "a whole number from 14 to 2147483647"),
+        ("segment_ms", 0, f"a whole number from 1 to {INT64_MAX}"),
+        ("segment_ms", 1.0, "a whole number"),
+        ("segment_ms", True, "a whole number"),
+        ("segment_ms", "1", "a whole number"),
+        ("segment_jitter_ms", -1, "a whole number from 0"),
+        ("retention_ms", -2, "a whole number from -1"),
+        ("retention_bytes", 2**63, "a whole number from -9223372036854775808"),
+        ("compression_gzip_level", 0, "a whole number from 1 to 9 or -1"),
+        ("compression_lz4_level", 18, "a whole number from 1 to 17"),
+        ("compression_zstd_level", 23, "a whole number from -131072 to 22"),
+        ("min_cleanable_dirty_ratio", 1.01, "a number from 0 to 1"),
+        ("min_cleanable_dirty_ratio", float("nan"), "a number from 0 to 1"),
+        ("preallocate", 1, "true or false"),
+        ("cleanup_policy", "compact", "compact and delete"),
+        ("cleanup_policy", ("compact", "compact"), "each once"),
+        ("cleanup_policy", ["delete"], "a tuple"),
+        ("cleanup_policy", ("none",), "compact and delete"),
+        ("compression_type", "lz4", "one of uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ("compression_type", 3, "one of"),
+        ("message_timestamp_type", TimestampType.NO_TIMESTAMP_TYPE, "one of CreateTime, LogAppendTime"),
+        ("leader_replication_throttled_replicas", ("0-1",), "partition:broker"),
+        ("follower_replication_throttled_replicas", (1,), "partition:broker"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_named_with_what_is(setting: str, value: object, allowed: str) -> None:
+    with pytest.raises(ValueError, match=allowed) as error:
+        LogConfig(**{setting: value})
+    assert str(error.value).startswith(f"{setting} is {value!r}: ")
+
+
+def test_a_text_that_is_not_allowed_is_named_by_kafkas_name() -> None:
+    with pytest.raises(ValueError, match=r"^internal\.segment\.bytes is '13': a whole number from 14"):
+        LogConfig.from_topic_config({"internal.segment.bytes": "13"})
+    with pytest.raises(ValueError, match=r"^preallocate is 'yes': true or false is allowed"):
+        LogConfig.from_topic_config({"preallocate": "yes"})
+    with pytest.raises(ValueError, match=r"^segment\.ms is None: "):
+        LogConfig.from_topic_config({"segment.ms": None})
+
+
+def test_a_segment_may_be_small_as_kafkas_own_tests_have_it() -> None:
+    topic = {"segment.bytes": "1048576", "internal.segment.bytes": "100"}
+    for settings in (topic, dict(reversed(topic.items()))):
+        config = LogConfig.from_topic_config(settings)
+        assert config == LogConfig(segment_bytes=100)
+        assert config.to_topic_config()["internal.segment.bytes"] == "100"
+        assert "segment.bytes" not in config.to_topic_config()
+
+
+def test_the_compaction_lags_must_not_contradict_each_other() -> None:
+    with pytest.raises(
+        ValueError, match="min_compaction_lag_ms must not be above max_compaction_lag_ms: they are 6 and 5"
+    ):
+        LogConfig(min_compaction_lag_ms=6, max_compaction_lag_ms=5)
+    assert LogConfig(min_compaction_lag_ms=5, max_compaction_lag_ms=5).max_compaction_lag_ms == 5
+
+
+def test_remote_storage_cannot_be_switched_on() -> None:
+    with pytest.raises(ValueError, match="no remote storage"):
+        LogConfig.from_topic_config({"remote.storage.enable": "true"})
+    assert LogConfig.from_topic_config({"local.retention.ms": "5"}).local_retention_ms == 5
+
+
+@pytest.mark.parametrize(
+    ("policy", "delete", "compact"),
+    [("delete", True, False), ("compact", False, True), ("compact,delete", True, True), ("", False, False)],
+)
+def test_the_policy_says_whether_to_delete_and_whether_to_compact(policy: str, delete: bool, compact: bool) -> None:
+    config = LogConfig.from_topic_config({"cleanup.policy": policy})
+    assert (config.delete, config.compact) == (delete, compact)
+
+
+def test_a_compacted_segment_is_rolled_in_time_to_be_compacted() -> None:
+    assert LogConfig(segment_ms=10, max_compaction_lag_ms=5).max_segment_ms == 10
+    assert LogConfig(segment_ms=10, max_compaction_lag_ms=5, cleanup_policy=("compact",)).max_segment_ms == 5
+    assert LogConfig(segment_ms=10, cleanup_policy=("compact",)).max_segment_ms == 10
+
+
+def test_a_file_is_created_in_full_size_only_if_that_is_asked_for() -> None:
+    assert LogConfig(segment_bytes=1000).init_file_size == 0
+    assert LogConfig(segment_bytes=1000, preallocate=True).init_file_size == 1000
+    assert LogConfig(segment_index_bytes=80).max_index_size == 80
+
+
+def test_jitter_is_at_random_below_its_limit_and_the_age_of_a_segment() -> None:
+    assert LogConfig().random_segment_jitter() == 0
+    for config, limit in ((LogConfig(segment_jitter_ms=4), 4), (LogConfig(segment_jitter_ms=9, segment_ms=3), 3)):
+        assert {config.random_segment_jitter() for _ in range(400)} == set(range(limit))
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [("gzip", 4), ("lz4", 12), ("zstd", -7), ("snappy", None), ("uncompressed", None), ("producer", None)],
+)
+def test_the_level_is_the_one_of_the_codec(codec: str, level: int | None) -> None:
+    levels = {"compression.gzip.level": "4", "compression.lz4.level": "12", "compression.zstd.level": "-7"}
+    config = LogConfig.from_topic_config({"compression.type": codec, **levels})
+    assert config.compression_level == level
+    assert (config.compression is None) == (codec == "producer")
+
+
+def test_settings_are_a_value() -> None:
+    config = LogConfig(segment_ms=5)
+    assert config == LogConfig(segment_ms=5)
+    assert len({config, LogConfig(segment_ms=5), LogConfig()}) == 2
+    assert pickle.loads(pickle.dumps(config)) == config
+    with pytest.raises(FrozenInstanceError):
+        config.segment_ms = 6  # type: ignore[misc]
+
+
+numbers = st.fixed_dictionaries(
+    {},
+    optional={
+        "segment_bytes": st.integers(14, INT32_MAX),
+        "segment_ms": st.integers(1, INT64_MAX),
+        "retention_bytes": st.integers(-(2**63), INT64_MAX),
+        "retention_ms": st.integers(-1, INT64_MAX),
+        "min_cleanable_dirty_ratio": st.floats(0, 1),
+        "preallocate": st.booleans(),
+        "cleanup_policy": st.sampled_from(
+            [(), ("delete",), ("compact",), ("compact", "delete"), ("delete", "compact")]
+        ),
+        "compression_type": st.sampled_from([*CompressionType, "producer"]),
+        "compression_zstd_level": st.integers(-131072, 22),
+        "leader_replication_throttled_replicas": st.sampled_from([(), ("*",), ("0:1", "22:333")]),
+    },
+)
+
+
+@given(numbers)
+def test_settings_written_out_in_kafkas_words_are_the_same_again(settings: dict[str, object]) -> None:
+    config = LogConfig(**settings)
+    assert LogConfig.from_topic_config(config.to_topic_config()) == config
