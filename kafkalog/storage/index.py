@@ -378,12 +378,17 @@ class OffsetIndex(Index[OffsetEntry]):
     def fetch_upper_bound_offset(self, entry: OffsetEntry, fetch_size: int) -> OffsetEntry | None:
         """The first entry whose position is `fetch_size` bytes or more behind that of `entry`, if there is one.
 
-        Its offset lies behind all that a read of so many bytes from there can give.
+        Its offset lies behind all that a read of so many bytes from there can give. Where that entry would be the very
+        first of the index, and exactly so many bytes behind, it is the next one, as Kafka's search has it: readers
+        are then told of the same aborted transactions.
         """
         end = entry.position + fetch_size
         with self._lock:
             n = self._file.count(self._POSITION, end - 1, self.entries) if self.entries else 0
-            return self._read(n) if n < self.entries else None
+            found = self._read(n) if n < self.entries else None
+            if n == 0 and found is not None and found.position == end:
+                found = self._read(1) if self.entries > 1 else None
+        return found
 
     def append(self, offset: int, position: int) -> None:
         """Add the batch whose last offset is `offset` and which starts at `position` (bytes).

@@ -111,6 +111,14 @@ def test_the_upper_bound_of_a_read_is_the_first_entry_at_or_behind_its_end(index
     assert index.fetch_upper_bound_offset(first, 2**31) is None
 
 
+def test_an_exact_match_with_the_first_entry_gives_the_second_as_upper_bound(index: OffsetIndex) -> None:
+    index.append(BASE + 1, 10)
+    assert index.fetch_upper_bound_offset(OffsetEntry(BASE, 0), 9) == (BASE + 1, 10)
+    assert index.fetch_upper_bound_offset(OffsetEntry(BASE, 0), 10) is None
+    index.append(BASE + 2, 20)
+    assert index.fetch_upper_bound_offset(OffsetEntry(BASE, 0), 10) == (BASE + 2, 20)
+
+
 def test_truncating_keeps_the_entries_before_the_offset(index: OffsetIndex) -> None:
     for n in range(1, 10):
         index.append(BASE + n, n)
@@ -269,7 +277,8 @@ def test_a_golden_index_reads_as_kafka_lists_it(path: Path, expected: Rows) -> N
         assert index.entry(n) == index.lookup(entry[0]) == entry
         before = expected[n - 1] if n else (index.base_offset, 0)
         assert index.lookup(entry[0] - 1) == before
-        assert index.fetch_upper_bound_offset(OffsetEntry(*before), entry[1] - before[1]) == entry
+        # One byte less: an exact match with the first entry finds the second.
+        assert index.fetch_upper_bound_offset(OffsetEntry(*before), entry[1] - before[1] - 1) == entry
 
 
 @pytest.mark.parametrize("archive", ["kafka-3.9-crash", "kafka-0.10.2-crash"])
@@ -319,7 +328,7 @@ def test_lookups_agree_with_a_list_mapped_and_not(
         read = [(looking.lookup(t), looking.fetch_upper_bound_offset(OffsetEntry(0, 0), t)) for t in targets]
         assert list(index) == list(looking) == entries
     floors = [max((e for e in entries if e.offset <= t), default=OffsetEntry(0, 0)) for t in targets]
-    bounds = [min((e for e in entries if e.position >= t), default=None) for t in targets]
+    bounds = [min((e for e in entries if e.position >= t + (t == 1)), default=None) for t in targets]
     assert mapped == read == list(zip(floors, bounds, strict=True))
 
 
