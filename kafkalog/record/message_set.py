@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.columns import RecordColumns
-from kafkalog.record.decoding import Entries, Reading, ensure_sound, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, ensure_sound, pieces, read_columns, wrong_checksum
 from kafkalog.record.framing import EndOfData, Stop
 from kafkalog.record.threads import ordered_map
 
@@ -116,6 +117,20 @@ class MessageSet(ABC):
         """
         for run in self._runs():
             ensure_sound(self._entries(run), self._reading)
+
+    def sound_runs(self) -> Iterator[Entries]:
+        """The entries, run after run, as far as the checksums hold; nothing is decompressed.
+
+        As recovery sees them: the magic is not looked at, the checksum does not cover it. CorruptRecordError: the first
+        whose checksum does not hold, or damage in the framing, after the entries before it.
+        """
+        for run in self._runs():
+            entries = self._entries(run)
+            bad, computed = first_invalid(entries.view, run, entries.position)
+            if bad:
+                yield entries._replace(rows=run[:bad])
+            if bad < len(run):
+                raise wrong_checksum(run[bad], computed).at(self._reading.path)
 
     @property
     def end_of_data(self) -> EndOfData:

@@ -38,6 +38,7 @@ class AppendableFile(ReadableFile):
         # Whether nothing lies behind `size` that an append left there.
         self._whole = True
         self._created = False
+        self._retired = False
         super().__init__(path)
         try:
             self._begin(preallocate_bytes)
@@ -111,22 +112,22 @@ class AppendableFile(ReadableFile):
 
     def _prepare(self) -> None:
         """See that the next byte goes to the end of the file that is at the path."""
-        self._check_length()
-        if not os.fstat(self._fd).st_nlink:
+        if not self._check_length().st_nlink:
             raise FileNotFoundError(ENOENT, "deleted or replaced while it was open", str(self.path))
 
-    def _check_length(self) -> None:
+    def _check_length(self) -> os.stat_result:
         if not self._whole:
             with naming(self.path):
                 self._cut_back()
-        found = os.fstat(self._fd).st_size
-        if found != self._length:
+        found = os.fstat(self._fd)
+        if found.st_size != self._length:
             raise CorruptRecordError(
                 "somebody else has made the file longer or shorter",
                 str(self.path),
                 expected=f"{self._length} bytes",
-                found=found,
+                found=found.st_size,
             )
+        return found
 
     def _take_back(self, error: BaseException, length: int) -> None:
         """Cut off what a failed append has written, and tell of it: in `error` or, if that is os.write's, in its place.
@@ -208,8 +209,14 @@ class AppendableFile(ReadableFile):
         """Close without flushing or trimming."""
         super().close()
 
+    def retire(self) -> None:
+        """Nobody is going to write to it any more: it is closed, as it is, once the last who reads it lets go of it."""
+        self._retired = True
+
     def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
+        if getattr(self, "_fd", -1) >= 0 and getattr(self, "_retired", False):
+            self.release()
+        elif getattr(self, "_fd", -1) >= 0:
             warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)
             self.release()
 

@@ -11,7 +11,9 @@ import logging
 import operator
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -23,7 +25,7 @@ from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.decoding import Reading
 from kafkalog.record.framing import EndKind, Stop
-from kafkalog.record.message_set import RUN_ROWS, MessageSet
+from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS, MessageSet
 from kafkalog.storage.appending import AppendableFile
 from kafkalog.storage.mapped import ReadableFile
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # What is appended is taken from its message set in pieces of so many bytes.
 PIECE_BYTES = 1 << 20
+# A search looks at so many bytes first: what an index leaves to be searched.
+SEARCH_BYTES = 4096
+NO_TIMESTAMP = -(2**63)
 
 
 class OffsetPosition(NamedTuple):
@@ -156,33 +161,75 @@ class FileMessageSet(MessageSet):
         runs = self._runs(self._place(start), max_size=limit)
         return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in runs)
 
-    def search(self, offset: int, start: int = 0) -> OffsetPosition | None:
-        """The first batch from position `start` on whose last offset is `offset` or more; None where there is none."""
-        for run in self._runs(self._place(start)):
-            reached = run["last_offset"] >= offset
-            if reached.any():
-                i = int(reached.argmax())
-                (batch,) = batches_of(self._entries(run[i : i + 1]), self._reading)
-                return OffsetPosition(batch.base_offset, batch.position, batch.size_in_bytes)
-        return None
+    def search(self, offset: int, start: int = 0, *, hint: int | None = None) -> OffsetPosition | None:
+        """The first batch from position `start` on whose last offset is `offset` or more; None where there is none.
 
-    def search_timestamp(self, timestamp: int, start: int = 0, starting_offset: int = 0) -> TimestampAndOffset | None:
+        hint: what an index says of the batch at `start`: it begins at this offset or before. Where there is no such
+        batch the whole set is searched. CorruptRecordError: damage in the framing, before anything is found.
+        """
+        found = self._find(self._place(start), offset, hint=hint)
+        if found is None:
+            return None
+        (batch,) = batches_of(self._entries(found), self._reading)
+        return OffsetPosition(batch.base_offset, batch.position, batch.size_in_bytes)
+
+    def search_timestamp(
+        self, timestamp: int, start: int = 0, starting_offset: int = 0, *, hint: int | None = None
+    ) -> TimestampAndOffset | None:
         """The first record from position `start` and `starting_offset` on whose timestamp (ms) is `timestamp` or more.
 
-        None where there is none; format 0 has no timestamps. CorruptRecordError, InvalidRecordError: a batch to look
-        into is damaged.
+        None where there is none; format 0 has no timestamps. hint: as `search`. CorruptRecordError,
+        InvalidRecordError: a batch to look into is damaged.
         """
-        for run in self._runs(self._place(start)):
-            candidates = run[(run["max_timestamp"] >= timestamp) & (run["last_offset"] >= starting_offset)]
-            for i in range(len(candidates)):
-                (batch,) = batches_of(self._entries(candidates[i : i + 1]), self._reading)
-                columns = batch.columns()
-                found = (columns.timestamp >= timestamp) & (columns.offset >= starting_offset)
-                if batch.magic > 0 and found.any():
-                    first = int(found.argmax())
-                    epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
-                    return TimestampAndOffset(int(columns.timestamp[first]), int(columns.offset[first]), epoch)
+        row = self._find(self._place(start), starting_offset, timestamp, hint=hint)
+        while row is not None:
+            (batch,) = batches_of(self._entries(row), self._reading)
+            columns = batch.columns()
+            found = (columns.timestamp >= timestamp) & (columns.offset >= starting_offset)
+            if batch.magic > 0 and found.any():
+                first = int(found.argmax())
+                epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
+                return TimestampAndOffset(int(columns.timestamp[first]), int(columns.offset[first]), epoch)
+            row = self._find(batch.position + batch.size_in_bytes, starting_offset, timestamp)
         return None
+
+    def _find(
+        self, position: int, offset: int, timestamp: int = NO_TIMESTAMP, *, hint: int | None = None
+    ) -> NDArray[np.void] | None:
+        """The header (one row) of the first entry that reaches both; a hint that does not hold is not followed."""
+        if hint is not None and position > self._first and not self._holds(hint, position):
+            position = self._first
+        span = SEARCH_BYTES
+        more = True
+        while more:
+            rows, stop = self._scan(position, rows=RUN_ROWS, span=span)
+            reached = (rows["last_offset"] >= offset) & (rows["max_timestamp"] >= timestamp)
+            if reached.any():
+                i = int(reached.argmax())
+                return rows[i : i + 1]
+            position, more = stop.position, stop.more
+            span = min(RUN_BYTES, 4 * span)
+        self._check_end(stop)
+        return None
+
+    def _holds(self, hint: int, position: int) -> bool:
+        """Whether an entry begins at the position that begins at this offset or before."""
+        if position >= self._stop():
+            return False
+        rows, _ = self._scan(position, rows=1, span=-1)
+        return len(rows) > 0 and 0 <= rows["magic"][0] <= 2 and rows["base_offset"][0] <= hint
+
+    def largest_timestamp(self, start: int = 0) -> tuple[int, int]:
+        """The largest timestamp (ms) of the batches from position `start` on and the last offset of the first of them
+        that has it; (-1, -1) where none has any.
+        """
+        largest = -1, -1
+        for run in self._runs(self._place(start)):
+            i = int(run["max_timestamp"].argmax())
+            timestamp = int(run["max_timestamp"][i])
+            if timestamp > largest[0]:
+                largest = timestamp, int(run["last_offset"][i])
+        return largest
 
     def append(self, message_set: MessageSet) -> int:
         """Write all bytes of `message_set` at the end. Returns how many.
@@ -244,6 +291,21 @@ class FileMessageSet(MessageSet):
         nothing.
         """
         self._file.close()
+
+    def release(self) -> None:
+        """Close the file, neither flushed nor trimmed, as if the process had died; for slices of it too."""
+        file = self._file
+        file.release() if isinstance(file, AppendableFile) else file.close()
+
+    def retire(self) -> None:
+        """Write no more. The file is closed, as it is, once nobody has it or a slice of it any more."""
+        if isinstance(self._file, AppendableFile):
+            self._file.retire()
+
+    def moved_to(self, path: str | os.PathLike[str]) -> None:
+        """The open file has this path from now on: somebody has renamed it."""
+        self._file.path = Path(path)
+        self._reading = replace(self._reading, path=os.fspath(path))
 
     def delete(self) -> bool:
         """Close the file without flushing it, and delete whatever is at its path. Returns whether that was done.

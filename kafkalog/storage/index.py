@@ -105,6 +105,11 @@ class Index(ABC, Generic[Entry]):
         return self._file.path
 
     @property
+    def writable(self) -> bool:
+        """Whether it may be changed."""
+        return self._file.writable
+
+    @property
     def length(self) -> int:
         """Bytes of the file, empty slots too."""
         return self._file.length

@@ -1,55 +1,495 @@
-"""`LogSegment`: one segment of a partition, a run of offsets from its base offset on in a file of its own."""
+"""`LogSegment`: one segment of a partition, a run of offsets from its base offset on, and the indexes into it.
 
+    00000000000000000040.log        batch | batch | batch | ...      offsets 40 ..
+    00000000000000000040.index      offset -> position               of one batch in so many bytes
+    00000000000000000040.timeindex  largest timestamp so far -> offset
+    00000000000000000040.txnindex   aborted transactions             only where there are any
+
+An entry of the offset index is a hint, followed where it leads to a batch that may come before the offset; else the
+file is searched from its start. The time index is trusted by who writes it: recovery has rebuilt it, or it was closed
+in order. Who only reads looks at the batch it means.
+
+Kafka: `LogSegment`.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from errno import ENOENT
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import KafkaLogError, SegmentOffsetOverflowError
 from kafkalog.record import compression
-from kafkalog.storage.file_message_set import FileMessageSet
+from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
+from kafkalog.storage.appending import MAX_BYTES
+from kafkalog.storage.config import LogConfig
+from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
+from kafkalog.storage.index import MAX_INT, OffsetEntry, TimeIndex, TimestampEntry
+from kafkalog.storage.offset_metadata import LogOffsetMetadata
+from kafkalog.storage.paths import INDEX_SUFFIX, LOG_SUFFIX, offset_file
+from kafkalog.storage.results import FetchDataInfo
+from kafkalog.storage.segment_files import SegmentFiles
+from kafkalog.storage.segment_recovery import SegmentRecovery
+from kafkalog.storage.transaction_index import AbortedTxn, TxnIndexSearchResult
+
+if TYPE_CHECKING:
+    from kafkalog.storage.leader_epoch import LeaderEpochCache
+    from kafkalog.storage.producer_state import CompletedTxn, ProducerStateManager
+
+_log = logging.getLogger(__name__)
+# What one piece of another file may have when it is appended.
+CHUNK_BYTES = 1 << 20
+_EMPTY = ByteBufferMessageSet(b"")
+_DEFAULTS = LogConfig()
 
 
-class LogSegment:
-    """A segment that is read: `log` is opened when first asked for.
+def wall_clock() -> int:
+    """Now, in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
-    base_offset: from the file's name. sealed: a later segment follows it, so that nothing is appended to it any more.
+
+class BatchSpan(NamedTuple):
+    """What an append must know of each batch: its last offset, its largest timestamp (ms, -1 = none), its bytes."""
+
+    last_offset: int
+    max_timestamp: int
+    size: int
+
+
+class RollParams(NamedTuple):
+    """What is about to be appended, and when to begin a new segment for it. Times in ms, sizes in bytes."""
+
+    max_segment_ms: int
+    max_segment_bytes: int
+    max_timestamp_in_messages: int
+    max_offset_in_messages: int
+    messages_size: int
+    now: int
+
+
+def spans_of(rows: NDArray[np.void]) -> Iterator[BatchSpan]:
+    """The spans of rows of the header table."""
+    columns = (rows[name].tolist() for name in ("last_offset", "max_timestamp", "size_in_bytes"))
+    return map(BatchSpan, *columns)
+
+
+class LogSegment(SegmentFiles):
+    """A segment. One thread at a time writes to it; any number read it meanwhile.
+
+    base_offset, path, sealed, writable: see `SegmentFiles`. created: when this object was made, or the segment last
+    emptied, ms. roll_jitter_ms: how much earlier than others it is rolled. clock: gives the time, ms.
     """
 
     def __init__(
-        self, base_offset: int, path: Path, *, sealed: bool, decompression_limit: int = compression.DEFAULT_LIMIT
+        self,
+        base_offset: int,
+        path: Path,
+        *,
+        sealed: bool,
+        decompression_limit: int = compression.DEFAULT_LIMIT,
+        writable: bool = False,
+        config: LogConfig | None = None,
+        clock: Callable[[], int] = wall_clock,
     ) -> None:
-        self.base_offset = base_offset
-        self.path = path
-        self.sealed = sealed
-        self._decompression_limit = decompression_limit
-        self._log: FileMessageSet | None = None
-        self._closed = False
+        config = config or _DEFAULTS
+        super().__init__(
+            base_offset,
+            path,
+            sealed=sealed,
+            writable=writable,
+            max_index_size=config.max_index_size,
+            preallocate_bytes=config.init_file_size,
+            decompression_limit=decompression_limit,
+        )
+        self.roll_jitter_ms = config.random_segment_jitter()
+        self.created = clock()
+        self._clock = clock
+        self._index_interval_bytes = config.index_interval_bytes
+        self._largest: TimestampEntry | None = None
+        self._first_timestamp: int | None = None
+        # As Kafka: not known of what was there before this object.
+        self._bytes_since_entry = 0
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        clock: Callable[[], int] = wall_clock,
+        writable: bool = True,
+        sealed: bool = False,
+        file_already_exists: bool = False,
+        suffix: str = "",
+        decompression_limit: int = compression.DEFAULT_LIMIT,
+    ) -> Self:
+        """The segment of that base offset; if it is to be written and need not be there, its `.log` file is created.
+
+        A new file is preallocated if `config` says so. suffix: behind every file name, as `.cleaned`.
+        file_already_exists: no file is opened before it is needed. OSError: the file cannot be created.
+        """
+        segment = cls(
+            base_offset,
+            offset_file(directory, base_offset, LOG_SUFFIX + suffix),
+            sealed=sealed,
+            decompression_limit=decompression_limit,
+            writable=writable,
+            config=config,
+            clock=clock,
+        )
+        if writable and not file_already_exists:
+            segment._open_writer()
+        return segment
 
     @property
-    def log(self) -> FileMessageSet:
-        """The entries of the `.log` file. OSError: it cannot be opened. ValueError: the segment has been closed."""
-        if self._log is None:
-            self._log = self.opened()
-        return self._log
+    def size(self) -> int:
+        """As `size_in_bytes`."""
+        return self.size_in_bytes
 
-    def opened(self) -> FileMessageSet:
-        """The same in a file opened for the caller, who closes it. OSError, ValueError: as `log`."""
-        if self._closed:
-            raise ValueError(f"{self.path} has been closed")
-        return FileMessageSet(self.path, sealed=self.sealed, decompression_limit=self._decompression_limit)
+    # --- times
 
     @property
-    def size_in_bytes(self) -> int:
-        """Bytes of the `.log` file, a torn or zeroed tail included. OSError: it is not there any more."""
-        return self.path.stat().st_size
+    def max_timestamp_and_offset_so_far(self) -> TimestampEntry:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) where none has.
 
-    def __getstate__(self) -> dict[str, object]:
-        # A copy, perhaps in another process, opens the file for itself.
-        return self.__dict__ | {"_log": None}
+        Of what was there before a writable segment was opened the time index's last entry tells; of others the batches
+        from there on are looked at.
+        """
+        largest = self._largest
+        if largest is not None:
+            return largest
+        if not self.writable:
+            return self._largest_found()
+        with self._lock:
+            if self._largest is None:
+                self._largest = self.time_index.last_entry
+            return self._largest
+
+    @property
+    def largest_record_timestamp(self) -> int | None:
+        """The largest timestamp, ms; None where no batch has one."""
+        largest = self.max_timestamp_and_offset_so_far.timestamp
+        return largest if largest >= 0 else None
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp or, where no batch has one, when the file was last written to; ms."""
+        largest = self.max_timestamp_and_offset_so_far.timestamp
+        return largest if largest >= 0 else self.last_modified
+
+    @property
+    def first_batch_timestamp(self) -> int | None:
+        """The largest timestamp of the first batch, ms; None where there is no batch, or it has none."""
+        first = self._first_batch_timestamp()
+        return first if first >= 0 else None
+
+    def _first_batch_timestamp(self) -> int:
+        if self._first_timestamp is not None:
+            return self._first_timestamp
+        first = next(self.log.batches(), None) if self.size_in_bytes else None
+        if first is None:
+            return -1
+        self._first_timestamp = first.max_timestamp
+        return first.max_timestamp
+
+    def _largest_found(self) -> TimestampEntry:
+        """The largest timestamp of a segment whose indexes somebody else writes."""
+        entry = self.time_index.last_entry
+        start = self._place_of(entry)
+        behind = self.log.largest_timestamp(start or 0)
+        if start is None or behind[0] > entry.timestamp:
+            entry = TimestampEntry(*behind) if behind[0] >= 0 else TimestampEntry(-1, self.base_offset)
+        if self.sealed:
+            self._largest = entry
+        return entry
+
+    def _place_of(self, entry: TimestampEntry) -> int | None:
+        """Where the batch lies that an entry of the time index means; None where there is no such batch."""
+        found = self.translate_offset(entry.offset) if entry.timestamp >= 0 else None
+        if found is None:
+            return None
+        batch = next(self.log.batches(found.position))
+        return found.position if batch.max_timestamp == entry.timestamp else None
+
+    # --- reading
+
+    def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
+        """The first batch whose last offset is `offset` or more; None where there is none.
+
+        start: a position known to be that of a batch at or before it. CorruptRecordError: damage on the way.
+        """
+        entry = self.offset_index.lookup(offset)
+        if start >= entry.position:
+            return self.log.search(offset, start)
+        log = self.log
+        if entry.position > log.size_in_bytes:
+            return log.search(offset, start)
+        return log.search(offset, entry.position, hint=entry.offset)
+
+    def read(
+        self, start_offset: int, max_size: int, max_position: int | None = MAX_BYTES, *, min_one_message: bool = False
+    ) -> FetchDataInfo | None:
+        """The batches from the one that holds `start_offset` on, or that follows where none does.
+
+        At most max_size bytes, so that the last one may be cut, but with min_one_message the whole of the first; none
+        from max_position (bytes in the file) on, None: none at all. None: no batch reaches start_offset. ValueError:
+        max_size is negative. CorruptRecordError: damage on the way.
+        """
+        if max_size < 0:
+            raise ValueError(f"max_size is {max_size}: 0 at least is needed")
+        found = self.translate_offset(start_offset)
+        if found is None:
+            return None
+        metadata = LogOffsetMetadata(found.offset, self.base_offset, found.position)
+        size = max(max_size, found.size) if min_one_message else max_size
+        if not size or max_position is None:
+            return FetchDataInfo(metadata, _EMPTY)
+        part = self.log.read(found.position, max(0, min(size, max_position - found.position)))
+        return FetchDataInfo(metadata, part, first_entry_incomplete=size < found.size)
+
+    def fetch_upper_bound_offset(self, start: OffsetEntry, fetch_size: int) -> int | None:
+        """An offset that no batch among the `fetch_size` bytes from `start` on is behind; None: the index has none."""
+        entry = self.offset_index.fetch_upper_bound_offset(start, fetch_size)
+        return None if entry is None else entry.offset
+
+    def find_offset_by_timestamp(self, timestamp: int, starting_offset: int | None = None) -> TimestampAndOffset | None:
+        """The first record from starting_offset (None: all) on whose timestamp (ms) is `timestamp` or more.
+
+        None where there is none. CorruptRecordError, InvalidRecordError: a batch to look into is damaged.
+        """
+        first = self.base_offset if starting_offset is None else starting_offset
+        earlier = self.time_index.lookup(timestamp)
+        if not self.writable and self._place_of(earlier) is None:
+            earlier = TimestampEntry(-1, self.base_offset)
+        entry = self.offset_index.lookup(max(earlier.offset, first))
+        log = self.log
+        if entry.position > log.size_in_bytes:
+            return log.search_timestamp(timestamp, 0, first)
+        return log.search_timestamp(timestamp, entry.position, first, hint=entry.offset)
+
+    def read_next_offset(self) -> int:
+        """The offset after the last batch; the base offset where there is none.
+
+        CorruptRecordError: the segment is writable, and there is damage behind the last entry of the offset index.
+        """
+        found = self.translate_offset(self.offset_index.last_offset)
+        if found is None:
+            return self.base_offset
+        rest = self.log.read(found.position, MAX_BYTES)
+        if self.writable:
+            # What is appended behind damage could not be read.
+            _ = rest.end_of_data
+        last = rest.last_offset()
+        return self.base_offset if last is None else last + 1
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether the last offset is too far from the base for the indexes."""
+        next_offset = self.read_next_offset()
+        return next_offset > self.base_offset and not self._fits(next_offset - 1)
+
+    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
+        """The aborted transactions that have records in [fetch_offset, upper_bound_offset)."""
+        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
+
+    # --- appending and rolling
+
+    def append(self, largest_offset: int, message_set: MessageSet, spans: Iterable[BatchSpan]) -> None:
+        """Write the batches at the end, and index entries every `index_interval_bytes`.
+
+        largest_offset: of all batches. spans: one for each. Nothing is done where there are no bytes.
+
+        SegmentOffsetOverflowError: an offset too far from the base; nothing is written. OSError, CorruptRecordError:
+        as `FileMessageSet.append`. InvalidOffsetError: offsets do not rise; the batches have been written.
+        """
+        if not message_set.size_in_bytes:
+            return
+        if not 0 <= largest_offset - self.base_offset <= MAX_INT:
+            raise self._overflow(largest_offset)
+        log = self._writer if self._writer is not None else self._open_writer()
+        offset_index, time_index = self.offset_index, self.time_index
+        largest, since = self.max_timestamp_and_offset_so_far, self._bytes_since_entry
+        position = log.size_in_bytes
+        log.append(message_set)
+        for span in spans:
+            last_offset, timestamp, size = span
+            if not position and self._first_timestamp is None:
+                self._first_timestamp = timestamp
+            if timestamp > largest.timestamp:
+                self._largest = largest = TimestampEntry(timestamp, last_offset)
+            if since > self._index_interval_bytes:
+                offset_index.append(last_offset, position)
+                time_index.maybe_append(largest.timestamp, largest.offset)
+                since = 0
+            position += size
+            since += size
+            self._bytes_since_entry = since
+
+    def append_from_file(self, message_set: FileMessageSet, start: int = 0) -> int:
+        """Append the batches from position `start` on, up to the first whose offset is too far from the base.
+
+        Returns how many bytes. OSError, CorruptRecordError: as `append`, and damage in `message_set`.
+        """
+        position = start
+        while chunk := self._append_chunk(message_set, position):
+            position += chunk
+        return position - start
+
+    def _append_chunk(self, message_set: FileMessageSet, position: int) -> int:
+        spans: list[BatchSpan] = []
+        size = 0
+        for batch in message_set.batches(position):
+            if not self._fits(batch.last_offset) or (spans and size + batch.size_in_bytes >= CHUNK_BYTES):
+                break
+            spans.append(BatchSpan(batch.last_offset, batch.max_timestamp, batch.size_in_bytes))
+            size += batch.size_in_bytes
+        if spans:
+            self.append(spans[-1].last_offset, message_set.read(position, size), spans)
+        return size
+
+    def update_txn_index(self, completed: "CompletedTxn", last_stable_offset: int) -> None:
+        """Note a transaction that has ended, if it was aborted."""
+        if completed.is_aborted:
+            self.txn_index.append(
+                AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
+            )
+
+    def should_roll(self, params: RollParams) -> bool:
+        """Whether what is to be appended belongs into a new segment."""
+        size = self.size_in_bytes
+        return (
+            size > params.max_segment_bytes - params.messages_size
+            or (size > 0 and self._waited_long_enough(params))
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or not self._fits(params.max_offset_in_messages)
+        )
+
+    def _waited_long_enough(self, params: RollParams) -> bool:
+        waited = self.time_waited_for_roll(params.now, params.max_timestamp_in_messages)
+        return waited > params.max_segment_ms - self.roll_jitter_ms
+
+    def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
+        """From the first batch's timestamp to `message_timestamp`; where it has none, from `created` to `now`; ms."""
+        first = self._first_batch_timestamp()
+        return message_timestamp - first if first >= 0 else now - self.created
+
+    def _fits(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= MAX_INT
+
+    def _overflow(self, offset: int) -> SegmentOffsetOverflowError:
+        allowed = f"{self.base_offset}..{self.base_offset + MAX_INT}"
+        return SegmentOffsetOverflowError("an offset the indexes cannot hold", str(self.path), None, allowed, offset)
+
+    def on_become_inactive_segment(self) -> None:
+        """Write the last entry of the time index and trim all files: another segment is going to follow.
+
+        What was appended is still to be flushed; the files stay open for that.
+        """
+        with self._lock:
+            self._finish_indexes(self.max_timestamp_and_offset_so_far)
+            if self._writer is not None:
+                self._writer.trim()
+            self.seal()
+
+    def _finish_indexes(self, largest: TimestampEntry) -> None:
+        """What retention asks for is the time index's last entry."""
+        self._largest = largest
+        self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+
+    # --- recovering and truncating
+
+    def recover(self, producer_state: "ProducerStateManager", leader_epochs: "LeaderEpochCache | None") -> int:
+        """Build the indexes anew from the batches and cut the file before the first that is not valid.
+
+        producer_state: as it is at the base offset; it goes on to the segment's end. Returns how many bytes were cut.
+        SegmentOffsetOverflowError, InvalidOffsetError: an offset the indexes cannot hold, or one that does not rise.
+        """
+        with self._lock:
+            sealed = self.sealed
+            self.unseal()
+            for index in (self.offset_index, self.time_index, self.txn_index):
+                index.reset()
+            self.sealed = sealed
+            self._size, self._largest, self._first_timestamp = None, None, None
+            recovery = SegmentRecovery(self, producer_state, leader_epochs, self._index_interval_bytes)
+            recovery.run()
+            truncated = self.size_in_bytes - recovery.valid_bytes
+            if truncated:
+                self._open_writer().truncate_to(recovery.valid_bytes)
+            self._finish_indexes(recovery.largest)
+            return truncated
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off every batch that reaches `offset`, whole, and their index entries. Returns how many bytes went.
+
+        The segment is then one to append to, its indexes of full size.
+        """
+        with self._lock:
+            self.unseal()
+            log = self._open_writer()
+            found = self.translate_offset(offset)
+            for index in (self.offset_index, self.time_index, self.txn_index):
+                index.truncate_to(offset)
+            self.resize_indexes(self._max_index_size)
+            truncated = 0 if found is None else log.truncate_to(found.position)
+            if not log.size_in_bytes:
+                self.created = self._clock()
+                self._first_timestamp = None
+            self._bytes_since_entry = 0
+            if self.max_timestamp_and_offset_so_far.timestamp >= 0:
+                self._largest = self._largest_after_truncation()
+            return truncated
+
+    def _largest_after_truncation(self) -> TimestampEntry:
+        entry = self.time_index.last_entry
+        behind = self.log.largest_timestamp(self.offset_index.lookup(entry.offset).position)
+        return TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
+
+    def resize_indexes(self, size: int) -> None:
+        """Give both indexes room for `size` bytes."""
+        self.offset_index.resize(size)
+        self.time_index.resize(size)
+
+    def sanity_check(self, *, time_index_newly_created: bool) -> None:
+        """See that the offset index is there and that the transaction index can be. What the indexes say is not asked.
+
+        time_index_newly_created: there was no time index; it is made an empty one. FileNotFoundError: there is no
+        offset index. CorruptIndexError: the transaction index holds an offset before the base.
+        """
+        path = self.index_path(INDEX_SUFFIX)
+        if not path.exists():
+            raise FileNotFoundError(ENOENT, "an offset index is needed", str(path))
+        if time_index_newly_created and self.writable:
+            self.time_index.resize(0)
+        self.txn_index.sanity_check()
+
+    # --- closing
 
     def close(self) -> None:
-        """Close the file, for good. What was read from it stays valid."""
-        self._closed = True
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        """Close the files, for good; those that were written to are completed, trimmed and flushed.
+
+        What was read from them stays valid. Closing twice does nothing.
+        """
+        with self._lock:
+            if self.writable and not self.sealed and self._largest is not None and self._time_index is not None:
+                self._complete(self._time_index)
+            super().close()
+
+    def _complete(self, time_index: TimeIndex) -> None:
+        """Write the last entry of the time index; a segment is closed without it rather than not at all."""
+        assert self._largest is not None
+        try:
+            time_index.maybe_append(*self._largest, skip_full_check=True)
+        except (KafkaLogError, OSError, ValueError):
+            _log.warning("%s: the largest timestamp is not in the time index", self.path, exc_info=True)
 
     def __repr__(self) -> str:
         return f"<LogSegment {self.base_offset} {'sealed' if self.sealed else 'active'} {self.path}>"

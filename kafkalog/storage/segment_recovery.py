@@ -1,0 +1,137 @@
+"""A segment's batches read once more, from the first: what recovery makes of them, up to the first that is not valid.
+
+    batch | batch | batch ...... damaged, torn, zero bytes
+      |      |      |            ^ valid_bytes: here the file is going to be cut
+      offset and time index, leader epochs, producer state, aborted transactions
+
+What is inside of the batches is not looked at, but for control batches. Kafka: `LogSegment.recover`.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
+from kafkalog.record.batch import RecordBatch, batches_of
+from kafkalog.record.decoding import Entries, Reading
+from kafkalog.record.validation import AppendOrigin
+from kafkalog.storage.index import MAX_INT, TimestampEntry
+
+if TYPE_CHECKING:
+    from kafkalog.storage.leader_epoch import LeaderEpochCache
+    from kafkalog.storage.producer_state import ProducerStateManager
+    from kafkalog.storage.segment import LogSegment
+
+_log = logging.getLogger(__name__)
+_LARGEST_OFFSET = 2**63 - 1
+
+
+class SegmentRecovery:
+    """Rebuilds what is known of a segment, whose indexes are empty. Afterwards `valid_bytes` and `largest` tell."""
+
+    def __init__(
+        self,
+        segment: "LogSegment",
+        producer_state: "ProducerStateManager",
+        leader_epochs: "LeaderEpochCache | None",
+        index_interval_bytes: int,
+    ) -> None:
+        self._segment = segment
+        self._producer_state = producer_state
+        self._leader_epochs = leader_epochs
+        self._index_interval_bytes = index_interval_bytes
+        self._last_indexed = 0
+        self._reading = Reading(path=str(segment.path))
+        self.valid_bytes = 0
+        self.largest = TimestampEntry(-1, segment.base_offset)
+
+    def run(self) -> None:
+        """Read all valid batches.
+
+        SegmentOffsetOverflowError: an offset the indexes cannot hold. InvalidOffsetError: offsets do not rise.
+        """
+        try:
+            for entries in self._segment.log.sound_runs():
+                self._take(entries)
+        except (CorruptRecordError, InvalidRecordError) as error:
+            _log.warning("%s: not valid from byte %d on: %s", self._segment.path, self.valid_bytes, error)
+
+    def _take(self, entries: Entries) -> None:
+        rows = entries.rows
+        base = self._segment.base_offset
+        fits = (rows["last_offset"] >= base) & (rows["last_offset"] <= min(base + MAX_INT, _LARGEST_OFFSET))
+        count = len(rows) if fits.all() else int(fits.argmin())
+        if count:
+            self._take_fitting(entries._replace(rows=rows[:count]))
+        if count < len(rows):
+            raise SegmentOffsetOverflowError(
+                "an offset the indexes cannot hold",
+                str(self._segment.path),
+                int(rows["position"][count]),
+                f"{base}..{base + MAX_INT}",
+                int(rows["last_offset"][count]),
+            )
+
+    def _take_fitting(self, entries: Entries) -> None:
+        rows = entries.rows
+        self._index(rows)
+        modern = rows["magic"] >= 2
+        if modern.any():
+            self._assign_epochs(rows[modern])
+            self._update_producers(entries._replace(rows=rows[modern]))
+        self.valid_bytes = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+
+    def _index(self, rows: NDArray[np.void]) -> None:
+        offsets, positions = rows["last_offset"].tolist(), rows["position"].tolist()
+        largest = self._largest_at(rows)
+        i = 0
+        while (i := bisect_right(positions, self._last_indexed + self._index_interval_bytes, i)) < len(positions):
+            self._last_indexed = positions[i]
+            self._segment.offset_index.append(offsets[i], positions[i])
+            self._segment.time_index.maybe_append(*largest(i))
+        self.largest = largest(len(rows) - 1)
+
+    def _largest_at(self, rows: NDArray[np.void]) -> Callable[[int], TimestampEntry]:
+        """What tells the largest timestamp up to a row, and the last offset of the first batch that has it."""
+        known = self.largest
+        timestamps = rows["max_timestamp"]
+        before = np.maximum.accumulate(np.concatenate(([known.timestamp], timestamps[:-1])))
+        # Of each row the last one, itself included, that was larger than all before it.
+        setters = np.maximum.accumulate(np.where(timestamps > before, np.arange(len(rows)), -1))
+
+        def largest(i: int) -> TimestampEntry:
+            setter = int(setters[i])
+            if setter < 0:
+                return known
+            return TimestampEntry(int(timestamps[setter]), int(rows["last_offset"][setter]))
+
+        return largest
+
+    def _assign_epochs(self, rows: NDArray[np.void]) -> None:
+        cache = self._leader_epochs
+        if cache is None:
+            return
+        latest = -1 if cache.latest_epoch is None else cache.latest_epoch
+        epochs = rows["partition_leader_epoch"]
+        before = np.maximum.accumulate(np.concatenate(([latest], epochs[:-1])))
+        for i in np.flatnonzero(epochs > before).tolist():
+            cache.assign(int(epochs[i]), int(rows["base_offset"][i]))
+
+    def _update_producers(self, entries: Entries) -> None:
+        rows = entries.rows
+        for batch in batches_of(entries._replace(rows=rows[rows["producer_id"] > -1]), self._reading):
+            self._update_producer(batch)
+        self._producer_state.update_map_end_offset(int(rows["last_offset"][-1]) + 1)
+
+    def _update_producer(self, batch: RecordBatch) -> None:
+        state = self._producer_state
+        info = state.prepare_update(batch.producer_id, AppendOrigin.REPLICATION)
+        completed = info.append(batch, None)
+        state.update(info)
+        if completed is not None:
+            self._segment.update_txn_index(completed, state.last_stable_offset(completed))
+            state.complete_txn(completed)

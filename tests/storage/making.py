@@ -1,0 +1,75 @@
+"""Segments for tests, and what is put into them: by default v1 messages of 39 bytes, at ten ms an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.record.message_set import MessageSet
+from kafkalog.storage.config import LogConfig
+from kafkalog.storage.paths import TopicPartition
+from kafkalog.storage.producer_state import ProducerStateManager
+from kafkalog.storage.results import FetchDataInfo
+from kafkalog.storage.segment import BatchSpan, LogSegment, spans_of
+
+ABORT, COMMIT = 0, 1
+SMALL = LogConfig(segment_bytes=1 << 20, index_interval_bytes=10, segment_index_bytes=1000)
+
+
+class Clock:
+    """A time that moves when it is told to, ms."""
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def segment(directory: Path, base: int = 40, config: LogConfig = SMALL, **options: Any) -> LogSegment:
+    return LogSegment.open(directory, base, config, **{"clock": Clock(), **options})
+
+
+def batch(
+    offset: int, *values: bytes, magic: int = 1, timestamp: int | None = None, **settings: Any
+) -> ByteBufferMessageSet:
+    at = offset * 10 if timestamp is None else timestamp
+    records = [Record(value, timestamp=-1 if magic == 0 else at) for value in values or (b"hello",)]
+    return ByteBufferMessageSet.from_records(records, magic=magic, base_offset=offset, **settings)
+
+
+def marker(
+    offset: int, kind: int, producer_id: int, *, coordinator_epoch: int = 0, **settings: Any
+) -> ByteBufferMessageSet:
+    record = Record(pack(">hi", 0, coordinator_epoch), pack(">hh", 0, kind), timestamp=offset * 10)
+    settings = {"producer_epoch": 0, "is_transactional": True, "is_control": True} | settings
+    return ByteBufferMessageSet.from_records([record], base_offset=offset, producer_id=producer_id, **settings)
+
+
+def together(*sets: MessageSet) -> ByteBufferMessageSet:
+    return ByteBufferMessageSet(b"".join(bytes(each._view(0, each.size_in_bytes)) for each in sets))
+
+
+def spans(messages: MessageSet) -> list[BatchSpan]:
+    return list(spans_of(messages.headers()))
+
+
+def append(to: LogSegment, *sets: MessageSet) -> None:
+    for each in sets:
+        rows = spans(each)
+        to.append(rows[-1].last_offset if rows else -1, each, rows)
+
+
+def fill(to: LogSegment, offsets: Iterator[int] | range, **options: Any) -> None:
+    append(to, *(batch(offset, **options) for offset in offsets))
+
+
+def offsets(found: FetchDataInfo | None) -> list[int] | None:
+    return None if found is None else [record.offset for record in found.message_set]
+
+
+def producers(directory: Path) -> ProducerStateManager:
+    return ProducerStateManager(directory, TopicPartition("t", 0), clock=Clock())
