@@ -105,15 +105,10 @@ class BackgroundScheduler:
         ended or, if the task was still running then, with its end.
         """
         scheduled = ScheduledTask(name, task, period_ms)
-        with self._changed:
-            if self._is_down or self._process != os.getpid():
-                logger.info("the scheduler is not running: task %s is ignored", name)
-                scheduled.cancel()
-                return scheduled
-            self._push(time.monotonic() + max(delay_ms, 0) / 1000, scheduled)
-            if self._thread is None:
-                self._start()
-            self._changed.notify()
+        # In a forked child the lock may be held for good, by a thread that is not there.
+        if self._process != os.getpid() or not self._accept(delay_ms, scheduled):
+            logger.info("the scheduler is not running: task %s is ignored", name)
+            scheduled.cancel()
         return scheduled
 
     def shutdown(self, *, run_pending: bool = True) -> None:
@@ -132,6 +127,16 @@ class BackgroundScheduler:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
             atexit.unregister(self.shutdown)
+
+    def _accept(self, delay_ms: int, scheduled: ScheduledTask) -> bool:
+        with self._changed:
+            if self._is_down:
+                return False
+            self._push(time.monotonic() + max(delay_ms, 0) / 1000, scheduled)
+            if self._thread is None:
+                self._start()
+            self._changed.notify()
+        return True
 
     def _start(self) -> None:
         # A daemon, because the interpreter waits for other threads before it calls what is registered here.

@@ -65,7 +65,7 @@ def test_what_a_topic_does_not_set_is_the_brokers() -> None:
     [
         ("segment.byte", ": segment.bytes is"),
         ("retention_ms", ": retention.ms is"),
-        ("cleanup.polcy", ": cleanup.policy is"),
+        ("clean.policy", ": cleanup.policy is"),
         ("", ""),
         ("bootstrap servers", ""),
     ],

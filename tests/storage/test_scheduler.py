@@ -200,11 +200,13 @@ import os, sys
 from kafkalog.storage.scheduler import BackgroundScheduler
 scheduler = BackgroundScheduler()
 scheduler.schedule("later", lambda: print("never"), delay_ms=3_600_000)
+scheduler._changed.acquire()  # as if the thread had it just then
 child = os.fork()
 if child == 0:
     task = scheduler.schedule("in the child", lambda: print("never"))
     scheduler.shutdown()
     sys.exit(task.is_pending)
+scheduler._changed.release()
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 scheduler.shutdown()
 """
