@@ -30,6 +30,7 @@ class ScheduledTask:
         self.name = name
         self.period_ms = period_ms
         self._task: Task | None = task
+        self._lock = threading.Lock()  # to be cancelled and to begin exclude each other
 
     @property
     def is_pending(self) -> bool:
@@ -38,14 +39,16 @@ class ScheduledTask:
 
     def cancel(self) -> bool:
         """Do not run it, or not again; a run that has begun goes on. True if that kept it from a run."""
-        was_pending, self._task = self.is_pending, None
+        with self._lock:
+            was_pending, self._task = self.is_pending, None
         return was_pending
 
     def run(self) -> None:
         """Run it if it was not cancelled. Whatever it raises goes to the caller."""
-        task = self._task
-        if self.period_ms <= 0:
-            self._task = None
+        with self._lock:
+            task = self._task
+            if self.period_ms <= 0:
+                self._task = None
         if task is not None:
             task()
 

@@ -6,12 +6,15 @@ import java.util.List;
 import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.TreeMap;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.server.util.FileLock;
+import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
 import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile;
+import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 
@@ -23,6 +26,7 @@ import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
  * <p>{@code ask}: a question a line, with tabs; an answer a line:
  * {@code settings}: name=default for each setting of a topic;
  * {@code set NAME VALUE [NAME VALUE ...]}: the values it makes of them and what follows from all, or "refused";
+ * {@code cache FILE [STEP NUMBER NUMBER ...]}: the answers of a cache of leader epochs after these steps, and its file;
  * {@code offsets FILE}, {@code epochs FILE}, {@code metadata FILE}, {@code clean DIRECTORY}: what it says, or "refused".
  */
 public class Files {
@@ -65,6 +69,8 @@ public class Files {
       case "metadata":
         var metadata = new PartitionMetadataFile(new File(words[1]), failures).read();
         return metadata.version() + " " + metadata.topicId();
+      case "cache":
+        return cache(words);
       case "clean":
         CleanShutdownFileHandler clean = new CleanShutdownFileHandler(words[1]);
         OptionalLong epoch = clean.read();
@@ -72,6 +78,42 @@ public class Files {
       default:
         throw new IllegalArgumentException(words[0]);
     }
+  }
+
+  static final Scheduler AT_ONCE =
+      new Scheduler() {
+        public void startup() {}
+
+        public void shutdown() {}
+
+        public void resizeThreadPool(int size) {}
+
+        public java.util.concurrent.ScheduledFuture<?> schedule(String name, Runnable task, long delay, long period) {
+          task.run();
+          return null;
+        }
+      };
+
+  static String cache(String[] words) throws Exception {
+    File file = new File(words[1]);
+    LeaderEpochCheckpointFile checkpoint = new LeaderEpochCheckpointFile(file, new LogDirFailureChannel(100));
+    LeaderEpochFileCache cache = new LeaderEpochFileCache(new TopicPartition("t", 0), checkpoint, AT_ONCE);
+    for (int i = 2; i < words.length; i += 3) {
+      long offset = Long.parseLong(words[i + 2]);
+      switch (words[i]) {
+        case "assign" -> cache.assign(Integer.parseInt(words[i + 1]), offset);
+        case "end" -> cache.truncateFromEndAsyncFlush(offset);
+        case "start" -> cache.truncateFromStartAsyncFlush(offset);
+        default -> cache.clearAndFlush();
+      }
+    }
+    StringBuilder all = new StringBuilder();
+    for (int epoch = -1; epoch < 10; epoch++) {
+      var end = cache.endOffsetFor(epoch, 99);
+      all.append(end.getKey() + " " + end.getValue() + " " + cache.previousEpoch(epoch).orElse(-1) + " " + cache.nextEpoch(epoch).orElse(-1) + ",");
+    }
+    for (int offset = 0; offset < 32; offset++) all.append(cache.epochForOffset(offset).orElse(-1) + " ");
+    return all + java.nio.file.Files.readString(file.toPath()).replace('\n', '/');
   }
 
   static String settings() {

@@ -26,6 +26,7 @@ from kafkalog.storage.checkpoints import (
 )
 from kafkalog.storage.clean_shutdown import read_broker_epoch, was_clean_shutdown, write_clean_shutdown
 from kafkalog.storage.config import LogConfig
+from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.lock import lock_data_dir, lock_partition
 from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata, write_partition_metadata
 from kafkalog.storage.paths import TopicPartition
@@ -164,6 +165,52 @@ def test_all_settings_written_out_are_taken_by_kafka() -> None:
     words = config.to_topic_config()
     (answer,) = asked([["set", *(word for setting in words.items() for word in setting)]])
     assert answer.split("\t")[-2:] == ["true false 5 0 20000", "producer"]
+
+
+# --- leader epochs
+
+
+def _steps(draw: random.Random) -> list[tuple[str, int, int]]:
+    """Mostly rising, as in a log, and not always."""
+    steps, epoch, offset = [], 0, 0
+    for _ in range(draw.randint(0, 12)):
+        what = draw.choices(["assign", "end", "start", "clear"], [8, 2, 2, 0.3])[0]
+        epoch, offset = max(epoch + draw.randint(-1, 2), 0) % 9, max(offset + draw.randint(-3, 7), 0) % 31
+        steps.append((what, epoch, offset if what == "assign" else draw.randint(-1, 31)))
+    return steps
+
+
+def _cache_after(path: Path, steps: list[tuple[str, int, int]]) -> str:
+    cache = LeaderEpochCache(path)
+    for what, epoch, offset in steps:
+        if what == "assign":
+            cache.assign(epoch, offset)
+        elif what == "clear":
+            cache.clear_and_flush()
+        else:
+            (cache.truncate_from_end if what == "end" else cache.truncate_from_start)(offset)
+    said = []
+    for epoch in range(-1, 10):
+        neighbours = (-1 if each is None else each for each in (cache.previous_epoch(epoch), cache.next_epoch(epoch)))
+        said.append(" ".join(map(str, (*cache.end_offset_for(epoch, 99), *neighbours))) + ",")
+    epochs = (cache.epoch_for_offset(offset) for offset in range(32))
+    said.extend(f"{-1 if epoch is None else epoch} " for epoch in epochs)
+    return "".join(said) + path.read_text().replace("\n", "/")
+
+
+def test_a_cache_of_leader_epochs_answers_and_leaves_the_file_as_kafkas_does(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _descriptor: None)  # a thousand of them, and nothing is lost here
+    draw = random.Random(3)
+    cases = [_steps(draw) for _ in range(200)]
+    answers = asked(
+        [
+            ["cache", tmp_path / f"theirs-{number}", *(word for step in steps for word in step)]
+            for number, steps in enumerate(cases)
+        ]
+    )
+    for number, (steps, theirs) in enumerate(zip(cases, answers, strict=True)):
+        assert _cache_after(tmp_path / f"ours-{number}", steps) == theirs, steps
+    assert len(set(answers)) > 100
 
 
 # --- files

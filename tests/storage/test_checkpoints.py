@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from golden import unpacked
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.checkpoints import (
     EpochEntry,
@@ -120,6 +121,19 @@ def test_a_topic_that_no_reader_would_find_again_is_not_written(path: Path, topi
     with pytest.raises(ValueError, match="no topic"):
         write_offset_checkpoint(path, {TopicPartition(topic, 0): 1})
     assert not path.exists()
+
+
+def test_brokers_files_are_read_and_would_be_written_the_same(path: Path) -> None:
+    found = 0
+    for read, write, pattern in (
+        (read_offset_checkpoint, write_offset_checkpoint, "*-offset-checkpoint"),
+        (read_leader_epoch_checkpoint, write_leader_epoch_checkpoint, "leader-epoch-checkpoint"),
+    ):
+        for file in unpacked().rglob(pattern):
+            write(path, read(file), sync=False)
+            assert path.read_bytes() == (file.read_bytes() or b"0\n0\n")
+            found += 1
+    assert found > 20
 
 
 names = st.text("abcxyzABC019._-", min_size=1, max_size=12)
