@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Self
 
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.record.validation import AppendOrigin
@@ -83,6 +84,17 @@ class ProducerStateManager:
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
         self._snapshots = snapshot_files(directory)
+
+    def empty_copy(self) -> Self:
+        """Another that knows nothing yet, with the same settings and the snapshots that are in the directory now."""
+        return type(self)(
+            self._directory,
+            self._partition,
+            max_transaction_timeout_ms=self._max_transaction_timeout_ms,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            clock=self._clock,
+            writable=self._writable,
+        )
 
     # --- what is known
 

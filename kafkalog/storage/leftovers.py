@@ -1,0 +1,148 @@
+"""Files that an interrupted replacement of segments has left in a partition directory, completed or dropped.
+
+Segments are replaced (by compaction, or by splitting) in steps that a crash may fall between:
+
+    00000000000000000000.log.cleaned    being written; the data is still in the old segments
+    00000000000000000000.log.swap       whole, and to take the place of the old segments from its base offset on
+    00000000000000000100.log.deleted    an old segment on its way out
+
+All new files are renamed from `.cleaned` to `.swap` before the first old one goes, the highest base offset first. So a
+`.swap` with a `.cleaned` at or below it belongs to a replacement whose new files are not all there: it is dropped, and
+the old segments stay. Any other `.swap` is completed: segments in its range of offsets go, and it takes their place.
+
+Source: storage/.../internals/log/{LogLoader,LocalLog}.java.
+"""
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafkalog.errors import CorruptRecordError
+from kafkalog.record.framing import EndKind
+from kafkalog.storage.appending import sync_directory
+from kafkalog.storage.file_message_set import FileMessageSet
+from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
+
+_log = logging.getLogger(__name__)
+_NUMBER = re.compile(r"([0-9]+)\.")
+# A metadata snapshot of KRaft: whoever keeps that log decides about it.
+_NOT_OURS = ".checkpoint.deleted"
+
+
+@dataclass
+class _Leftovers:
+    deleted: list[Path] = field(default_factory=list)
+    cleaned: list[Path] = field(default_factory=list)
+    swaps: list[Path] = field(default_factory=list)
+
+    def split_swaps(self) -> tuple[list[Path], list[Path]]:
+        """The swap files to complete, and those to drop."""
+        first_cleaned = min(map(_offset_of, self.cleaned), default=None)
+        if first_cleaned is None:
+            return self.swaps, []
+        complete = [path for path in self.swaps if _offset_of(path) < first_cleaned]
+        return complete, [path for path in self.swaps if _offset_of(path) >= first_cleaned]
+
+
+def settle_leftovers(directory: Path) -> None:
+    """Complete or drop whatever an interrupted replacement left; delete what was marked for deletion.
+
+    CorruptRecordError: a `.log.swap` to complete is not whole; nothing has been changed then. OSError: a file cannot
+    be read, deleted or renamed.
+    """
+    leftovers = _leftovers(directory)
+    complete, drop = leftovers.split_swaps()
+    replaced = _range_of(complete)
+    _delete(leftovers.deleted, logging.INFO, "had been marked for deletion")
+    _delete(drop, logging.WARNING, "its replacement of segments had not come so far; the old segments stay")
+    if drop:
+        # Were the .cleaned files gone and these not, they would count as whole.
+        sync_directory(directory)
+    _delete(leftovers.cleaned, logging.WARNING, "was still being written; the old segments stay")
+    if complete:
+        _complete(directory, complete, replaced)
+
+
+def _leftovers(directory: Path) -> _Leftovers:
+    found = _Leftovers()
+    for path in _files(directory):
+        if not os.access(path, os.R_OK):
+            raise PermissionError(errno.EACCES, "cannot be read", str(path))
+        if path.name.endswith(DELETED_SUFFIX):
+            if not path.name.endswith(_NOT_OURS):
+                found.deleted.append(path)
+        elif path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
+            _sort_in(found, path)
+    return found
+
+
+def _sort_in(found: _Leftovers, path: Path) -> None:
+    if _NUMBER.match(path.name) is None:
+        _log.warning("%s: no segment's file; left alone", path)
+    elif path.name.endswith(CLEANED_SUFFIX):
+        found.cleaned.append(path)
+    else:
+        found.swaps.append(path)
+
+
+def _complete(directory: Path, swaps: list[Path], replaced: range) -> None:
+    old = [
+        path
+        for path in _files(directory)
+        if _NUMBER.match(path.name) and path not in swaps and _offset_of(path) in replaced
+    ]
+    _delete(old, logging.WARNING, f"segments at {replaced.start}..{replaced.stop - 1} have been replaced")
+    if old:
+        # An old segment that came back behind its successor would give its records twice.
+        sync_directory(directory)
+    for path in sorted(swaps):
+        _log.warning("%s: takes its place, as the replacement that a crash cut off would have had it", path)
+        path.rename(path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
+    sync_directory(directory)
+
+
+def _range_of(swaps: Iterable[Path]) -> range:
+    """The offsets that the swapped segments stand for: from the least base offset to the last offset.
+
+    CorruptRecordError: a file does not end with a batch, so that its range is not known.
+    """
+    logs = [path for path in swaps if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if not logs:
+        return range(0)
+    return range(min(map(_offset_of, logs)), max(map(_next_offset, logs)))
+
+
+def _next_offset(path: Path) -> int:
+    with FileMessageSet(path) as log:
+        kind, position = log.end_of_data
+        if kind is not EndKind.END:
+            raise CorruptRecordError(
+                f"a segment that is to replace others ends in a {kind.value} tail",
+                str(path),
+                position,
+                "the end of the file",
+                f"{log.size_in_bytes - position} bytes more",
+            )
+        last = log.last_offset()
+    return _offset_of(path) if last is None else last + 1
+
+
+def _files(directory: Path) -> list[Path]:
+    with os.scandir(directory) as entries:
+        return sorted(Path(entry.path) for entry in entries if entry.is_file())
+
+
+def _offset_of(path: Path) -> int:
+    number = _NUMBER.match(path.name)
+    assert number is not None
+    return int(number[1])
+
+
+def _delete(paths: Iterable[Path], level: int, why: str) -> None:
+    for path in paths:
+        _log.log(level, "%s: deleted with its %d bytes: %s", path, path.stat().st_size, why)
+        path.unlink(missing_ok=True)

@@ -1,0 +1,189 @@
+"""Partition directories as a writer may leave them, and what loading them gives."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kafkalog import ByteBufferMessageSet, FileMessageSet, Record
+from kafkalog.record.control import ControlRecordType
+from kafkalog.storage.config import LogConfig
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.paths import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, TopicPartition, offset_file
+from kafkalog.storage.producer_state import ProducerStateManager, read_snapshot
+from kafkalog.storage.recovery import LoadedLog, LoadRequest, load_log
+from kafkalog.storage.scheduler import ImmediateScheduler, Scheduler
+
+NOW = 1_800_000_000_000
+# Small indexes, and an entry for nearly every batch, so that a few kilobytes show what gigabytes would.
+CONFIG = LogConfig(segment_bytes=1 << 20, segment_index_bytes=1200, index_interval_bytes=200)
+
+
+@dataclass
+class Opened:
+    """A log that was loaded, with what the loading filled."""
+
+    log: LoadedLog
+    producer_state: ProducerStateManager
+    leader_epochs: LeaderEpochCache
+    progress: list[tuple[int, int]]
+
+    @property
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.log.segments.values]
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.next_offset.message_offset
+
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        return [tuple(entry) for entry in self.leader_epochs.entries]
+
+    def records(self) -> list[tuple[int, bytes | None]]:
+        """(offset, value) of all records."""
+        return [(record.offset, record.value) for segment in self.log.segments.values for record in segment.log]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How the last writer stopped, and what the checkpoints of the data directory say."""
+
+    clean: bool = False
+    log_start: int = 0
+    recovery_point: int = 0
+    config: LogConfig = CONFIG
+    now: int = NOW
+    scheduler: Scheduler = field(default_factory=ImmediateScheduler)
+
+
+@contextmanager
+def loaded(directory: Path, stop: Stop = Stop(), **changes: Any) -> Iterator[Opened]:
+    """The directory loaded; its files are let go as they are, as a crash would."""
+    stop = replace(stop, **changes)
+    state = ProducerStateManager(directory, TopicPartition("topic", 0), clock=lambda: stop.now)
+    epochs = LeaderEpochCache(directory / LEADER_EPOCH_CHECKPOINT)
+    progress: list[tuple[int, int]] = []
+    log = load_log(
+        LoadRequest(
+            directory=directory,
+            config=stop.config,
+            scheduler=stop.scheduler,
+            clock=lambda: stop.now,
+            had_clean_shutdown=stop.clean,
+            log_start_offset_checkpoint=stop.log_start,
+            recovery_point_checkpoint=stop.recovery_point,
+            producer_state=state,
+            leader_epochs=epochs,
+            progress=lambda done, todo: progress.append((done, todo)),
+        )
+    )
+    try:
+        yield Opened(log, state, epochs, progress)
+    finally:
+        for segment in log.segments.values:
+            segment.release()
+
+
+def load(directory: Path, stop: Stop = Stop(), **changes: Any) -> None:
+    """Loaded and let go of again."""
+    with loaded(directory, stop, **changes):
+        pass
+
+
+def closed(directory: Path, stop: Stop = Stop(), **changes: Any) -> None:
+    """Loaded and closed, as after a clean stop."""
+    with loaded(directory, stop, **changes) as opened:
+        for segment in opened.log.segments.values:
+            segment.close()
+
+
+def batch(base_offset: int, values: Iterable[bytes | None] = (b"v",), **settings: Any) -> bytes:
+    """A v2 batch of records without keys; timestamps are NOW + offset."""
+    records = [Record(value, None, timestamp=NOW + base_offset + i) for i, value in enumerate(values)]
+    settings.setdefault("partition_leader_epoch", 0)
+    return bytes(ByteBufferMessageSet.from_records(records, base_offset=base_offset, **settings).buffer)
+
+
+def marker(
+    offset: int, producer_id: int, kind: ControlRecordType, *, epoch: int = 0, coordinator_epoch: int = 0
+) -> bytes:
+    """The end of a transaction."""
+    record = Record(struct.pack(">hi", 0, coordinator_epoch), struct.pack(">hh", 0, kind), timestamp=NOW + offset)
+    return bytes(
+        ByteBufferMessageSet.from_records(
+            [record],
+            base_offset=offset,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            is_transactional=True,
+            is_control=True,
+            partition_leader_epoch=0,
+        ).buffer
+    )
+
+
+def numbered(first: int, count: int, size: int = 100, **settings: Any) -> list[bytes]:
+    """Batches of one record each, `size` bytes of value."""
+    return [batch(offset, [b"%d" % offset + b"x" * size], **settings) for offset in range(first, first + count)]
+
+
+def write_segments(directory: Path, segments: dict[int, Sequence[bytes]]) -> Path:
+    """Segments of these batches by base offset; their indexes are empty."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for base_offset, batches in segments.items():
+        offset_file(directory, base_offset, LOG_SUFFIX).write_bytes(b"".join(batches))
+        offset_file(directory, base_offset, INDEX_SUFFIX).touch()
+    return directory
+
+
+def log_of(directory: Path, segments: int = 3, per_segment: int = 10, **settings: Any) -> Path:
+    """A log with all its files, closed: `segments` of `per_segment` batches of one record."""
+    write_segments(
+        directory,
+        {i * per_segment: numbered(i * per_segment, per_segment, **settings) for i in range(segments)},
+    )
+    closed(directory)
+    return directory
+
+
+def log_file(directory: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
+    return offset_file(directory, base_offset, suffix)
+
+
+def names(directory: Path, ending: str = "") -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name.endswith(ending))
+
+
+def snapshot_offsets(directory: Path) -> list[int]:
+    return [int(name.partition(".")[0]) for name in names(directory, ".snapshot")]
+
+
+def snapshot_producers(directory: Path, offset: int) -> list[int]:
+    return sorted(entry.producer_id for entry in read_snapshot(offset_file(directory, offset, ".snapshot")))
+
+
+def bytes_of(directory: Path, *endings: str) -> dict[str, bytes]:
+    return {
+        path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name.endswith(endings or ("",))
+    }
+
+
+def change(path: Path, how: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(how(path.read_bytes()))
+
+
+def copy_of(directory: Path, to: Path) -> Path:
+    """With file times, which are part of the data."""
+    shutil.copytree(directory, to)
+    return to
+
+
+def offsets_in(path: Path) -> list[int]:
+    with FileMessageSet(path) as log:
+        return [record.offset for record in log]

@@ -1,0 +1,262 @@
+"""Producer state and its snapshots after loading: read from the newest that is sound, and from what follows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog import ByteBufferMessageSet
+from kafkalog.errors import InvalidTxnStateError
+from kafkalog.record.batch import RecordBatch
+from kafkalog.record.control import ControlRecordType
+from kafkalog.storage import producer_rebuild, segment_recovery
+from kafkalog.storage.paths import TXN_INDEX_SUFFIX, TopicPartition
+from kafkalog.storage.producer_rebuild import telling_rows
+from kafkalog.storage.producer_state import ProducerStateManager
+from partition_dirs import (
+    NOW,
+    batch,
+    change,
+    closed,
+    copy_of,
+    load,
+    loaded,
+    log_file,
+    log_of,
+    marker,
+    names,
+    numbered,
+    snapshot_offsets,
+    snapshot_producers,
+    write_segments,
+)
+
+ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT
+
+
+def idempotent(base_offset: int, producer_id: int, sequence: int, count: int = 1, **settings: object) -> bytes:
+    values = [b"v"] * count
+    settings.setdefault("producer_epoch", 0)
+    return batch(base_offset, values, producer_id=producer_id, base_sequence=sequence, **settings)
+
+
+def transactional(base_offset: int, producer_id: int, sequence: int, count: int = 1, **settings: object) -> bytes:
+    return idempotent(base_offset, producer_id, sequence, count, is_transactional=True, **settings)
+
+
+# --- which snapshots there are
+
+
+def without_snapshots(directory: Path) -> Path:
+    for name in names(directory, ".snapshot"):
+        (directory / name).unlink()
+    return directory
+
+
+def test_a_log_that_never_had_snapshots_gets_them_at_its_last_segments_and_its_end(tmp_path: Path) -> None:
+    log = without_snapshots(log_of(tmp_path / "log", segments=5))
+    for name, settings in {"clean": {"clean": True}, "flushed": {"recovery_point": 50}}.items():
+        directory = copy_of(log, tmp_path / name)
+        load(directory, **settings)
+        assert snapshot_offsets(directory) == [30, 40, 50]
+    load(log)
+    assert snapshot_offsets(log) == [10, 20, 30, 40, 50]
+
+
+def test_after_a_crash_only_what_was_not_flushed_is_recovered_and_the_rest_is_read_no_more_than_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_of(tmp_path, segments=8)
+    recovered: list[int] = []
+    read: list[str] = []
+    run, telling = segment_recovery.SegmentRecovery.run, producer_rebuild._telling_batches
+
+    def note_recovery(self: segment_recovery.SegmentRecovery) -> None:
+        recovered.append(self._segment.base_offset)
+        run(self)
+
+    monkeypatch.setattr(segment_recovery.SegmentRecovery, "run", note_recovery)
+    monkeypatch.setattr(
+        producer_rebuild, "_telling_batches", lambda log, *part: read.append(Path(log.path).name) or telling(log, *part)
+    )
+    for offset in snapshot_offsets(tmp_path):
+        if offset > 40:
+            log_file(tmp_path, offset, ".snapshot").unlink()
+    with loaded(tmp_path, recovery_point=45) as opened:
+        assert opened.end_offset == 80
+    assert recovered == [40, 50, 60, 70]
+    assert read == []
+    assert snapshot_offsets(tmp_path) == [10, 20, 30, 40, 50, 60, 70, 80]
+
+
+def test_snapshots_that_belong_to_no_segment_or_lie_beyond_the_end_are_deleted(tmp_path: Path) -> None:
+    log_of(tmp_path)
+    template = log_file(tmp_path, 10, ".snapshot").read_bytes()
+    for offset in (5, 25, 99):
+        log_file(tmp_path, offset, ".snapshot").write_bytes(template)
+    load(tmp_path, clean=True)
+    assert snapshot_offsets(tmp_path) == [10, 20, 30]
+
+
+def test_snapshots_at_or_before_the_start_of_the_log_are_deleted(tmp_path: Path) -> None:
+    log_of(tmp_path)
+    load(tmp_path, clean=True, log_start=10)
+    assert snapshot_offsets(tmp_path) == [20, 30]
+
+
+def test_a_corrupt_snapshot_is_deleted_and_the_one_before_it_read(tmp_path: Path) -> None:
+    write_segments(tmp_path, {0: [idempotent(0, 7, 0)], 1: [idempotent(1, 7, 1)], 2: [idempotent(2, 7, 2)]})
+    closed(tmp_path)
+    for how in (lambda data: data[: len(data) // 2], lambda data: bytes(37), lambda data: b""):
+        for offset in (2, 3):
+            change(log_file(tmp_path, offset, ".snapshot"), how)
+        with loaded(tmp_path, clean=True) as opened:
+            entry = opened.producer_state.last_entry(7)
+            assert entry is not None
+            assert (entry.last_seq, entry.last_data_offset) == (2, 2)
+        assert snapshot_producers(tmp_path, 3) == [7]
+
+
+def test_snapshots_of_segments_that_are_deleted_go_too_and_new_ones_stay(tmp_path: Path) -> None:
+    write_segments(tmp_path, {offset: numbered(offset, 1) for offset in range(9)})
+    closed(tmp_path)
+    change(log_file(tmp_path, 1), lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    with loaded(tmp_path, log_start=4) as opened:
+        assert opened.end_offset == 4
+        assert opened.producer_state.map_end_offset == 4
+    assert snapshot_offsets(tmp_path) == []
+
+
+# --- what is known of the producers
+
+
+def test_producers_whose_records_were_all_deleted_are_not_known_after_loading(tmp_path: Path) -> None:
+    log = write_segments(tmp_path / "log", {0: [idempotent(0, 1, 0)], 1: [idempotent(1, 2, 0)]})
+    for log_start, known in ((0, [1, 2]), (1, [2])):
+        directory = copy_of(log, tmp_path / f"from-{log_start}")
+        with loaded(directory, log_start=log_start) as opened:
+            assert sorted(opened.producer_state.active_producers) == known
+
+
+def test_producers_whose_records_were_deleted_within_a_segment_that_has_a_snapshot_stay_known(tmp_path: Path) -> None:
+    write_segments(tmp_path, {0: [idempotent(0, 1, 0), idempotent(1, 2, 0)]})
+    closed(tmp_path)
+    with loaded(tmp_path, clean=True, log_start=1) as opened:
+        assert sorted(opened.producer_state.active_producers) == [1, 2]
+
+
+def test_a_transaction_that_was_open_before_the_crash_is_open_after_it(tmp_path: Path) -> None:
+    write_segments(tmp_path, {0: [transactional(0, 1, 0, 3)], 3: [transactional(3, 1, 3), transactional(4, 2, 0)]})
+    with loaded(tmp_path) as opened:
+        assert opened.producer_state.first_undecided_offset == 0
+    with loaded(tmp_path, recovery_point=3) as opened:
+        assert opened.producer_state.first_undecided_offset == 0
+
+
+def test_the_index_of_aborted_transactions_is_built_anew(tmp_path: Path) -> None:
+    write_segments(
+        tmp_path,
+        {
+            0: [transactional(0, 1, 0, 5), batch(5, [b"plain"]), transactional(6, 2, 0, 2)],
+            8: [transactional(8, 1, 5), marker(9, 1, ABORT), transactional(10, 3, 0), marker(11, 3, COMMIT)],
+            12: [marker(12, 2, ABORT), batch(13)],
+        },
+    )
+    for _ in range(2):
+        with loaded(tmp_path) as opened:
+            aborted = [tuple(entry) for segment in opened.log.segments.values for entry in segment.txn_index]
+            assert aborted == [(1, 0, 9, 6), (2, 6, 12, 13)]
+            assert opened.producer_state.first_undecided_offset is None
+        for base_offset in (0, 8, 12):
+            log_file(tmp_path, base_offset, TXN_INDEX_SUFFIX).unlink(missing_ok=True)
+
+
+def test_a_corrupt_index_of_aborted_transactions_is_built_anew_even_after_a_clean_stop(tmp_path: Path) -> None:
+    write_segments(tmp_path, {0: numbered(0, 4), 4: [transactional(4, 1, 0), marker(5, 1, ABORT)]})
+    closed(tmp_path)
+    sound = log_file(tmp_path, 4, TXN_INDEX_SUFFIX).read_bytes()
+    change(log_file(tmp_path, 4, TXN_INDEX_SUFFIX), lambda data: data[:18] + bytes(8) + data[26:])
+    load(tmp_path, clean=True)
+    assert log_file(tmp_path, 4, TXN_INDEX_SUFFIX).read_bytes() == sound
+
+
+def test_a_marker_of_an_older_coordinator_is_no_reason_not_to_load(tmp_path: Path) -> None:
+    write_segments(
+        tmp_path,
+        {
+            0: [
+                transactional(0, 1, 0),
+                marker(1, 1, ABORT, coordinator_epoch=5),
+                transactional(2, 1, 1),
+                marker(3, 1, COMMIT, coordinator_epoch=2),
+            ]
+        },
+    )
+    with loaded(tmp_path) as opened:
+        assert opened.end_offset == 4
+
+
+def test_producers_that_were_not_heard_of_for_a_day_are_forgotten(tmp_path: Path) -> None:
+    write_segments(tmp_path, {0: [idempotent(0, 1, 0)], 1: [transactional(1, 2, 0)]})
+    closed(tmp_path)
+    with loaded(tmp_path, clean=True, now=NOW + 86_400_001) as opened:
+        assert sorted(opened.producer_state.active_producers) == [2]
+
+
+def test_a_plain_batch_within_a_transaction_of_its_producer_stops_the_loading(tmp_path: Path) -> None:
+    write_segments(tmp_path, {0: [transactional(0, 1, 0), idempotent(1, 1, 1)]})
+    with pytest.raises(InvalidTxnStateError):
+        load(tmp_path)
+
+
+# --- not every batch is looked at
+
+
+KINDS = st.sampled_from(["plain", "idempotent", "transactional", "commit", "abort"])
+APPENDS = st.lists(st.tuples(KINDS, st.integers(1, 3), st.integers(0, 1)), max_size=60)
+
+
+def _log_of(appends: list[tuple[str, int, int]]) -> bytes:
+    """Batches as a leader lets them in: no plain batch of a producer within a transaction of its own."""
+    parts: list[bytes] = []
+    in_transaction: set[int] = set()
+    for offset, (kind, producer, epoch) in enumerate(appends):
+        if kind in ("commit", "abort"):
+            in_transaction.discard(producer)
+            parts.append(marker(offset, producer, COMMIT if kind == "commit" else ABORT, epoch=epoch))
+        elif kind == "plain":
+            parts.append(batch(offset))
+        elif kind == "transactional" or producer in in_transaction:
+            in_transaction.add(producer)
+            parts.append(transactional(offset, producer, offset, producer_epoch=epoch))
+        else:
+            parts.append(idempotent(offset, producer, offset, producer_epoch=epoch))
+    return b"".join(parts)
+
+
+def _state_after(directory: Path, batches: list[RecordBatch]) -> tuple[object, ...]:
+    state = ProducerStateManager(directory, TopicPartition("topic", 0), clock=lambda: NOW)
+    producer_rebuild._load_producers(state, batches)
+    return dict(state.active_producers), state.first_undecided_offset, state.first_unstable_offset
+
+
+@given(appends=APPENDS)
+def test_the_batches_that_are_looked_at_tell_what_all_of_them_would(
+    tmp_path_factory: pytest.TempPathFactory, appends: list[tuple[str, int, int]]
+) -> None:
+    directory = tmp_path_factory.getbasetemp()
+    log = ByteBufferMessageSet(_log_of(appends))
+    batches = list(log.batches())
+    telling = [batches[i] for i in telling_rows(log.headers())]
+    everyone = [each for each in batches if each.producer_id >= 0]
+    assert _state_after(directory, telling) == _state_after(directory, everyone)
+
+
+def test_of_a_thousand_batches_of_a_producer_five_are_looked_at(tmp_path: Path) -> None:
+    log = ByteBufferMessageSet(b"".join(idempotent(offset, 1, offset) for offset in range(1000)))
+    assert telling_rows(log.headers()).tolist() == [0, 995, 996, 997, 998, 999]
+    assert telling_rows(np.flip(log.headers())[:0]).tolist() == []
