@@ -28,6 +28,14 @@ def scan_file_headers(
     span: int = -1,
     max_size: int = -1,
 ) -> tuple[NDArray[np.void], int, int, int, int]: ...
+def find_file_entry(
+    fd: int,
+    start: int,
+    end: int,
+    offset: int,
+    timestamp: int = ...,
+    hint: int = -1,
+) -> tuple[tuple[int, int, int, int, int, int] | None, int, int, int, int]: ...
 def first_unreadable(rows: NDArray[np.void]) -> int: ...
 def cut_rows(rows: NDArray[np.void], records: int) -> list[int]: ...
 def stored_regions(

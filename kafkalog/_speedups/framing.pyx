@@ -9,7 +9,7 @@ The contract (statuses, their order and figures) stands in DESIGN.md.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from kafkalog._speedups.cursor cimport load_int, load_long, load_short
@@ -98,15 +98,18 @@ cdef enum:
     LARGE_ENTRY_BYTES = 8192
     PEEK_BYTES = 64
     FIRST_PEEK_BYTES = 1024
+    # The window of a search, which mostly ends within what an index leaves between two of its entries.
+    SEARCH_WINDOW_BYTES = 4096
 
 
 cdef struct Source:
-    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills `data` on
-    # demand.
+    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills `data`, which
+    # has room for `window` bytes, on demand.
     uint8_t* data
     int64_t base
     int64_t held
     int64_t end
+    int64_t window
     int fd
     int error
 
@@ -154,7 +157,7 @@ cdef bint all_zero(Source* source, int64_t at) noexcept nogil:
     cdef int64_t length
     cdef int64_t i
     while at < source.end:
-        length = min(WINDOW_BYTES, source.end - at)
+        length = min(source.window, source.end - at)
         place = peek(source, at, length, 0)
         if place == NULL:
             return True
@@ -210,14 +213,14 @@ cdef inline void fill_row(const uint8_t* entry, int64_t position, int64_t size, 
         fill_batch(entry, row)
 
 
-cdef inline int64_t bytes_to_read(const Scan* scan) noexcept nogil:
+cdef inline int64_t bytes_to_read(const Source* source, const Scan* scan) noexcept nogil:
     """Entries mostly resemble the one before.
 
     Beside a large one only its header is read, small ones come by the window.
     """
     if scan.last_size == 0:
         return FIRST_PEEK_BYTES
-    return PEEK_BYTES if scan.last_size >= LARGE_ENTRY_BYTES else WINDOW_BYTES
+    return PEEK_BYTES if scan.last_size >= LARGE_ENTRY_BYTES else source.window
 
 
 cdef const uint8_t* stop(Scan* scan, int status, int64_t expected, int64_t found) noexcept nogil:
@@ -233,7 +236,7 @@ cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size
     cdef const uint8_t* entry = NULL
     cdef int64_t size
     if left > 0:
-        entry = peek(source, scan.at, min(left, RECORD_BATCH_OVERHEAD), bytes_to_read(scan))
+        entry = peek(source, scan.at, min(left, RECORD_BATCH_OVERHEAD), bytes_to_read(source, scan))
         left = source.end - scan.at
     if left <= 0:
         return stop(scan, AT_END, 0, 0)
@@ -321,6 +324,7 @@ def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t
     source.end = source.held = buffer.shape[0]
     source.data = <uint8_t*> &buffer[0] if buffer.shape[0] else NULL
     source.base = 0
+    source.window = WINDOW_BYTES
     source.fd = -1
     source.error = 0
     if start < 0 or start > source.end:
@@ -342,9 +346,68 @@ def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, i
     source.data = <uint8_t*> PyBytes_AS_STRING(window)
     source.base = source.held = 0
     source.end = end
+    source.window = WINDOW_BYTES
     source.fd = fd
     source.error = 0
     return scan_all(&source, 0, start, limit, False, max_size, span)
+
+
+cdef inline bint begins_at_most(const Header* row, int64_t hint) noexcept nogil:
+    """Whether a known format begins here, no later than `hint`; of messages and wrappers the last offset is known."""
+    return 0 <= row.magic <= 2 and 0 <= (row.last_offset if row.magic < 2 else row.base_offset) <= hint
+
+
+cdef bint find_entry(Source* source, int64_t offset, int64_t timestamp, int64_t hint, Header* row,
+                     Scan* scan) noexcept nogil:
+    """Walk from scan.at to the first entry that reaches both; False where none does or the first one belies `hint`."""
+    cdef const uint8_t* entry
+    cdef bint first = hint >= 0
+    while True:
+        entry = entry_at(source, False, -1, scan)
+        if entry == NULL:
+            return False
+        fill_row(entry, scan.at, scan.last_size, row)
+        if first and not begins_at_most(row, hint):
+            stop(scan, AT_LIMIT, 0, 0)
+            return False
+        if row.last_offset >= offset and row.max_timestamp >= timestamp:
+            stop(scan, AT_LIMIT, 0, 0)
+            return True
+        first = False
+        scan.at += scan.last_size
+
+
+def find_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
+    """The first entry in bytes [start, end) of an open file whose last offset and largest timestamp reach both figures.
+
+    Returns (row, status, at, expected, found): row is (position, size, base offset, last offset, largest timestamp,
+    magic), the base offset -1 for a wrapper; or None where the walk ended before, as in `scan_file_headers`. hint: the
+    entry at `start` begins at this offset or before (-1: not asked); where it does not, LIMIT at `start`.
+    The GIL is released. ValueError, OSError: as `scan_file_headers`.
+    """
+    cdef Source source
+    cdef Scan scan
+    cdef Header row
+    cdef bint reached
+    cdef uint8_t[SEARCH_WINDOW_BYTES] window
+    if not 0 <= start <= end:
+        raise ValueError(f"[{start}, {end}) is not a range of a file")
+    source.data = window
+    source.base = source.held = 0
+    source.end = end
+    source.window = SEARCH_WINDOW_BYTES
+    source.fd = fd
+    source.error = 0
+    scan.at = start
+    scan.last_size = scan.rows = 0
+    with nogil:
+        reached = find_entry(&source, offset, timestamp, hint, &row, &scan)
+    if source.error:
+        raise OSError(source.error, strerror(source.error))
+    if not reached:
+        return None, scan.status, scan.at, scan.expected, scan.found
+    fields = row.position, row.size_in_bytes, row.base_offset, row.last_offset, row.max_timestamp, row.magic
+    return fields, scan.status, scan.at, scan.expected, scan.found
 
 
 def cut_rows(const Header[:] rows, int64_t records):

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.framing import scan_file_headers
+from kafkalog._speedups.framing import find_file_entry, scan_file_headers
 from kafkalog.errors import CorruptRecordError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.decoding import Reading
 from kafkalog.record.framing import EndKind, Stop
-from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS, MessageSet
+from kafkalog.record.message_set import RUN_ROWS, MessageSet
 from kafkalog.storage.appending import AppendableFile
 from kafkalog.storage.mapped import ReadableFile
 
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # What is appended is taken from its message set in pieces of so many bytes.
 PIECE_BYTES = 1 << 20
-# A search looks at so many bytes first: what an index leaves to be searched.
-SEARCH_BYTES = 4096
-NO_TIMESTAMP = -(2**63)
+# What any offset, any timestamp reaches.
+NO_OFFSET = NO_TIMESTAMP = -(2**63)
 
 
 class OffsetPosition(NamedTuple):
@@ -46,6 +45,20 @@ class OffsetPosition(NamedTuple):
     offset: int
     position: int
     size: int
+
+
+class FoundEntry(NamedTuple):
+    """What the header of an entry says: where it begins, its size (bytes), offsets, largest timestamp (ms), format.
+
+    The base offset of a wrapper is -1: only its content tells.
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    magic: int
 
 
 class TimestampAndOffset(NamedTuple):
@@ -164,14 +177,16 @@ class FileMessageSet(MessageSet):
     def search(self, offset: int, start: int = 0, *, hint: int | None = None) -> OffsetPosition | None:
         """The first batch from position `start` on whose last offset is `offset` or more; None where there is none.
 
-        hint: what an index says of the batch at `start`: it begins at this offset or before. Where there is no such
-        batch the whole set is searched. CorruptRecordError: damage in the framing, before anything is found.
+        hint: what an index says of the batch at `start`, if that is not 0: it begins at this offset or before. Where
+        there is no such batch the whole set is searched. CorruptRecordError: damage in the framing, before anything is
+        found.
         """
-        found = self._find(self._place(start), offset, hint=hint)
+        found = self._find(start, offset, hint=hint)
         if found is None:
             return None
-        (batch,) = batches_of(self._entries(found), self._reading)
-        return OffsetPosition(batch.base_offset, batch.position, batch.size_in_bytes)
+        is_wrapper = found.base_offset < 0 and found.magic < 2
+        base_offset = self._batch_at(found.position).base_offset if is_wrapper else found.base_offset
+        return OffsetPosition(base_offset, found.position, found.size)
 
     def search_timestamp(
         self, timestamp: int, start: int = 0, starting_offset: int = 0, *, hint: int | None = None
@@ -181,43 +196,49 @@ class FileMessageSet(MessageSet):
         None where there is none; format 0 has no timestamps. hint: as `search`. CorruptRecordError,
         InvalidRecordError: a batch to look into is damaged.
         """
-        row = self._find(self._place(start), starting_offset, timestamp, hint=hint)
-        while row is not None:
-            (batch,) = batches_of(self._entries(row), self._reading)
+        entry = self._find(start, starting_offset, timestamp, hint)
+        while entry is not None:
+            batch = self._batch_at(entry.position)
             columns = batch.columns()
             found = (columns.timestamp >= timestamp) & (columns.offset >= starting_offset)
             if batch.magic > 0 and found.any():
                 first = int(found.argmax())
                 epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
                 return TimestampAndOffset(int(columns.timestamp[first]), int(columns.offset[first]), epoch)
-            row = self._find(batch.position + batch.size_in_bytes, starting_offset, timestamp)
+            entry = self._find(entry.position + entry.size - self._first, starting_offset, timestamp)
         return None
+
+    def first_entry(self, start: int = 0) -> FoundEntry | None:
+        """What the header of the first entry from position `start` on says."""
+        return self._find(start, NO_OFFSET)
 
     def _find(
-        self, position: int, offset: int, timestamp: int = NO_TIMESTAMP, *, hint: int | None = None
-    ) -> NDArray[np.void] | None:
-        """The header (one row) of the first entry that reaches both; a hint that does not hold is not followed."""
-        if hint is not None and position > self._first and not self._holds(hint, position):
-            position = self._first
-        span = SEARCH_BYTES
-        more = True
-        while more:
-            rows, stop = self._scan(position, rows=RUN_ROWS, span=span)
-            reached = (rows["last_offset"] >= offset) & (rows["max_timestamp"] >= timestamp)
-            if reached.any():
-                i = int(reached.argmax())
-                return rows[i : i + 1]
-            position, more = stop.position, stop.more
-            span = min(RUN_BYTES, 4 * span)
-        self._check_end(stop)
-        return None
+        self, start: int, offset: int, timestamp: int = NO_TIMESTAMP, hint: int | None = None
+    ) -> FoundEntry | None:
+        """The first entry that reaches both; a hint that does not hold is not followed."""
+        if hint is None or not start:
+            found, stop = self._found(self._place(start), offset, timestamp)
+        else:
+            position = self._first + start
+            found, stop = self._found(position, offset, timestamp, hint)
+            if found is None and stop.position == position:
+                found, stop = self._found(self._first, offset, timestamp)
+        if found is None:
+            self._check_end(stop)
+        return found
 
-    def _holds(self, hint: int, position: int) -> bool:
-        """Whether an entry begins at the position that begins at this offset or before."""
-        if position >= self._stop():
-            return False
+    def _found(self, position: int, offset: int, timestamp: int, hint: int = -1) -> tuple[FoundEntry | None, Stop]:
+        end = max(self._stop(), position)
+        try:
+            row, *stop = find_file_entry(self._file.fileno(), position, end, offset, timestamp, hint)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
+        return None if row is None else FoundEntry(*row), Stop(*stop)
+
+    def _batch_at(self, position: int) -> RecordBatch:
         rows, _ = self._scan(position, rows=1, span=-1)
-        return len(rows) > 0 and 0 <= rows["magic"][0] <= 2 and rows["base_offset"][0] <= hint
+        (batch,) = batches_of(self._entries(rows), self._reading)
+        return batch
 
     def largest_timestamp(self, start: int = 0) -> tuple[int, int]:
         """The largest timestamp (ms) of the batches from position `start` on and the last offset of the first of them
@@ -245,7 +266,10 @@ class FileMessageSet(MessageSet):
         if not isinstance(message_set, MessageSet):
             raise TypeError(f"a MessageSet is appended, not {type(message_set).__name__}")
         length = message_set.size_in_bytes
-        return self._writable("append to").append(_pieces(message_set, length), length)
+        file = self._writable("append to")
+        if length > PIECE_BYTES:
+            return file.append(_pieces(message_set, length), length)
+        return file.append((message_set._view(message_set._start, length),), length)
 
     def truncate_to(self, size: int) -> int:
         """Cut the file to `size` bytes, and what was preallocated. Returns how many bytes went.

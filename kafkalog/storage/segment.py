@@ -191,7 +191,7 @@ class LogSegment(SegmentFiles):
     def _first_batch_timestamp(self) -> int:
         if self._first_timestamp is not None:
             return self._first_timestamp
-        first = next(self.log.batches(), None) if self.size_in_bytes else None
+        first = self.log.first_entry() if self.size_in_bytes else None
         if first is None:
             return -1
         self._first_timestamp = first.max_timestamp
@@ -213,8 +213,8 @@ class LogSegment(SegmentFiles):
         found = self.translate_offset(entry.offset) if entry.timestamp >= 0 else None
         if found is None:
             return None
-        batch = next(self.log.batches(found.position))
-        return found.position if batch.max_timestamp == entry.timestamp else None
+        batch = self.log.first_entry(found.position)
+        return found.position if batch is not None and batch.max_timestamp == entry.timestamp else None
 
     # --- reading
 
@@ -226,10 +226,7 @@ class LogSegment(SegmentFiles):
         entry = self.offset_index.lookup(offset)
         if start >= entry.position:
             return self.log.search(offset, start)
-        log = self.log
-        if entry.position > log.size_in_bytes:
-            return log.search(offset, start)
-        return log.search(offset, entry.position, hint=entry.offset)
+        return self.log.search(offset, entry.position, hint=entry.offset)
 
     def read(
         self, start_offset: int, max_size: int, max_position: int | None = MAX_BYTES, *, min_one_message: bool = False
@@ -267,10 +264,7 @@ class LogSegment(SegmentFiles):
         if not self.writable and self._place_of(earlier) is None:
             earlier = TimestampEntry(-1, self.base_offset)
         entry = self.offset_index.lookup(max(earlier.offset, first))
-        log = self.log
-        if entry.position > log.size_in_bytes:
-            return log.search_timestamp(timestamp, 0, first)
-        return log.search_timestamp(timestamp, entry.position, first, hint=entry.offset)
+        return self.log.search_timestamp(timestamp, entry.position, first, hint=entry.offset)
 
     def read_next_offset(self) -> int:
         """The offset after the last batch; the base offset where there is none.

@@ -103,6 +103,21 @@ def scan_headers(
         at += OVERHEAD + _size(data, at)
 
 
+def find_entry(
+    buffer: bytes | memoryview, start: int, offset: int, timestamp: int, hint: int = -1
+) -> tuple[tuple[int, ...] | None, int, int, int, int]:
+    """The first entry from `start` on that reaches both, as (position, size, base, last offset, timestamp, magic)."""
+    rows, *end = scan_headers(buffer, start=start)
+    for i, row in enumerate(rows):
+        begins = row["last_offset" if row["magic"] < 2 else "base_offset"]
+        if i == 0 and hint >= 0 and not (0 <= row["magic"] <= 2 and 0 <= begins <= hint):
+            return None, Status.LIMIT, start, 0, 0
+        if row["last_offset"] >= offset and row["max_timestamp"] >= timestamp:
+            names = ("position", "size_in_bytes", "base_offset", "last_offset", "max_timestamp", "magic")
+            return tuple(int(row[name]) for name in names), Status.LIMIT, int(row["position"]), 0, 0
+    return None, end[0], end[1], end[2], end[3]
+
+
 def _size(data: bytes, at: int) -> int:
     size: int = FRAME.unpack_from(data, at)[1]
     return size

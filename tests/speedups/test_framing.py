@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from equivalence import assert_same_scan
@@ -15,7 +15,7 @@ from guard import guarded
 from kafkalog._speedups import framing
 from reference.codes import Status
 from reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, records
-from reference.framing import HEADER_DTYPE
+from reference.framing import HEADER_DTYPE, find_entry
 from reference.framing import scan_headers as reference_scan
 from strategies import damaged, message_sets
 
@@ -253,3 +253,57 @@ def test_an_entry_that_no_reader_can_read_is_found() -> None:
     assert framing.first_unreadable(framing.scan_headers(sound * 2)[0]) == 2
     for bad in (short, *unknown):
         assert framing.first_unreadable(framing.scan_headers(sound + bad + sound)[0]) == 1
+
+
+# --- a search in a file, which sees what the scan sees
+
+
+def found_in(path: Path, data: bytes, **arguments: int) -> tuple[Any, ...]:
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        return framing.find_file_entry(file.fileno(), arguments.pop("start"), len(data), **arguments)
+
+
+@given(damaged(message_sets()), st.data())
+def test_a_damaged_file_is_searched_as_its_table_is(path: Path, data: bytes, draw: st.DataObject) -> None:
+    rows = reference_scan(data)[0]
+    near = st.sampled_from([-1, 0, 1])
+    pick = draw.draw(st.integers(0, max(0, len(rows) - 1)))
+    offset, timestamp, hint = -(2**63), -(2**63), -1
+    if len(rows):
+        offset = (
+            min(int(rows["last_offset"][pick]), 2**63 - 2) + draw.draw(near) if draw.draw(st.booleans()) else offset
+        )
+        timestamp = int(rows["max_timestamp"][pick]) if draw.draw(st.booleans()) else timestamp
+        hint = max(-1, int(rows["base_offset"][0]) + draw.draw(near)) if draw.draw(st.booleans()) else hint
+    assume(-(2**63) <= offset < 2**63 and hint < 2**63)
+    start = draw.draw(st.sampled_from([0, *rows["position"].tolist()[:3], min(5, len(data))]))
+    found = found_in(path, data, start=start, offset=offset, timestamp=timestamp, hint=hint)
+    assert found == find_entry(data, start, offset, timestamp, hint)
+
+
+@given(st.lists(st.sampled_from([0, 1, 60, 900, 3990, 4050, 4096, 8100, 8192, 70_000]), min_size=1, max_size=12))
+def test_entries_of_any_size_are_walked_over_whatever_the_window(path: Path, sizes: list[int]) -> None:
+    data = b"".join(LegacyMessage(PlainRecord(i, i, None, bytes(size))).encoded() for i, size in enumerate(sizes))
+    for tail in (b"", bytes(10_000), bytes(9_000) + b"\x01", b"\x01" * 30):
+        for offset in range(len(sizes) + 1):
+            found = found_in(path, data + tail, start=0, offset=offset)
+            assert found == find_entry(data + tail, 0, offset, -(2**63))
+
+
+@pytest.mark.parametrize(
+    ("start", "hint", "status"),
+    [(0, 69, Status.LIMIT), (1, 70, Status.TORN), (40, 70, Status.SIZE_TOO_SMALL)],
+)
+def test_a_search_ends_where_it_was_told_of_an_entry_that_is_not_there(
+    path: Path, start: int, hint: int, status: Status
+) -> None:
+    batch = V2Batch(records(b"x"), base_offset=70, last_offset_delta=0).encoded()
+    assert found_in(path, batch, start=0, offset=70, hint=70)[0] == (0, len(batch), 70, 70, 1000, 2)
+    assert found_in(path, batch, start=start, offset=70, hint=hint)[:3] == (None, status, start)
+
+
+def test_a_range_that_is_none_is_not_searched(path: Path) -> None:
+    path.write_bytes(BATCH)
+    with path.open("rb") as file, pytest.raises(ValueError, match="not a range"):
+        framing.find_file_entry(file.fileno(), 5, 4, 0)
