@@ -185,27 +185,34 @@ class RecordValidationError(KafkaLogError):
     """A batch refused for some of its records. Kafka: RecordValidationException.
 
     Attributes: reason (InvalidTimestampError if any record was refused for its timestamp, else InvalidRecordError);
-    record_errors, all of them, one a record.
+    refused_count (how many records were refused); record_errors, one a record, of the first 1,000 of them: a small
+    compressed batch may hold tens of millions.
     """
 
     reason: InvalidTimestampError | InvalidRecordError
     record_errors: tuple[RecordError, ...] = ()
+    refused_count: int = 0
 
     @classmethod
     def of(
-        cls, reason: InvalidTimestampError | InvalidRecordError, record_errors: Iterable[RecordError]
+        cls,
+        reason: InvalidTimestampError | InvalidRecordError,
+        record_errors: Iterable[RecordError],
+        refused_count: int | None = None,
     ) -> "RecordValidationError":
-        """The error for a batch; says what is wrong with the first three records."""
+        """The error for a batch; says what is wrong with its first three. refused_count: None = one an error."""
         errors = tuple(record_errors)
+        count = len(errors) if refused_count is None else refused_count
         first = "; ".join(f"record {each.index}: {each.message}" for each in errors[:3])
-        error = cls(f"{reason.message}: {len(errors)} of the batch's records are refused: {first}")
-        error.reason, error.record_errors = reason, errors
+        error = cls(f"{reason.message}: {count} of the batch's records are refused: {first}")
+        error.reason, error.record_errors, error.refused_count = reason, errors, count
         return error
 
     def at(self, path: str | None, position: int | None = None) -> Self:
         """The same error with the file (and position) named."""
         error = super().at(path, position)
         error.reason, error.record_errors = self.reason, self.record_errors
+        error.refused_count = self.refused_count
         return error
 
 

@@ -99,7 +99,6 @@ def decode_batches(const uint8_t[::1] buffer not None, const Header[::1] rows, c
     cdef Py_ssize_t done
     check_regions(starts, ends, rows_count, buffer.shape[0])
     with nogil:
-        # One more than there can be: a record that breaks off has had some of its fields noted before that shows.
         out.room = room_for(data, row, start, end, rows_count) + 1
     memory = Block((8 * sizeof(int64_t) + sizeof(int32_t)) * out.room)
     block = block_array = np.ndarray((8, out.room), np.int64, memory)
@@ -135,6 +134,8 @@ def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not Non
     cdef int32_t[::1] ends
     cdef uint8_t[::1] room
     cdef int64_t total = 0
+    cdef int64_t start
+    cdef int64_t length
     cdef Py_ssize_t i
     if lengths.shape[0] != count:
         raise ValueError(f"{count} starts, {lengths.shape[0]} lengths")
@@ -142,11 +143,13 @@ def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not Non
     ends = ends_array
     ends[0] = 0
     for i in range(count):
-        if lengths[i] > 0:
-            if starts[i] < 0 or lengths[i] > buffer.shape[0] - starts[i]:
-                raise ValueError(f"piece {i} at {starts[i]}, {lengths[i]} bytes, is outside the buffer of "
+        start = starts[i]
+        length = lengths[i]
+        if length > 0:
+            if start < 0 or length > buffer.shape[0] - start:
+                raise ValueError(f"piece {i} at {start}, {length} bytes, is outside the buffer of "
                                  f"{buffer.shape[0]} bytes")
-            total += lengths[i]
+            total += length
             if total > 0x7FFFFFFF:
                 raise OverflowError("more than 2**31 - 1 bytes in one Arrow array; take a smaller slice")
         ends[i + 1] = <int32_t> total
@@ -154,6 +157,9 @@ def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not Non
     room = room_array
     with nogil:
         for i in range(count):
-            if lengths[i] > 0:
-                memcpy(&room[ends[i]], &buffer[starts[i]], lengths[i])
+            # What was checked: somebody else may write to the arrays, now that they can run.
+            start = starts[i]
+            length = ends[i + 1] - ends[i]
+            if length > 0 and 0 <= start <= buffer.shape[0] - length:
+                memcpy(&room[ends[i]], &buffer[start], length)
     return ends_array, room_array

@@ -10,7 +10,7 @@ keeps Kafka's rules for what may follow what. A record that breaks one leaves no
 clients/.../common/record/{MemoryRecordsBuilder,DefaultRecord,LegacyRecord}.java.
 """
 
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -274,13 +274,13 @@ cdef class RecordsEncoder:
     def take(self, Py_ssize_t header_size=0):
         """The bytes, after `header_size` zero bytes of room for a header, as a bytearray of its own."""
         cdef bytearray result
-        cdef uint8_t[::1] place
+        cdef char* place
         if header_size < 0:
             raise ValueError(f"a header of {header_size} bytes")
+        # No Python code runs from here on: another thread could append.
         result = PyByteArray_FromStringAndSize(NULL, header_size + self.size)
-        if header_size + self.size:
-            place = result
-            memset(&place[0], 0, header_size)
-            if self.size:
-                memcpy(&place[0] + header_size, self.data, self.size)
+        place = PyByteArray_AS_STRING(result)
+        memset(place, 0, header_size)
+        if self.size:
+            memcpy(place + header_size, self.data, self.size)
         return result

@@ -156,18 +156,35 @@ cdef inline uint8_t* put_nullable(uint8_t* at, const uint8_t* data, int64_t star
 
 cdef struct Fields:
     const uint8_t* data
+    int64_t size
+    const uint8_t* out_end
     const char* head
     Py_ssize_t head_length
     const char* label
     Py_ssize_t label_length
 
 
+cdef inline bint is_inside(const Fields* fields, int64_t start, int64_t length) noexcept nogil:
+    return length < 0 or (0 <= start <= fields.size - length)
+
+
+cdef bint has_room(const uint8_t* at, const Fields* fields, int64_t key_length, int64_t value_length) noexcept nogil:
+    cdef int64_t left = fields.out_end - at - fields.head_length - fields.label_length - AROUND
+    return max(0, key_length) + max(0, value_length) <= left // LONGEST_ESCAPE
+
+
 cdef uint8_t* put_lines(uint8_t* at, const Fields* fields, const int64_t[:] offset, const int64_t[:] timestamp,
                         const int64_t[:] key_start, const int64_t[:] key_length, const int64_t[:] value_start,
                         const int64_t[:] value_length) noexcept nogil:
-    """NULL: a key or value is not UTF-8."""
+    """NULL: a key or value is not UTF-8, or is no longer where it was when room was made for it."""
     cdef Py_ssize_t i
+    cdef int64_t key_at, key_size, value_at, value_size
     for i in range(offset.shape[0]):
+        key_at, key_size, value_at, value_size = key_start[i], key_length[i], value_start[i], value_length[i]
+        # Asked again: others run meanwhile, and may write to the arrays.
+        if not (is_inside(fields, key_at, key_size) and is_inside(fields, value_at, value_size)
+                and has_room(at, fields, key_size, value_size)):
+            return NULL
         at = put(at, fields.head, fields.head_length)
         at = put(at, b'"offset":', 9)
         at = put_number(at, offset[i])
@@ -176,11 +193,11 @@ cdef uint8_t* put_lines(uint8_t* at, const Fields* fields, const int64_t[:] offs
         at = put(at, b',"timestamp_type":"', 19)
         at = put(at, fields.label, fields.label_length)
         at = put(at, b'","key":', 8)
-        at = put_nullable(at, fields.data, key_start[i], key_length[i])
+        at = put_nullable(at, fields.data, key_at, key_size)
         if at == NULL:
             return NULL
         at = put(at, b',"value":', 9)
-        at = put_nullable(at, fields.data, value_start[i], value_length[i])
+        at = put_nullable(at, fields.data, value_at, value_size)
         if at == NULL:
             return NULL
         at = put(at, b',"headers":[]}\n', 15)
@@ -191,15 +208,18 @@ cdef int64_t checked_length(const int64_t[:] starts, const int64_t[:] lengths, P
                             int64_t size) except -1:
     """Bytes of all pieces together. ValueError: one of them is outside the buffer of `size` bytes."""
     cdef int64_t total = 0
+    cdef int64_t start, length
     cdef Py_ssize_t i
     if starts.shape[0] != count or lengths.shape[0] != count:
         raise ValueError(f"{count} offsets, {starts.shape[0]} starts, {lengths.shape[0]} lengths")
     for i in range(count):
-        if lengths[i] < 0:
+        start = starts[i]
+        length = lengths[i]
+        if length < 0:
             continue
-        if starts[i] < 0 or lengths[i] > size - starts[i]:
-            raise ValueError(f"a piece at {starts[i]}, {lengths[i]} bytes, is outside the buffer of {size} bytes")
-        total += lengths[i]
+        if start < 0 or length > size - start:
+            raise ValueError(f"a piece at {start}, {length} bytes, is outside the buffer of {size} bytes")
+        total += length
     return total
 
 
@@ -221,6 +241,7 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
     if timestamp.shape[0] != count:
         raise ValueError(f"{count} offsets, {timestamp.shape[0]} timestamps")
     fields.data = &buffer[0] if length else NULL
+    fields.size = length
     fields.head, fields.head_length = head, len(head)
     fields.label, fields.label_length = label, len(label)
     room = checked_length(key_start, key_length, count, length)
@@ -230,6 +251,7 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
     out = <uint8_t*> malloc(max(1, room))
     if out == NULL:
         raise MemoryError
+    fields.out_end = out + room
     try:
         with nogil:
             end = put_lines(out, &fields, offset, timestamp, key_start, key_length, value_start, value_length)

@@ -23,6 +23,7 @@ from kafkalog._speedups.cursor cimport (
     MESSAGE_MAGIC,
     MESSAGE_SIZE,
     NESTED_WRAPPER,
+    RECORDS_COUNT,
     WRAPPER_OFFSET,
     Cursor,
     blame,
@@ -43,6 +44,7 @@ from kafkalog._speedups.layout cimport (
     SIZE_AT,
     Header,
 )
+from kafkalog._speedups.records cimport is_full
 
 
 cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end) noexcept nogil:
@@ -139,6 +141,9 @@ cdef int decode_messages(const uint8_t* data, Cursor* region, const Header* row,
     cdef Py_ssize_t first = out.count
     while open_message(region, &message):
         if not decode_message(data, region, &message, row, out):
+            return 0
+        if is_full(out):
+            blame(region, RECORDS_COUNT, region_start, out.room - 1, out.room)
             return 0
         out.batch[out.count] = index
         out.count += 1

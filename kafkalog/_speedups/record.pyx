@@ -102,17 +102,19 @@ cdef tuple read_headers(const uint8_t* start, int64_t length):
     while cursor.at < cursor.end:
         size = read_varint(&cursor)
         place = take(&cursor, max(0, size))
-        if cursor.fault:
-            break
+        if cursor.fault or size < 0:
+            raise changed_headers()
         key = place[:size].decode("utf-8", "replace")
         size = read_varint(&cursor)
         place = take(&cursor, max(0, size))
         if cursor.fault:
-            break
+            raise changed_headers()
         pairs.append((key, None if size < 0 else place[:size]))
-    if cursor.fault:
-        raise ValueError("the headers' bytes have changed since they were decoded")
     return tuple(pairs)
+
+
+cdef object changed_headers():
+    return ValueError("the headers' bytes have changed since they were decoded")
 
 
 cdef inline int32_t sequence_of(const Header* row, int64_t offset) noexcept nogil:

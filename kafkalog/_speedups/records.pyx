@@ -117,13 +117,16 @@ cdef inline int decode_record(const uint8_t* data, Cursor* region, const Header*
 
 cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
                              Columns* out) noexcept nogil:
-    """Append the records of `region` to `out`, which has room for them; 0 at a fault, which is then in `region`."""
+    """Append the records of `region` to `out`; 0 at a fault, which is then in `region`."""
     cdef int32_t _
     if row.records_count < 0:
         blame(region, RECORDS_COUNT, region.at, 0, row.records_count)
         return 0
     for _ in range(row.records_count):
         if not decode_record(data, region, row, out):
+            return 0
+        if is_full(out):
+            blame(region, RECORDS_COUNT, region.at, out.room - 1, out.room)
             return 0
         out.batch[out.count] = index
         out.count += 1

@@ -139,6 +139,9 @@ class RecordsBuilder(RecordsEncoder):
 
     max_size: bytes that the batch should not exceed, as far as that can be told before compressing; one record always
     fits. `append`, `extend`, `size`, `records_count`, `last_offset`, `max_timestamp`: see `RecordsEncoder`.
+
+    One thread at a time may use it. Several at once harm nothing but the batch: offsets twice, or a header that counts
+    other records than it has.
     """
 
     def __init__(self, settings: BatchSettings | None = None, *, max_size: int = 2**31 - 1) -> None:

@@ -19,6 +19,9 @@ from kafkalog.record.layout import MESSAGE_KEY_AT
 from kafkalog.record.message_set import ByteBufferMessageSet
 
 NO_TIMESTAMP = -1
+# Of so many refused records is said what is wrong with each; of the others only how many they are. Kafka says it of
+# all, however many a small batch decompresses to.
+MOST_ERRORS = 1000
 
 OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE, TOO_SHORT = 1, 2, 3, 4, 5
 TIMESTAMP_FAULTS = (OUT_OF_RANGE, LOG_APPEND_TYPE)
@@ -68,10 +71,15 @@ def faults_of(
 
 
 def errors_of(content: Content, faults: NDArray[np.uint8], bad: NDArray[np.intp], first: int) -> list[RecordError]:
-    """What to say about the records `bad`, counted from record `first`. InvalidRecordError: one is not even whole."""
+    """What to say about the first MOST_ERRORS of the records `bad`, counted from record `first`.
+
+    InvalidRecordError: one is not even whole.
+    """
     if (faults[bad] == TOO_SHORT).any():
         raise InvalidRecordError("a message ends before the length of its key")
-    return [RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]))) for i in bad.tolist()]
+    return [
+        RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]))) for i in bad[:MOST_ERRORS].tolist()
+    ]
 
 
 def reason_of(faults: NDArray[np.uint8]) -> InvalidTimestampError | InvalidRecordError:
@@ -125,11 +133,12 @@ def _refuse_any(
     ensure_readable(rows)
     ensure_checksums(rows, message_set.buffer)
     errors: list[RecordError] = []
-    seen, count = np.zeros(0, np.uint8), 0
+    seen, count, refused = np.zeros(0, np.uint8), 0, 0
     for content in contents_of(rows, message_set.buffer, message_set._reading):
         faults = find(content).astype(np.uint8)
         bad = np.flatnonzero(faults)
-        errors += errors_of(content, faults, bad, -count)
-        seen, count = np.union1d(seen, faults[bad]), count + len(content)
+        errors += errors_of(content, faults, bad, -count)[: MOST_ERRORS - len(errors)]
+        seen = np.union1d(seen, faults[bad])
+        count, refused = count + len(content), refused + len(bad)
     if errors:
-        raise RecordValidationError.of(reason_of(seen), errors)
+        raise RecordValidationError.of(reason_of(seen), errors, refused)

@@ -264,7 +264,8 @@ def validate_messages_and_assign_offsets(
 
     CRCs of entries are not looked at: a log has checked them before (`RecordBatch.ensure_valid`). Errors, as Kafka:
     CorruptRecordError: framing, the CRC of a message inside a wrapper. InvalidRecordError: content or header, more
-    than one batch. RecordValidationError: all the records that may not be taken, and why.
+    than one batch. RecordValidationError: the records that may not be taken, and why, of the first 1,000;
+    Kafka says it of all, however many a small batch decompresses to.
     UnsupportedForMessageFormatError: headers, producer data below magic 2. UnsupportedCompressionError: zstd below
     magic 2. InvalidTimestampError: a negative timestamp to be written anew. ValueError: arguments.
     """
@@ -322,7 +323,8 @@ def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Cont
     if len(bad):
         batch = content.batch == content.batch[bad[0]]
         bad = bad[batch[bad]]
-        raise RecordValidationError.of(reason_of(faults[bad]), errors_of(content, faults, bad, int(batch.argmax())))
+        errors = errors_of(content, faults, bad, int(batch.argmax()))
+        raise RecordValidationError.of(reason_of(faults[bad]), errors, len(bad))
     if other.any():
         row = given.rows[other.argmax()]
         message = "the entry is of another format than the first"
