@@ -16,14 +16,16 @@ from typing import Any
 import pytest
 
 from golden import unpacked
+from kafkalog import CompressionType
 from kafkalog.errors import KafkaLogError
 from kafkalog.storage.config import LogConfig
 from oracle import java, log_files
 from oracle.kafka_log import KafkaLogs
-from partition_dirs import Opened, loaded
+from partition_dirs import Opened, batch, loaded, write_segments
 
 pytestmark = pytest.mark.oracle
 
+FAR = 2**31
 NOW = 1_900_000_000_000
 SETTINGS = {"segment.index.bytes": "65536", "index.interval.bytes": "1000"}
 # The newest formats, the old ones, transactions, compacted and deleted records.
@@ -57,6 +59,7 @@ class Case:
     def prepared(self, directory: Path) -> Path:
         """A copy of the directory, damaged."""
         target = directory / self.source.rpartition("/")[2]
+        # An absolute path stays one.
         shutil.copytree(unpacked() / self.source, target)
         for line in self.damage:
             log_files.damage(target, line)
@@ -159,6 +162,23 @@ def test_records_before_the_start_of_the_log_are_treated_as_kafka_does(
         assert_same(kafka, Case(source, stop=stop, log_start=log_start), tmp_path / stop)
 
 
+def test_a_segment_whose_offsets_are_too_far_apart_is_split_as_kafka_does(kafka: KafkaLogs, tmp_path: Path) -> None:
+    for name, far in overflowing(tmp_path / "logs").items():
+        for damage in (
+            (),
+            ("damage zeros 00000000000000000000.index 80",),
+            ("damage remove 00000000000000000000.index",),
+        ):
+            assert_same(kafka, Case(str(far), damage), tmp_path / f"{name}-{len(damage)}-{' '.join(damage)[7:12]}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_replacement_of_segments_that_was_interrupted_is_completed_or_dropped_as_kafka_does(
+    kafka: KafkaLogs, tmp_path: Path, seed: int
+) -> None:
+    assert_same(kafka, interrupted_case(random.Random(seed)), tmp_path)
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_a_damaged_directory_is_recovered_as_kafka_does(kafka: KafkaLogs, tmp_path: Path, seed: int) -> None:
     assert_same(kafka, random_case(random.Random(seed)), tmp_path)
@@ -171,6 +191,40 @@ def random_case(chance: random.Random) -> Case:
     # A file that has gone cannot be damaged any more.
     lines = [line for i, line in enumerate(lines) if not any(f" {line.split()[2]}" in done for done in lines[:i])]
     return Case(source, tuple(lines))
+
+
+def overflowing(directory: Path) -> dict[str, Path]:
+    """Logs with segments whose offsets are too far apart."""
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    plain = [batch(offset, [b"v"] * 3) for offset in (0, 3, FAR, FAR + 3, 3 * FAR)]
+    idempotent = [
+        batch(offset, [bytes(300)], base_sequence=sequence, partition_leader_epoch=sequence // 4, **producer)
+        for sequence, offset in enumerate([*range(10), *range(FAR + 5, FAR + 15), 2 * FAR + 20, 4 * FAR])
+    ]
+    wrappers = [
+        batch(offset, [b"v"] * 3, magic=1, compression_type=CompressionType.GZIP) for offset in (0, 5, FAR, FAR + 7)
+    ]
+    logs = {"plain": plain, "idempotent": idempotent, "wrappers": wrappers}
+    return {
+        name: write_segments(directory / name / "topic-0", {0: batches, 5 * FAR: [batch(5 * FAR)]})
+        for name, batches in logs.items()
+    }
+
+
+def interrupted_case(chance: random.Random) -> Case:
+    """Some segments stand there once more, on their way in or out."""
+    stop = chance.choice(["clean", "unclean"])
+    source = chance.choice(CLOSED if stop == "clean" else SOURCES)
+    bases = sorted(path.name.partition(".")[0] for path in (unpacked() / source).glob("*.log"))
+    lines = []
+    for base in chance.sample(bases, min(len(bases), chance.randrange(1, 4))):
+        suffix = chance.choice([".swap", ".swap", ".cleaned", ".deleted"])
+        endings = [path.name.partition(".")[2] for path in (unpacked() / source).glob(f"{base}.*")]
+        taken = [ending for ending in endings if ending.endswith(("log", "index"))]
+        lines += [f"damage copy {base}.{ending} {base}.{ending}{suffix}" for ending in taken]
+        if chance.random() < 0.5:
+            lines += [f"damage remove {base}.{ending} " for ending in endings if ending != "log"]
+    return Case(source, tuple(line.rstrip() for line in lines), stop)
 
 
 def random_damage(chance: random.Random, files: list[Path]) -> str:
@@ -187,7 +241,7 @@ def random_damage(chance: random.Random, files: list[Path]) -> str:
         "zeros": str(chance.choice([1, 8, 12, 20, 512, 4096])),
         "cut": str(chance.randrange(1, size + 1)) if size else "",
         "flip": str(chance.randrange(size)) if size else "",
-        "copy": path.name + chance.choice([".deleted", ".cleaned", ".swap"]),
+        "copy": path.name + chance.choice([".deleted", ".cleaned"]),
     }
     kind = chance.choice(kinds)
     return f"damage {kind} {path.name} {arguments.get(kind, '')}".rstrip()
