@@ -25,7 +25,7 @@ from kafkalog.errors import CorruptRecordError
 from kafkalog.record.framing import EndKind
 from kafkalog.storage.appending import sync_directory
 from kafkalog.storage.file_message_set import FileMessageSet
-from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
+from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_names
 
 _log = logging.getLogger(__name__)
 _NUMBER = re.compile(r"([0-9]+)\.")
@@ -41,11 +41,11 @@ class _Leftovers:
 
     def split_swaps(self) -> tuple[list[Path], list[Path]]:
         """The swap files to complete, and those to drop."""
-        first_cleaned = min(map(_offset_of, self.cleaned), default=None)
+        first_cleaned = min((_offset_of(path.name) for path in self.cleaned), default=None)
         if first_cleaned is None:
             return self.swaps, []
-        complete = [path for path in self.swaps if _offset_of(path) < first_cleaned]
-        return complete, [path for path in self.swaps if _offset_of(path) >= first_cleaned]
+        complete = [path for path in self.swaps if _offset_of(path.name) < first_cleaned]
+        return complete, [path for path in self.swaps if _offset_of(path.name) >= first_cleaned]
 
 
 def settle_leftovers(directory: Path) -> None:
@@ -69,19 +69,25 @@ def settle_leftovers(directory: Path) -> None:
 
 def _leftovers(directory: Path) -> _Leftovers:
     found = _Leftovers()
-    for path in _files(directory):
-        if not os.access(path, os.R_OK):
-            raise PermissionError(errno.EACCES, "cannot be read", str(path))
-        if path.name.endswith(DELETED_SUFFIX):
-            if not path.name.endswith(_NOT_OURS):
-                found.deleted.append(path)
-        elif path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
-            _sort_in(found, path)
+    for name in file_names(directory):
+        if name.endswith(LOG_SUFFIX):
+            # Before anything is changed: a segment is opened only when it is needed, and that may be long after.
+            _check_readable(os.path.join(directory, name))  # noqa: PTH118 (a Path for each of thousands takes its time)
+        elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
+            _sort_in(found, directory / name)
     return found
 
 
+def _check_readable(path: str) -> None:
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, "cannot be read", path)
+
+
 def _sort_in(found: _Leftovers, path: Path) -> None:
-    if _NUMBER.match(path.name) is None:
+    if path.name.endswith(DELETED_SUFFIX):
+        if not path.name.endswith(_NOT_OURS):
+            found.deleted.append(path)
+    elif _NUMBER.match(path.name) is None:
         _log.warning("%s: no segment's file; left alone", path)
     elif path.name.endswith(CLEANED_SUFFIX):
         found.cleaned.append(path)
@@ -91,9 +97,9 @@ def _sort_in(found: _Leftovers, path: Path) -> None:
 
 def _complete(directory: Path, swaps: list[Path], replaced: range) -> None:
     old = [
-        path
-        for path in _files(directory)
-        if _NUMBER.match(path.name) and path not in swaps and _offset_of(path) in replaced
+        directory / name
+        for name in file_names(directory)
+        if _NUMBER.match(name) and not name.endswith(SWAP_SUFFIX) and _offset_of(name) in replaced
     ]
     _delete(old, logging.WARNING, f"segments at {replaced.start}..{replaced.stop - 1} have been replaced")
     if old:
@@ -113,7 +119,7 @@ def _range_of(swaps: Iterable[Path]) -> range:
     logs = [path for path in swaps if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if not logs:
         return range(0)
-    return range(min(map(_offset_of, logs)), max(map(_next_offset, logs)))
+    return range(min(_offset_of(path.name) for path in logs), max(map(_next_offset, logs)))
 
 
 def _next_offset(path: Path) -> int:
@@ -128,16 +134,11 @@ def _next_offset(path: Path) -> int:
                 f"{log.size_in_bytes - position} bytes more",
             )
         last = log.last_offset()
-    return _offset_of(path) if last is None else last + 1
+    return _offset_of(path.name) if last is None else last + 1
 
 
-def _files(directory: Path) -> list[Path]:
-    with os.scandir(directory) as entries:
-        return sorted(Path(entry.path) for entry in entries if entry.is_file())
-
-
-def _offset_of(path: Path) -> int:
-    number = _NUMBER.match(path.name)
+def _offset_of(name: str) -> int:
+    number = _NUMBER.match(name)
     assert number is not None
     return int(number[1])
 

@@ -12,6 +12,7 @@
 Source: storage/.../internals/log/{LogFileUtils,LocalLog}.java.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -77,3 +78,9 @@ def segment_files(directory: Path) -> list[tuple[int, Path]]:
 def offset_file(directory: Path, offset: int, suffix: str) -> Path:
     """The file of a partition that is named for an offset: a segment's, an index's or a snapshot's, by its suffix."""
     return directory / f"{offset:020d}{suffix}"
+
+
+def file_names(directory: Path) -> list[str]:
+    """The names of the files, not of directories, in order. OSError: the directory cannot be listed."""
+    with os.scandir(directory) as entries:
+        return sorted(entry.name for entry in entries if entry.is_file())

@@ -5,27 +5,21 @@
     read                         |============================================>
     written                                     80              120       x      at the last two bases, and at x
 
-Only headers are read, and only a few batches of each producer are looked at: as long as nothing but data follows data,
-a producer's state is that of its last five batches.
+Only headers are read, and only a few batches of each producer are looked at, see `producer_rows`.
 
 Source: `rebuildProducerState`, `loadProducersFromRecords` in storage/.../internals/log/UnifiedLog.java.
 """
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog.record.batch import RecordBatch
 from kafkalog.record.validation import AppendOrigin
 from kafkalog.storage.file_message_set import FileMessageSet
+from kafkalog.storage.producer_rows import telling_rows
 from kafkalog.storage.producer_state import CompletedTxn, ProducerAppendInfo, ProducerStateManager
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 
-# So many of a producer's batches are remembered.
-_REMEMBERED_BATCHES = 5
 # Markers are judged as the first transaction protocol does; its successors' leaders have judged them before.
 _FIRST_TRANSACTION_VERSION = 0
 
@@ -101,38 +95,3 @@ def _telling_batches(log: FileMessageSet, begin: int, end: int) -> Iterator[Reco
     for rows in log.read(begin, end - begin).header_runs():
         for row in rows[telling_rows(rows)]:
             yield from log.read(int(row["position"]), int(row["size_in_bytes"])).batches()
-
-
-def telling_rows(rows: NDArray[np.void]) -> NDArray[np.intp]:
-    """Which rows of a header table, in order, leave every producer in the state that all of them would leave it in.
-
-    Of each producer: the markers; each batch of another kind (transactional or not) or epoch than the one before; and
-    the last five of data.
-    """
-    own = np.flatnonzero(rows["producer_id"] >= 0)
-    own = own[np.argsort(rows["producer_id"][own], kind="stable")]
-    if not len(own):
-        return own
-    control = (rows["attributes"][own] & CONTROL_BIT) != 0
-    kept = control | _changes(rows[own]) | (~control & _last_of_each(rows["producer_id"][own], ~control))
-    return np.sort(own[kept])
-
-
-def _changes(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which of the rows, ordered by producer, are not of the kind of the row before."""
-    kind = rows["attributes"] & (CONTROL_BIT | TRANSACTIONAL_BIT)
-    changed = np.ones(len(rows), dtype=bool)
-    changed[1:] = (
-        (rows["producer_id"][1:] != rows["producer_id"][:-1])
-        | (rows["producer_epoch"][1:] != rows["producer_epoch"][:-1])
-        | (kind[1:] != kind[:-1])
-    )
-    return changed
-
-
-def _last_of_each(producer_ids: NDArray[np.int64], counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the rows, ordered by producer, come before fewer than five counted ones of their producer."""
-    ends = np.append(producer_ids[1:] != producer_ids[:-1], True)
-    seen = np.cumsum(counted)
-    producer = np.cumsum(ends) - ends
-    return np.asarray(seen[ends][producer] - seen < _REMEMBERED_BATCHES)

@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.storage.atomic import write_atomically
-from kafkalog.storage.paths import SNAPSHOT_SUFFIX
+from kafkalog.storage.paths import SNAPSHOT_SUFFIX, file_names
 from kafkalog.storage.producer_entry import BatchMetadata, ProducerStateEntry
 
 VERSION = 1
@@ -36,10 +36,10 @@ _LARGEST_OFFSET = 2**63 - 1
 def snapshot_files(directory: Path) -> dict[int, Path]:
     """Offset -> path of every snapshot of a partition directory; empty where the directory is missing."""
     try:
-        names = [(_NAME.fullmatch(path.name), path) for path in directory.iterdir()]
+        names = filter(None, map(_NAME.fullmatch, file_names(directory)))
     except FileNotFoundError:
         return {}
-    found = {int(name[1]): path for name, path in names if name and path.is_file()}
+    found = {int(name[1]): directory / name[0] for name in names}
     return {offset: path for offset, path in found.items() if offset <= _LARGEST_OFFSET}
 
 

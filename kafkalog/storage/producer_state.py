@@ -13,6 +13,7 @@ Whoever calls holds the log's lock; but `first_unstable_offset`, `first_undecide
 Source: storage/.../internals/log/ProducerStateManager.java.
 """
 
+import copy
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -86,15 +87,12 @@ class ProducerStateManager:
         self._snapshots = snapshot_files(directory)
 
     def empty_copy(self) -> Self:
-        """Another that knows nothing yet, with the same settings and the snapshots that are in the directory now."""
-        return type(self)(
-            self._directory,
-            self._partition,
-            max_transaction_timeout_ms=self._max_transaction_timeout_ms,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-            clock=self._clock,
-            writable=self._writable,
-        )
+        """Another that knows nothing yet but the same snapshots, which are not listed again."""
+        other = copy.copy(self)
+        other._snapshots = self._snapshots.copy()
+        other._forget_everything()
+        other._map_end_offset = other._last_snapshot_offset = 0
+        return other
 
     # --- what is known
 

@@ -14,10 +14,8 @@ Source: storage/.../internals/log/LogLoader.java.
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from kafkalog.errors import (
@@ -36,7 +34,7 @@ from kafkalog.storage.paths import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
-    offset_file,
+    file_names,
     segment_base_offset,
 )
 from kafkalog.storage.producer_rebuild import rebuild_producer_state, take_empty_snapshots
@@ -116,6 +114,9 @@ class _Loading:
         self._request = request
         self._segments = LogSegments()
         self._trusted = request.had_clean_shutdown
+        # What is known of the producers while segments are recovered. The log's own state is loaded at the end, from
+        # the snapshots that are written on the way.
+        self._recovering: ProducerStateManager | None = None
 
     def run(self) -> LoadedLog:
         request = self._request
@@ -156,6 +157,7 @@ class _Loading:
             split = split_overflowed_segment(segment, self._segments, self._request)
         finally:
             segment.release()
+        self._recovering = None
         delete_producer_snapshots(split.deleted, self._request.producer_state, self._request)
 
     # --- the segments
@@ -164,19 +166,19 @@ class _Loading:
         """Open every segment of the directory, in order; recover those whose indexes are missing or no such."""
         self._segments.close()
         self._segments.clear()
-        names = _file_names(self._request.directory)
+        names = file_names(self._request.directory)
         present = set(names)
         for name in names:
             if name.endswith(_INDEX_SUFFIXES):
-                self._delete_if_orphaned(name)
+                self._delete_if_orphaned(name, present)
             elif name.endswith(LOG_SUFFIX):
                 self._load_segment(name, present)
 
-    def _delete_if_orphaned(self, name: str) -> None:
+    def _delete_if_orphaned(self, name: str, present: set[str]) -> None:
         directory, number = self._request.directory, name.partition(".")[0]
         if not (number.isascii() and number.isdecimal()):
             _log.warning("%s: no segment's index; left alone", directory / name)
-        elif not offset_file(directory, int(number), LOG_SUFFIX).exists():
+        elif f"{int(number):020d}{LOG_SUFFIX}" not in present:
             _log.warning("%s: deleted, an index without its segment", directory / name)
             (directory / name).unlink(missing_ok=True)
 
@@ -212,8 +214,7 @@ class _Loading:
     def _recover_segment(self, segment: LogSegment) -> int:
         """Read the segment through, build its indexes anew and cut it behind its last sound batch; bytes cut."""
         request = self._request
-        # Not the log's own state, which is to be loaded at the end from the snapshots that are written here.
-        state = request.producer_state.empty_copy()
+        state = self._empty_producer_state()
         rebuild_producer_state(
             state, self._segments, request.log_start_offset_checkpoint, segment.base_offset, request.clock()
         )
@@ -231,6 +232,15 @@ class _Loading:
                 cut,
             )
         return cut
+
+    def _empty_producer_state(self) -> ProducerStateManager:
+        """One that knows the directory's snapshots; they are listed once, not for each of thousands of segments."""
+        if self._recovering is None:
+            self._recovering = self._request.producer_state.empty_copy()
+            self._recovering.reload_snapshots()
+        else:
+            self._recovering = self._recovering.empty_copy()
+        return self._recovering
 
     # --- the log
 
@@ -339,8 +349,3 @@ def _what_no_clean_stop_leaves(active: LogSegment) -> str | None:
     except (CorruptRecordError, ValueError) as error:
         return f"what the index leads to: {error}"
     return None if end.kind is EndKind.END else f"a {end.kind.value} tail, at position {end.position}"
-
-
-def _file_names(directory: Path) -> list[str]:
-    with os.scandir(directory) as entries:
-        return sorted(entry.name for entry in entries if entry.is_file())

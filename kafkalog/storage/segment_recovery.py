@@ -20,6 +20,7 @@ from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.decoding import Entries, Reading
 from kafkalog.record.validation import AppendOrigin
 from kafkalog.storage.index import MAX_INT, TimestampEntry
+from kafkalog.storage.producer_rows import telling_rows
 
 if TYPE_CHECKING:
     from kafkalog.storage.leader_epoch import LeaderEpochCache
@@ -123,7 +124,7 @@ class SegmentRecovery:
 
     def _update_producers(self, entries: Entries) -> None:
         rows = entries.rows
-        for batch in batches_of(entries._replace(rows=rows[rows["producer_id"] > -1]), self._reading):
+        for batch in batches_of(entries._replace(rows=rows[telling_rows(rows)]), self._reading):
             self._update_producer(batch)
         self._producer_state.update_map_end_offset(int(rows["last_offset"][-1]) + 1)
 
