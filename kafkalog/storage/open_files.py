@@ -18,7 +18,7 @@ _FEWEST, _MOST = 16, 1024
 
 
 class HasFile(Protocol):
-    """What opens a file when it needs it; `recently_used` is set whenever it does."""
+    """What opens a file when it needs it; `recently_used` is set when it uses it again."""
 
     recently_used: bool
 

@@ -272,9 +272,8 @@ class LogSegment(SegmentFiles):
         CorruptRecordError: the segment is writable, and there is damage behind the last entry of the offset index.
         """
         found = self.translate_offset(self.offset_index.last_offset)
-        if found is None:
-            return self.base_offset
-        rest = self.log.read(found.position, MAX_BYTES)
+        # None: the file is empty, or it was cut and its index was not.
+        rest = self.log.read(0 if found is None else found.position, MAX_BYTES)
         if self.writable:
             # What is appended behind damage could not be read.
             _ = rest.end_of_data

@@ -52,7 +52,7 @@ class SegmentFiles:
         self.path = path
         self.sealed = sealed
         self.writable = writable
-        self.recently_used = True
+        self.recently_used = False
         self._max_index_size = max_index_size
         self._preallocate_bytes = preallocate_bytes
         self._decompression_limit = decompression_limit
@@ -70,9 +70,12 @@ class SegmentFiles:
     @property
     def log(self) -> FileMessageSet:
         """The entries of the `.log` file. OSError: it cannot be opened. ValueError: the segment has been closed."""
-        self.recently_used = True
         log = self._writer or self._reader
-        return log if log is not None else self._open_reader()
+        if log is None:
+            return self._open_reader()
+        # Again: a segment that is opened once, as by who reads a log from end to end, does not drive out others.
+        self.recently_used = True
+        return log
 
     def opened(self) -> FileMessageSet:
         """The same in a file opened for the caller, who closes it. OSError, ValueError: as `log`."""
@@ -238,6 +241,7 @@ class SegmentFiles:
             log = self._writer or self._reader
             if log is None:
                 log = self._reader = self.opened()
+                self.recently_used = False
             noted, self._noted = self._noted, True
         if not noted:
             SEALED_SEGMENTS.add(self)

@@ -16,7 +16,7 @@ from kafkalog.storage.results import FetchDataInfo
 from kafkalog.storage.segment import BatchSpan, LogSegment, spans_of
 
 ABORT, COMMIT = 0, 1
-SMALL = LogConfig(segment_bytes=1 << 20, index_interval_bytes=10, segment_index_bytes=1000)
+SMALL = LogConfig(segment_bytes=1 << 20, index_interval_bytes=10, segment_index_bytes=2000)
 
 
 class Clock:

@@ -1,0 +1,128 @@
+"""The segments of a log by their base offsets, for one writer and many readers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segments import LogSegments
+from storage.making import fill, segment
+
+
+def bare(base: int) -> LogSegment:
+    """A segment whose files nobody asks for."""
+    return LogSegment(base, Path(f"{base:020d}.log"), sealed=False)
+
+
+def bases(found: tuple[LogSegment, ...]) -> list[int]:
+    return [each.base_offset for each in found]
+
+
+def base(found: LogSegment | None) -> int | None:
+    return None if found is None else found.base_offset
+
+
+def test_without_segments_nothing_is_found() -> None:
+    empty = LogSegments()
+    assert (empty.is_empty, len(empty), empty.first, empty.last, empty.floor(5), list(empty)) == (
+        True,
+        0,
+        None,
+        None,
+        None,
+        [],
+    )
+    assert (empty.values_from(0), empty.between(0, 9), empty.higher_segments(0), empty.size_in_bytes) == ((), (), (), 0)
+    with pytest.raises(IndexError):
+        empty.active  # noqa: B018
+
+
+def test_segments_come_in_the_order_of_their_bases_and_all_but_the_last_are_sealed() -> None:
+    segments = LogSegments()
+    for each in (40, 0, 90, 60):
+        assert segments.add(bare(each)) is None
+    assert bases(segments.values) == list(segments.base_offsets) == [0, 40, 60, 90]
+    assert [each.sealed for each in segments] == [True, True, True, False]
+    assert (base(segments.first), base(segments.last), segments.active.base_offset) == (0, 90, 90)
+    assert 60 in segments
+    assert 61 not in segments
+    assert "60" not in segments
+
+
+def test_a_segment_takes_the_place_of_one_with_the_same_base() -> None:
+    old, new = bare(40), bare(40)
+    segments = LogSegments([bare(0), old, bare(90)])
+    assert segments.add(new) is old
+    assert segments.get(40) is new
+    assert [each.sealed for each in segments] == [True, True, False]
+
+
+def test_the_last_that_remains_is_the_active_one() -> None:
+    segments = LogSegments([bare(0), bare(40), bare(90)])
+    assert base(segments.remove(90)) == 90
+    assert segments.remove(90) is None
+    assert (segments.active.base_offset, segments.active.sealed) == (40, False)
+    segments.clear()
+    assert segments.is_empty
+
+
+@given(st.sets(st.integers(0, 40), max_size=12), st.integers(-1, 42), st.integers(0, 20))
+def test_neighbours_and_ranges_are_those_of_the_sorted_bases(known: set[int], offset: int, length: int) -> None:
+    segments = LogSegments(bare(each) for each in known)
+    inorder = sorted(known)
+    below, upto = bisect_left(inorder, offset), bisect_right(inorder, offset)
+    assert base(segments.floor(offset)) == (inorder[upto - 1] if upto else None)
+    assert base(segments.lower(offset)) == (inorder[below - 1] if below else None)
+    assert base(segments.higher(offset)) == (inorder[upto] if upto < len(inorder) else None)
+    assert bases(segments.higher_segments(offset)) == inorder[upto:]
+    end = offset + length
+    after = dict(zip(inorder, [*inorder[1:], 1000], strict=False))
+    touched = [each for each in inorder if each < end and after[each] > offset]
+    assert bases(segments.between(offset, end)) == (touched if length else [])
+    assert bases(segments.values_from(offset)) == [each for each in inorder if after[each] > offset]
+    if known:
+        expected = [] if offset > inorder[-1] else [each for each in inorder[:-1] if after[each] > offset]
+        assert bases(segments.sealed_from(offset)) == expected
+
+
+def test_a_range_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ValueError, match="no range"):
+        LogSegments().between(5, 4)
+
+
+def test_who_iterates_sees_the_segments_as_they_were() -> None:
+    segments = LogSegments([bare(0), bare(40)])
+    seen = iter(segments)
+    next(seen)
+    segments.remove(0)
+    segments.add(bare(90))
+    assert [each.base_offset for each in seen] == [40]
+
+
+def test_all_are_closed_also_where_one_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = LogSegments(segment(tmp_path, each) for each in (0, 40, 90))
+    fill(segments.active, range(90, 92))
+    assert segments.size_in_bytes == 78
+    broken = segments.values[1]
+    close = broken.close
+
+    def fail() -> None:
+        close()
+        raise OSError("no")
+
+    monkeypatch.setattr(broken, "close", fail)
+    with pytest.raises(OSError, match="no"):
+        segments.close()
+    assert all(each._closed for each in segments)
+
+
+def test_all_are_released_as_they_are(tmp_path: Path) -> None:
+    segments = LogSegments(segment(tmp_path, each) for each in (0, 40))
+    fill(segments.active, range(40, 42))
+    segments.release()
+    assert (tmp_path / f"{40:020d}.index").stat().st_size == 2000
