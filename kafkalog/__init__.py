@@ -10,7 +10,7 @@ The public names are imported when they are first used, so that `import kafkalog
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     import os
@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet, batches_of_records
     from kafkalog.record.message_writer import MessageWriter
     from kafkalog.record.validation import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
+    from kafkalog.storage.config import LogConfig
     from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
     from kafkalog.storage.log import Log
+    from kafkalog.storage.manager import LogManager
+    from kafkalog.storage.offset_metadata import LogOffsetMetadata
     from kafkalog.storage.paths import TopicPartition
+    from kafkalog.storage.results import AbortedTransaction, FetchDataInfo, IsolationLevel, LogAppendInfo
+    from kafkalog.storage.writable_log import Progress, WritableLog
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AbortedTransaction",
     "AppendOrigin",
     "BatchSettings",
     "BufferingOutputStream",
@@ -40,8 +46,14 @@ __all__ = [
     "CompressionType",
     "EndKind",
     "EndOfData",
+    "FetchDataInfo",
     "FileMessageSet",
+    "IsolationLevel",
     "Log",
+    "LogAppendInfo",
+    "LogConfig",
+    "LogManager",
+    "LogOffsetMetadata",
     "MessageSet",
     "MessageWriter",
     "OffsetPosition",
@@ -54,6 +66,7 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "ValidationResult",
+    "WritableLog",
     "batches_of_records",
     "errors",
     "validate_messages_and_assign_offsets",
@@ -61,6 +74,14 @@ __all__ = [
 # `open` is public too; left out, so that `from kafkalog import *` does not take the place of the built-in one.
 
 _HOMES = {
+    "LogConfig": "kafkalog.storage.config",
+    "LogOffsetMetadata": "kafkalog.storage.offset_metadata",
+    "FetchDataInfo": "kafkalog.storage.results",
+    "LogAppendInfo": "kafkalog.storage.results",
+    "IsolationLevel": "kafkalog.storage.results",
+    "AbortedTransaction": "kafkalog.storage.results",
+    "WritableLog": "kafkalog.storage.writable_log",
+    "LogManager": "kafkalog.storage.manager",
     "AppendOrigin": "kafkalog.record.validation",
     "BatchSettings": "kafkalog.record.builder",
     "BufferingOutputStream": "kafkalog._speedups.output_stream",
@@ -87,18 +108,47 @@ _HOMES = {
 }
 
 
+@overload
 def open(  # noqa: A001 - as gzip.open, beside the built-in one
-    path: "str | os.PathLike[str]", mode: str = "r", *, decompression_limit: int | None = None
+    path: "str | os.PathLike[str]",
+    mode: Literal["r"] = "r",
+    config: "LogConfig | None" = None,
+    *,
+    decompression_limit: int | None = None,
+) -> "Log": ...
+@overload
+def open(  # noqa: A001 - as gzip.open, beside the built-in one
+    path: "str | os.PathLike[str]",
+    mode: Literal["a"],
+    config: "LogConfig | None" = None,
+    *,
+    decompression_limit: int | None = None,
+    progress: "Progress | None" = None,
+) -> "WritableLog": ...
+def open(  # noqa: A001 - as above
+    path: "str | os.PathLike[str]",
+    mode: str = "r",
+    config: "LogConfig | None" = None,
+    *,
+    decompression_limit: int | None = None,
+    progress: "Progress | None" = None,
 ) -> "Log":
-    """The `Log` of a partition directory. mode "r": reads only; never writes, creates or locks anything.
+    """The `Log` of a partition directory, named <topic>-<number>.
 
-    decompression_limit: bytes that one batch may decompress to (None: 256 MiB).
+    mode "r": reads only; never writes, creates or locks anything. "a": a `WritableLog`, to read and append to; the
+    directory is created if it is missing, locked, and recovered if whoever wrote it last did not close it. The
+    directory above is taken for the broker's data directory: checkpoints, lock and mark of a clean shutdown lie there.
 
-    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no log. ValueError: another mode.
+    config: the topic's settings (None: Kafka's defaults). decompression_limit: bytes that one batch may decompress to
+    (None: 256 MiB). progress: called with the bytes recovered and the bytes to recover.
+
+    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no log, or is not named as one.
+    LogLockedError: a broker, or another process, writes to it. ValueError: another mode. CorruptRecordError: damage
+    where a checkpoint says that there is none. OSError: it cannot be written to.
     """
-    from kafkalog.storage.log import open_log
+    from kafkalog.storage.opening import open_log
 
-    return open_log(path, mode, decompression_limit=decompression_limit)
+    return open_log(path, mode, config, decompression_limit=decompression_limit, progress=progress)
 
 
 def __getattr__(name: str) -> Any:

@@ -127,7 +127,10 @@ class RecordColumns:
         """The records with start <= offset < end; this object itself where that is all of them."""
         if len(self) == 0 or (start <= int(self.offset.min()) and int(self.offset.max()) < end):
             return self
-        wanted = (self.offset >= start) & (self.offset < end)
+        return self.where((self.offset >= start) & (self.offset < end))
+
+    def where(self, wanted: NDArray[np.bool_]) -> "RecordColumns":
+        """The records i for which wanted[i]; bool, shape (n,)."""
         return RecordColumns(self.buffer, self._block[:, wanted], self.batch[wanted], self.batches)
 
     def key(self, i: int) -> bytes | None:

@@ -10,6 +10,9 @@ The end is a value. Damage (a size too small, in memory also a magic that does n
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 
@@ -52,6 +55,36 @@ class Stop(NamedTuple):
     def damage(self, path: str | None) -> KafkaLogError:
         """The error to raise for a status that is neither LIMIT nor an end."""
         return CorruptRecordError(_DAMAGE[self.status], path, self.position, self.expected, self.found)
+
+
+class Header(NamedTuple):
+    """A row of the header table as Python's own numbers."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    size_in_bytes: int
+    partition_leader_epoch: int
+    base_sequence: int
+    records_count: int
+    checksum: int
+    attributes: int
+    producer_epoch: int
+    magic: int
+    compression_type: int
+    timestamp_type: int
+    reserved: int
+
+
+assert Header._fields == framing.HEADER_DTYPE.names
+
+
+def headers_of(rows: NDArray[np.void]) -> list[Header]:
+    """Rows of the header table, shape (n,), as Python's own numbers: for code that looks at them one by one."""
+    return [Header._make(row) for row in rows.tolist()]
 
 
 _END_KINDS = {framing.END: EndKind.END, framing.TORN: EndKind.TORN, framing.ZEROED: EndKind.ZEROED}

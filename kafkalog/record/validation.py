@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.framing import END, HEADER_DTYPE
+from kafkalog._speedups.framing import END
 from kafkalog.attributes import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -49,6 +49,7 @@ from kafkalog.record.conversion import (
     unwritable,
 )
 from kafkalog.record.decoding import Entries, Reading, read_columns
+from kafkalog.record.framing import Header, headers_of
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, RECORD_BATCH_OVERHEAD
 from kafkalog.record.message_set import ByteBufferMessageSet
 
@@ -150,31 +151,6 @@ class _Given(NamedTuple):
 # --- the common case
 
 
-class _Header(NamedTuple):
-    """A row of the header table as Python's own numbers."""
-
-    position: int
-    base_offset: int
-    last_offset: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    size_in_bytes: int
-    partition_leader_epoch: int
-    base_sequence: int
-    records_count: int
-    checksum: int
-    attributes: int
-    producer_epoch: int
-    magic: int
-    compression_type: int
-    timestamp_type: int
-    reserved: int
-
-
-assert _Header._fields == HEADER_DTYPE.names
-
-
 def _at_once(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResult | None:
     """What nearly every batch is: sound, alone and as the topic wants it. None: anything that asks for a closer look.
 
@@ -183,7 +159,7 @@ def _at_once(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResul
     rows, stop = message_set._scan(0, rows=2, span=-1)
     if len(rows) != 1 or stop.status != END:
         return None
-    header = _Header._make(rows.tolist()[0])
+    header = headers_of(rows)[0]
     if not _is_as_wanted(header, rules):
         return None
     reading = Reading(False, True, message_set._reading.decompression_limit)
@@ -194,7 +170,7 @@ def _at_once(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResul
     return _moved(message_set, header, rules, largest)
 
 
-def _is_as_wanted(header: _Header, rules: Rules) -> bool:
+def _is_as_wanted(header: Header, rules: Rules) -> bool:
     """Whether the header gives no reason to doubt and nothing to change but offset, epoch and time."""
     codec, count = header.compression_type, header.records_count
     return (
@@ -209,7 +185,7 @@ def _is_as_wanted(header: _Header, rules: Rules) -> bool:
     )
 
 
-def _are_as_wanted(records: RecordColumns, largest: int, header: _Header, rules: Rules) -> bool:
+def _are_as_wanted(records: RecordColumns, largest: int, header: Header, rules: Rules) -> bool:
     """Whether no record can be at fault."""
     if rules.compacted and (records.key_length < 0).any():
         return False
@@ -221,7 +197,7 @@ def _are_as_wanted(records: RecordColumns, largest: int, header: _Header, rules:
     return smallest >= 0 and rules.now - smallest <= rules.before_max_ms and largest - rules.now <= rules.after_max_ms
 
 
-def _moved(message_set: ByteBufferMessageSet, header: _Header, rules: Rules, largest: int) -> ValidationResult:
+def _moved(message_set: ByteBufferMessageSet, header: Header, rules: Rules, largest: int) -> ValidationResult:
     """The batch with other offsets and another leader epoch, and with the append time where it is asked for."""
     buffer, bit = bytearray(message_set.buffer), 0
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:

@@ -20,7 +20,9 @@ import os
 import struct
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -43,6 +45,8 @@ class _Range:
 
 
 _WHOLE = _Range(0, 0)
+# How long others may take to write a few lines.
+_WAIT_S, _LONGEST_WAIT_S = 0.01, 30.0
 
 
 @dataclass(slots=True)
@@ -65,6 +69,22 @@ class _LockFile:
     def unlock(self, held: _Range) -> None:
         self.locked.remove(held)
         fcntl.lockf(self.descriptors[0], fcntl.LOCK_UN, held.length, held.start)
+
+    @contextmanager
+    def all_but(self, held: _Range) -> Iterator[bool]:
+        """Lock all bytes but `held`; False where somebody has one of them, in this process too."""
+        around = (_Range(0, held.start), _Range(held.start + held.length, 0))
+        wanted = [each for each in around if each != _WHOLE] if held != _WHOLE else []
+        with ExitStack() as last:
+            try:
+                for part in wanted if self.locked == {held} else ():
+                    fcntl.lockf(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB, part.length, part.start)
+                    last.callback(fcntl.lockf, self.descriptors[0], fcntl.LOCK_UN, part.length, part.start)
+            except (BlockingIOError, PermissionError):
+                last.close()
+                yield False
+            else:
+                yield self.locked == {held}
 
     def close(self) -> None:
         self.locked.clear()
@@ -90,6 +110,11 @@ class DirectoryLock:
     def is_held(self) -> bool:
         """Whether nobody else may write there."""
         return self._held in self._file.locked
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether it is the whole data directory that is locked, not a partition."""
+        return self._held == _WHOLE
 
     def release(self) -> None:
         """Let others write. May be called again."""
@@ -121,6 +146,35 @@ def lock_partition(directory: Path) -> DirectoryLock:
     """
     directory = Path(os.path.abspath(directory))  # noqa: PTH100 - a link keeps its name
     return _lock(directory, directory.parent / LOCK_FILE, _byte_of(directory.name))
+
+
+@contextmanager
+def checkpoints_locked(data_dir: Path) -> Iterator[None]:
+    """Keep other processes that write partitions of a data directory from changing its checkpoints; waits for them.
+
+    LogLockedError: a broker has the directory, or somebody takes longer than can be. OSError: as `lock_data_dir`.
+    """
+    give_up = time.monotonic() + _LONGEST_WAIT_S
+    while (lock := _checkpoints_lock(data_dir, may_wait=time.monotonic() < give_up)) is None:
+        time.sleep(_WAIT_S)
+    with lock:
+        yield
+
+
+def _checkpoints_lock(data_dir: Path, *, may_wait: bool) -> DirectoryLock | None:
+    try:
+        return _lock(data_dir, data_dir / LOCK_FILE, _byte_of(""))
+    except LogLockedError:
+        if not may_wait:
+            raise
+        return None
+
+
+@contextmanager
+def nobody_else(lock: DirectoryLock) -> Iterator[bool]:
+    """Whether `lock` is the only one below its data directory; if it is, nobody gets another until the `with` ends."""
+    with _guard, lock._file.all_but(lock._held) as alone:
+        yield alone
 
 
 def _byte_of(name: str) -> _Range:

@@ -1,7 +1,10 @@
-"""`Log`: a partition directory, all its segments as one run of offsets. Reading; nothing is written, created or locked.
+"""`Log`: a partition directory, all its segments as one run of offsets.
 
 log start offset          segment | segment | active segment          log end offset
 (records before it have been deleted, their bytes perhaps not yet)    (the offset the next record will get)
+
+Here a log is read, beside whoever writes it: nothing is written, created or locked. `WritableLog` is one that is
+appended to; what it reads, it reads as this one does. Kafka: `UnifiedLog`.
 """
 
 import errno
@@ -10,58 +13,85 @@ import os
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, overload
 
 from kafkalog._speedups.record import Record
-from kafkalog.errors import CorruptRecordError, NotALogError
+from kafkalog.errors import CorruptRecordError, NotALogError, OffsetOutOfRangeError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch
 from kafkalog.record.columns import RecordColumns
+from kafkalog.record.serialization import DecodedRecord, Deserializer, decode, deserialize_bytes
+from kafkalog.storage import fetching
 from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.file_message_set import FileMessageSet
+from kafkalog.storage.clock import wall_clock_ms
+from kafkalog.storage.committed import AbortedBatches
+from kafkalog.storage.config import LogConfig
+from kafkalog.storage.counting import count_records
+from kafkalog.storage.fetching import Fetch
+from kafkalog.storage.file_message_set import FileMessageSet, TimestampAndOffset
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.listing import SegmentListing
+from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_partition_dir,
-    segment_files,
 )
+from kafkalog.storage.producer_rebuild import rebuild_producer_state
+from kafkalog.storage.producer_state import ProducerStateManager
+from kafkalog.storage.results import FetchDataInfo, IsolationLevel
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segments import LogSegments
 
 # Offsets are Java longs.
 NO_END = 2**63 - 1
 
 
 class Log:
-    """The log of one partition. Iterable: the records from the log start offset on, as a consumer sees them.
+    """The log of one partition, read-only. Iterable: the records from the log start offset on.
 
-    Its segments are those found when it was opened; the last one is followed as it grows. Works beside a running
-    broker.
+    It follows a log that grows, is rolled, or loses its oldest segments. Works beside a running broker.
+
+    Attributes: directory; topic_partition (None where the directory's name is no partition's); config.
 
     NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no segment and is not named as a
     partition.
     """
 
+    directory: Path
+    topic_partition: TopicPartition | None
+    config: LogConfig
+
     def __init__(
-        self, directory: str | os.PathLike[str], *, decompression_limit: int = compression.DEFAULT_LIMIT
+        self,
+        directory: str | os.PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        decompression_limit: int = compression.DEFAULT_LIMIT,
     ) -> None:
-        self.directory = Path(directory)
+        self._attach(Path(directory), config or LogConfig())
         if self.directory.is_file():
             what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
             raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
-        files = segment_files(self.directory)
-        self.topic_partition: TopicPartition | None = parse_partition_dir(self.directory.resolve().name)
-        if not files and self.topic_partition is None:
+        self._listing = SegmentListing(self.directory, decompression_limit)
+        if not self._listing.segments().values and self.topic_partition is None:
             raise NotALogError(_what_is_missing(self.directory), str(directory))
-        last = len(files) - 1
-        self._segments = tuple(
-            LogSegment(base, path, sealed=i < last, decompression_limit=decompression_limit)
-            for i, (base, path) in enumerate(files)
-        )
+        self._producers_read: ProducerStateManager | None = None
+
+    def _attach(self, directory: Path, config: LogConfig) -> None:
+        self.directory = directory
+        self.topic_partition = parse_partition_dir(directory.resolve().name)
+        self.config = config
+
+    # --- where it begins and ends
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
         """The segments, by base offset; the last one is the active one."""
-        return self._segments
+        return self._segments_now().values
 
     @property
     def log_start_offset(self) -> int:
@@ -71,11 +101,9 @@ class Log:
 
         CorruptCheckpointError: the checkpoint does not follow its format.
         """
-        first = self._segments[0].base_offset if self._segments else 0
-        if self.topic_partition is None:
-            return first
-        checkpoint = read_offset_checkpoint(self.directory.resolve().parent / LOG_START_OFFSET_CHECKPOINT)
-        return max(first, checkpoint.get(self.topic_partition, first))
+        segments = self._segments_now().values
+        first = segments[0].base_offset if segments else 0
+        return max(first, self._checkpointed(LOG_START_OFFSET_CHECKPOINT, first))
 
     @property
     def log_end_offset(self) -> int:
@@ -83,96 +111,279 @@ class Log:
 
         After the last whole batch of the active segment, up to damage if there is any.
         """
-        if not self._segments:
-            return self.log_start_offset
-        active = self._segments[-1]
-        last = active.log.last_offset()
-        return max(self.log_start_offset, active.base_offset if last is None else last + 1)
+        return self._log_end().message_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which all replicas had the log when the data directory's checkpoint was written.
+
+        The log's end where there is no checkpoint: nothing tells that it is less then. Always within the log.
+        CorruptCheckpointError: the checkpoint does not follow its format.
+        """
+        end = self.log_end_offset
+        return min(end, max(self.log_start_offset, self._checkpointed(HIGH_WATERMARK_CHECKPOINT, end)))
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark, and where it lies."""
+        return self._high_watermark()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is decided, worked out from the newest snapshot and the log.
+
+        At most the high watermark. CorruptRecordError: damage on the way.
+        """
+        return self._last_stable().message_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """All before this offset is on the disk, says the data directory's checkpoint; 0 where it says nothing."""
+        return min(self._checkpointed(RECOVERY_POINT_CHECKPOINT, 0), self.log_end_offset)
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """Which leader epoch began at which offset. CorruptCheckpointError: the file does not follow its format."""
+        return LeaderEpochCache(self.directory / LEADER_EPOCH_CHECKPOINT, writable=False)
+
+    @property
+    def producer_state(self) -> ProducerStateManager:
+        """What is known of the idempotent producers at the log's end, from the newest snapshot and the log."""
+        return self._producers_now()
 
     @property
     def size_in_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size_in_bytes for segment in self._segments)
+        return sum(segment.size for segment in self.segments)
+
+    def _segments_now(self) -> LogSegments:
+        return self._listing.segments()
+
+    def _log_end(self) -> LogOffsetMetadata:
+        return self._listing.end(self.log_start_offset)
+
+    def _high_watermark(self) -> LogOffsetMetadata:
+        return self._placed(self.high_watermark)
+
+    def _last_stable(self) -> LogOffsetMetadata:
+        producers, high_watermark = self._producers_now(), self.high_watermark
+        producers.on_high_watermark_updated(high_watermark)
+        unstable = producers.first_unstable_offset
+        if unstable is None or unstable.message_offset >= high_watermark:
+            return self._placed(high_watermark)
+        return self._placed(max(unstable.message_offset, self.log_start_offset))
+
+    def _placed(self, offset: int) -> LogOffsetMetadata:
+        """The offset with its place, or without where it is not in the log."""
+        try:
+            return fetching.offset_metadata(self._segments_now(), self._log_end(), offset)
+        except OffsetOutOfRangeError:
+            return LogOffsetMetadata(offset)
+
+    def _checkpointed(self, name: str, otherwise: int) -> int:
+        """What a checkpoint of the data directory says of this partition."""
+        if self.topic_partition is None:
+            return otherwise
+        return read_offset_checkpoint(self.directory.resolve().parent / name).get(self.topic_partition, otherwise)
+
+    def _producers_now(self) -> ProducerStateManager:
+        end = self.log_end_offset
+        known = self._producers_read
+        if known is None or known.map_end_offset != end:
+            known = ProducerStateManager(self.directory, self.topic_partition, writable=False)
+            rebuild_producer_state(known, self._segments_now(), self.log_start_offset, end, wall_clock_ms())
+            self._producers_read = known
+        return known
+
+    # --- reading
+
+    def read(
+        self,
+        start_offset: int,
+        max_length: int,
+        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        min_one_message: bool = False,
+    ) -> FetchDataInfo:
+        """The batches from the one that holds start_offset on, of one segment, at most max_length bytes, as stored.
+
+        min_one_message: the first batch whole, be it larger. The last batch may be cut. Batches that begin before
+        start_offset hold records before it too.
+
+        OffsetOutOfRangeError: start_offset is before the log's start or after its end. ValueError: max_length < 0.
+        CorruptRecordError: damage on the way.
+        """
+        start_offset = operator.index(start_offset)
+        if start_offset < self.log_start_offset:
+            expected = f"{self.log_start_offset}..{self.log_end_offset}"
+            raise OffsetOutOfRangeError(
+                "an offset before the log's start", str(self.directory), None, expected, start_offset
+            )
+        committed = isolation is IsolationLevel.TXN_COMMITTED
+        asked = Fetch(start_offset, max_length, min_one_message, self._bound(isolation), committed)
+        return fetching.fetch(self._segments_now(), self._log_end(), asked)
+
+    def _bound(self, isolation: IsolationLevel) -> LogOffsetMetadata:
+        """How far an isolation level sees."""
+        if isolation is IsolationLevel.LOG_END:
+            return self._log_end()
+        return self._high_watermark() if isolation is IsolationLevel.HIGH_WATERMARK else self._last_stable()
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record whose timestamp (ms) is `timestamp` or more; None where there is none.
+
+        Special values as in Kafka, which give timestamp -1: -2 (and -4) the log's start, -1 its end; and -3, the first
+        record with the largest timestamp. ValueError: another negative value.
+        """
+        return fetching.offset_for_timestamp(
+            self._segments_now(),
+            self.log_start_offset,
+            self.log_end_offset,
+            self.leader_epochs,
+            operator.index(timestamp),
+        )
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
-    def records(self, start: int | None = None, end: int | None = None) -> Iterator[Record]:
+    @overload
+    def records(
+        self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
+    ) -> Iterator[Record]: ...
+    @overload
+    def records(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+    ) -> Iterator[DecodedRecord[Any, Any]]: ...
+    def records(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+    ) -> Iterator[Record] | Iterator[DecodedRecord[Any, Any]]:
         """The records with start <= offset < end (None: from the log start, to its end), control records left out.
+
+        isolation: how far it sees; with TXN_COMMITTED, records of aborted transactions are left out. With a
+        deserializer: `DecodedRecord`s, the other of key and value as bytes.
 
         Damage ends it with an error, as in `MessageSet`; so does a sealed segment that does not end in a whole batch,
         or that holds an offset which is not its own. FileNotFoundError: retention deleted a segment before it was
-        reached.
+        reached. SerializationError: a deserializer refuses.
         """
-        return chain.from_iterable(chain.from_iterable(part.record_lists() for part in self.columns(start, end)))
+        columns = self.columns(start, end, isolation=isolation)
+        found = chain.from_iterable(chain.from_iterable(part.record_lists() for part in columns))
+        if key_deserializer is None and value_deserializer is None:
+            return found
+        return decode(found, key_deserializer or deserialize_bytes, value_deserializer or deserialize_bytes)
 
     def columns(
-        self, start: int | None = None, end: int | None = None, *, threads: int = 1, check_crcs: bool = True
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        threads: int = 1,
+        check_crcs: bool = True,
     ) -> Iterator[RecordColumns]:
         """The same records as arrays, some thousand at a time. ValueError: threads < 1."""
-        first, stop = self._range(start, end)
-        for segment, message_set in self._message_sets(first, stop):
+        first, stop = self._range(start, end, isolation)
+        aborted, cursor = self._aborted(first, stop, isolation), _Cursor(first)
+        for segment, following, message_set in self._message_sets(cursor, stop):
             for part in message_set.columns(threads=threads, check_crcs=check_crcs):
-                own = self._of_segment(segment, part)
-                wanted = part[:own].between(first, stop)
+                own = _own(segment.base_offset, following, part)
+                wanted = part[:own].between(cursor.offset, stop)
+                if aborted is not None:
+                    wanted = aborted.left_out_of(wanted)
                 if len(wanted):
                     yield wanted
                 if own < len(part):
-                    raise self._foreign_offset(segment, part, own)
-                if int(part.offset[-1]) >= stop:
-                    return
+                    raise _foreign_offset(segment, following, part, own)
+                cursor.offset = int(part.offset[-1]) + 1
 
-    def batches(self, start: int | None = None, end: int | None = None) -> Iterator[RecordBatch]:
+    def batches(
+        self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
+    ) -> Iterator[RecordBatch]:
         """The batches that hold, or held, an offset in [start, end), control batches too; nothing is decompressed."""
-        first, stop = self._range(start, end)
-        for _, message_set in self._message_sets(first, stop):
+        first, stop = self._range(start, end, isolation)
+        cursor = _Cursor(first)
+        for _, _, message_set in self._message_sets(cursor, stop):
             for batch in message_set.batches():
                 if batch.magic >= 2 and batch.base_offset >= stop:
                     return
-                if batch.last_offset >= first:
+                if batch.last_offset >= cursor.offset:
                     yield batch
-                if batch.last_offset >= stop - 1:
+                    cursor.offset = batch.last_offset + 1
+                if cursor.offset >= stop:
                     return
 
-    def _range(self, start: int | None, end: int | None) -> tuple[int, int]:
+    def count(
+        self, start: int | None = None, end: int | None = None, isolation: IsolationLevel = IsolationLevel.LOG_END
+    ) -> int:
+        """How many records there are with start <= offset < end, control records not counted.
+
+        Exact, on compacted and transactional logs too, and mostly from headers alone. count(high_watermark,
+        log_end_offset) is what is not replicated yet. CorruptRecordError, InvalidRecordError: damage on the way.
+        """
+        first, stop = self._range(start, end, isolation)
+        stop = min(stop, self.log_end_offset)
+        aborted = self._aborted(first, stop, isolation)
+        left_out = None if aborted is None else aborted.among
+        sets = self._message_sets(_Cursor(first), stop)
+        return sum(count_records(message_set, first, stop, left_out) for _, _, message_set in sets)
+
+    def _range(self, start: int | None, end: int | None, isolation: IsolationLevel) -> tuple[int, int]:
         log_start = self.log_start_offset
         first = log_start if start is None else max(log_start, operator.index(start))
-        return first, NO_END if end is None else operator.index(end)
+        stop = NO_END if end is None else operator.index(end)
+        # To the log's end means to wherever it is by then.
+        bound = NO_END if isolation is IsolationLevel.LOG_END else self._bound(isolation).message_offset
+        return first, min(stop, bound)
 
-    def _next_base(self, i: int) -> int:
-        return self._segments[i + 1].base_offset if i + 1 < len(self._segments) else NO_END
+    def _aborted(self, first: int, stop: int, isolation: IsolationLevel) -> AbortedBatches | None:
+        segments = self._segments_now()
+        segment = segments.floor(first)
+        if isolation is not IsolationLevel.TXN_COMMITTED or segment is None:
+            return None
+        return AbortedBatches(fetching.aborted_txns(segments, segment, first, stop))
 
-    def _message_sets(self, first: int, stop: int) -> Iterator[tuple[int, FileMessageSet]]:
-        """The segments to read for [first, stop) and their files, the first of them from the batch with `first` on.
+    def _message_sets(self, cursor: "_Cursor", stop: int) -> Iterator[tuple[LogSegment, int, FileMessageSet]]:
+        """The segments to read from the cursor to `stop`, the offsets where they end, and their entries from there on.
 
+        Whoever reads moves the cursor. It tells where to go on when segments were rolled, merged or deleted meanwhile.
         One file is open at a time: a partition may have more segments than a process may have open files.
+        OffsetOutOfRangeError: the records at the cursor have been deleted.
         """
-        for i, segment in enumerate(self._segments):
-            if first >= stop or self._next_base(i) <= first or segment.base_offset >= stop:
-                continue
-            with segment.opened() as message_set:
-                yield i, message_set.starting_at(first) if segment.base_offset < first else message_set
+        segments = self._segments_now()
+        while cursor.offset < stop and (segment := segments.floor(cursor.offset) or segments.first) is not None:
+            if segment.base_offset >= stop:
+                return
+            if segment.base_offset > cursor.offset and cursor.moved:
+                raise self._deleted_meanwhile(cursor.offset, segment)
+            following = segments.higher(segment.base_offset)
+            end = NO_END if following is None else following.base_offset
+            with segment.opened() as entries:
+                whole = segment.base_offset >= cursor.offset
+                yield segment, end, entries if whole else entries.starting_at(cursor.offset)
+            segments = self._segments_now()
+            if following is not None:
+                cursor.pass_over(end)
+            elif segments.higher(segment.base_offset) is None:
+                return
 
-    def _of_segment(self, i: int, part: RecordColumns) -> int:
-        """How many records come before the first whose offset cannot be in segment i: no checksum covers offsets."""
-        base, following = self._segments[i].base_offset, self._next_base(i)
-        if base <= int(part.offset.min()) and int(part.offset.max()) < following:
-            return len(part)
-        return int(((part.offset < base) | (part.offset >= following)).argmax())
-
-    def _foreign_offset(self, i: int, part: RecordColumns, wrong: int) -> CorruptRecordError:
-        return CorruptRecordError(
-            "an offset that is not of this segment",
-            str(self._segments[i].path),
-            int(part.batches["position"][part.batch[wrong]]),
-            f"{self._segments[i].base_offset}..{self._next_base(i) - 1}",
-            int(part.offset[wrong]),
-        )
+    def _deleted_meanwhile(self, offset: int, segment: LogSegment) -> OffsetOutOfRangeError:
+        message = "records were deleted before they were read"
+        return OffsetOutOfRangeError(message, str(self.directory), None, f"{segment.base_offset} or more", offset)
 
     def close(self) -> None:
         """Close the files. Records, columns and batches given out before stay valid."""
-        for segment in self._segments:
-            segment.close()
+        self._listing.close()
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +392,37 @@ class Log:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Log {self.directory} of {len(self._segments)} segments>"
+        return f"<{type(self).__name__} {self.directory} of {len(self.segments)} segments>"
+
+
+class _Cursor:
+    """The offset up to which a log has been read."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.moved = False
+
+    def pass_over(self, end: int) -> None:
+        """A segment that ends at `end` has been read to its end."""
+        self.offset = max(self.offset, end)
+        self.moved = True
+
+
+def _own(base: int, following: int, part: RecordColumns) -> int:
+    """How many records come before the first whose offset cannot be in the segment: no checksum covers offsets."""
+    if base <= int(part.offset.min()) and int(part.offset.max()) < following:
+        return len(part)
+    return int(((part.offset < base) | (part.offset >= following)).argmax())
+
+
+def _foreign_offset(segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        "an offset that is not of this segment",
+        str(segment.path),
+        int(part.batches["position"][part.batch[wrong]]),
+        f"{segment.base_offset}..{following - 1}",
+        int(part.offset[wrong]),
+    )
 
 
 def _what_is_missing(directory: Path) -> str:
@@ -190,11 +431,3 @@ def _what_is_missing(directory: Path) -> str:
     if inside:
         return f"a data directory, not a partition: open one of the {len(inside)} below it, such as {inside[0]}"
     return "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>"
-
-
-def open_log(path: str | os.PathLike[str], mode: str = "r", *, decompression_limit: int | None = None) -> Log:
-    """See `kafkalog.open`."""
-    if mode != "r":
-        raise ValueError(f"mode is {mode!r}; 'r' is the only one")
-    limit = compression.DEFAULT_LIMIT if decompression_limit is None else decompression_limit
-    return Log(path, decompression_limit=limit)

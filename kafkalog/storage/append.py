@@ -1,0 +1,225 @@
+"""What is to be appended, looked at before a byte of it is written.
+
+    batch | batch | batch | torn tail
+    ^ framing, order of offsets, size, checksum    ^ left out: valid_bytes end here
+
+And then, when its place in the log is known: what the producers that sent it may send next. Source:
+storage/.../internals/log/UnifiedLog.java (`analyzeAndValidateRecords`, `analyzeAndValidateProducerState`).
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.framing import first_unreadable
+from kafkalog.attributes import CompressionType
+from kafkalog.errors import (
+    InvalidRecordError,
+    KafkaLogError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    UnexpectedAppendOffsetError,
+)
+from kafkalog.record.batch import RecordBatch
+from kafkalog.record.decoding import unreadable, wrong_checksum
+from kafkalog.record.framing import Header, headers_of
+from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.record.validation import AppendOrigin
+from kafkalog.storage.offset_metadata import UNKNOWN_OFFSET, LogOffsetMetadata
+from kafkalog.storage.producer_state import (
+    BatchMetadata,
+    CompletedTxn,
+    ProducerAppendInfo,
+    ProducerStateManager,
+)
+from kafkalog.storage.segment import BatchSpan
+
+_log = logging.getLogger(__name__)
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """Who appends, as of which leader epoch, and what the log asks of it. max_message_bytes: None = no limit."""
+
+    path: str
+    origin: AppendOrigin
+    leader_epoch: int
+    max_message_bytes: int | None
+    offsets_given: bool
+
+
+@dataclass(slots=True)
+class Incoming:
+    """What there is to know of batches to append; offsets are -1 where they are not known.
+
+    first_offset: of a first batch of format 2, else -1: older formats tell it only decompressed.
+    first_or_last_offset: that one, or the last offset of the first batch. valid_bytes: of whole batches.
+    """
+
+    first_offset: int = UNKNOWN_OFFSET
+    first_or_last_offset: int = -1
+    last_offset: int = -1
+    last_leader_epoch: int = NO_EPOCH
+    max_timestamp: int = -1
+    log_append_time: int = -1
+    source_compression: CompressionType = CompressionType.NONE
+    valid_bytes: int = 0
+    headers: list[Header] = field(default_factory=list)
+
+    @property
+    def spans(self) -> list[BatchSpan]:
+        """What a segment has to know of each batch."""
+        return [BatchSpan(each.last_offset, each.max_timestamp, each.size_in_bytes) for each in self.headers]
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether any batch is of an idempotent producer."""
+        return any(each.producer_id >= 0 for each in self.headers)
+
+
+def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
+    """Look at the batches one by one, as far as they are whole; nothing is decompressed.
+
+    CorruptRecordError: framing, or a checksum. InvalidRecordError: an offset or epoch that the origin may not send.
+    RecordTooLargeError: a batch larger than max_message_bytes. OffsetsOutOfOrderError: where offsets are given, and do
+    not rise.
+    """
+    rows, stop = messages._scan(0, rows=-1, span=-1)
+    bad, problem = _first_damaged(messages, rows)
+    incoming = Incoming()
+    for i, header in enumerate(headers_of(rows)):
+        _check_origin(header, rules)
+        if _is_of_later_leader(header, rules):
+            _log.info(
+                "%s: batches from offset %d on are of a later leader, and skipped", rules.path, header.base_offset
+            )
+            return incoming
+        rises = incoming.last_offset < header.last_offset
+        _check_size(header, rules)
+        if i == bad and problem is not None:
+            raise problem.at(rules.path)
+        _take_in(incoming, header, rules)
+        if rules.offsets_given and not rises:
+            message = "batches to append whose offsets do not rise"
+            raise OffsetsOutOfOrderError(message, rules.path, header.position, "rising offsets", _offsets(rows))
+    stop.end(rules.path)
+    return incoming
+
+
+def _first_damaged(messages: ByteBufferMessageSet, rows: NDArray[np.void]) -> tuple[int, KafkaLogError | None]:
+    """The first of the batches whose checksum does not hold, or that is too short for one, and the error for it."""
+    short = first_unreadable(rows)
+    bad, computed = first_invalid(messages.buffer, rows[:short])
+    if 0 <= bad < short:
+        return bad, wrong_checksum(rows[bad], computed)
+    return short, unreadable(rows[short]) if short < len(rows) else None
+
+
+def _check_origin(header: Header, rules: AppendRules) -> None:
+    epoch = header.partition_leader_epoch
+    if rules.origin is AppendOrigin.RAFT_LEADER and epoch != rules.leader_epoch:
+        message = "a batch of the Raft leader has another epoch"
+        raise InvalidRecordError(message, rules.path, header.position, rules.leader_epoch, epoch)
+    if rules.origin is AppendOrigin.CLIENT and header.magic >= 2 and header.base_offset != 0:
+        message = "the base offset of a client's batch is not 0"
+        raise InvalidRecordError(message, rules.path, header.position, 0, header.base_offset)
+
+
+def _is_of_later_leader(header: Header, rules: AppendRules) -> bool:
+    """A follower may be sent batches that a new leader appended after it asked: they are not for this epoch."""
+    return rules.origin is AppendOrigin.REPLICATION and header.partition_leader_epoch > max(
+        rules.leader_epoch, NO_EPOCH
+    )
+
+
+def _check_size(header: Header, rules: AppendRules) -> None:
+    limit = rules.max_message_bytes
+    if limit is not None and header.size_in_bytes > limit:
+        message = "a batch is larger than max.message.bytes"
+        raise RecordTooLargeError(message, rules.path, header.position, f"at most {limit}", header.size_in_bytes)
+
+
+def _take_in(incoming: Incoming, header: Header, rules: AppendRules) -> None:
+    if not incoming.headers:
+        incoming.first_offset = header.base_offset if header.magic >= 2 else UNKNOWN_OFFSET
+        incoming.first_or_last_offset = header.base_offset if header.magic >= 2 else header.last_offset
+    incoming.headers.append(header)
+    incoming.last_offset = header.last_offset
+    incoming.last_leader_epoch = header.partition_leader_epoch
+    incoming.max_timestamp = max(incoming.max_timestamp, header.max_timestamp)
+    incoming.valid_bytes += header.size_in_bytes
+    if header.compression_type > CompressionType.ZSTD:
+        raise InvalidRecordError("unknown codec", rules.path, header.position, "0..4", header.compression_type)
+    if header.compression_type:
+        incoming.source_compression = CompressionType(header.compression_type)
+
+
+def _offsets(rows: NDArray[np.void]) -> str:
+    shown = ", ".join(map(str, rows["last_offset"][:10].tolist()))
+    return f"{shown}{', ...' if len(rows) > 10 else ''}"
+
+
+def trimmed(messages: ByteBufferMessageSet, valid_bytes: int) -> ByteBufferMessageSet:
+    """The messages without their torn tail."""
+    return messages if valid_bytes == messages.size_in_bytes else ByteBufferMessageSet(messages.buffer[:valid_bytes])
+
+
+def check_offsets_are_new(incoming: Incoming, log_end_offset: int, path: str) -> None:
+    """UnexpectedAppendOffsetError: what is to be appended begins before the log's end."""
+    if incoming.first_or_last_offset < log_end_offset:
+        raise UnexpectedAppendOffsetError.of(path, incoming.first_or_last_offset, incoming.last_offset, log_end_offset)
+
+
+# --- the producers
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerChanges:
+    """What an append makes of the producers' state, once it is written; or the batch that it repeats."""
+
+    updated: list[ProducerAppendInfo]
+    completed: list[CompletedTxn]
+    duplicate: BatchMetadata | None = None
+
+
+NO_CHANGES = ProducerChanges([], [])
+
+
+def producer_changes(
+    manager: ProducerStateManager,
+    batches: Iterable[RecordBatch],
+    origin: AppendOrigin,
+    place: LogOffsetMetadata,
+    transaction_version: int = -1,
+) -> ProducerChanges:
+    """What appending the batches at a place makes of the producers' state; nothing changes yet.
+
+    OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError: a batch
+    that its producer, or a coordinator, may not send now.
+    """
+    changes: dict[int, ProducerAppendInfo] = {}
+    completed: list[CompletedTxn] = []
+    position = place.relative_position_in_segment
+    for batch in batches:
+        if batch.producer_id >= 0:
+            if (repeated := _repeated(manager, batch, origin)) is not None:
+                return ProducerChanges(list(changes.values()), completed, repeated)
+            info = changes.setdefault(batch.producer_id, manager.prepare_update(batch.producer_id, origin))
+            first = LogOffsetMetadata(batch.base_offset, place.segment_base_offset, position)
+            done = info.append(batch, first if batch.is_transactional else None, transaction_version)
+            if done is not None:
+                completed.append(done)
+        position += batch.size_in_bytes
+    return ProducerChanges(list(changes.values()), completed)
+
+
+def _repeated(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> BatchMetadata | None:
+    if origin is not AppendOrigin.CLIENT:
+        return None
+    entry = manager.last_entry(batch.producer_id)
+    return None if entry is None else entry.find_duplicate_batch(batch)

@@ -1,0 +1,176 @@
+"""What a data directory says of its partitions, and what it is told when they are closed.
+
+    .lock                              who may write: the whole directory, or single partitions of it
+    .kafka_cleanshutdown               the last one here stopped in order; gone while anybody writes
+    recovery-point-offset-checkpoint   what of each partition is on the disk
+    log-start-offset-checkpoint        where partitions begin whose first segment begins earlier
+    replication-offset-checkpoint      their high watermarks
+
+The mark of a clean shutdown is for all partitions together. Whoever opens one takes it away; it comes back when the
+last one is closed in order, provided that every partition there is known to be whole, and that no other process was
+here in between: whoever opens the directory leaves a time of its own on `.lock`.
+Source: storage/.../internals/log/LogManager.java.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kafkalog.storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
+from kafkalog.storage.clean_shutdown import delete_clean_shutdown, was_clean_shutdown, write_clean_shutdown
+from kafkalog.storage.lock import DirectoryLock, checkpoints_locked, nobody_else
+from kafkalog.storage.paths import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    parse_partition_dir,
+    segment_files,
+)
+
+
+class Checkpointed(Protocol):
+    """What of a log goes into the checkpoints."""
+
+    @property
+    def topic_partition(self) -> TopicPartition | None: ...
+    @property
+    def recovery_point(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def first_base_offset(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The offsets of partitions, as the data directory has them."""
+
+    recovery_points: Mapping[TopicPartition, int]
+    log_starts: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
+
+
+def read_checkpoints(data_dir: Path) -> Checkpoints:
+    """All three checkpoints. CorruptCheckpointError: one does not follow its format."""
+    return Checkpoints(
+        read_offset_checkpoint(data_dir / RECOVERY_POINT_CHECKPOINT),
+        read_offset_checkpoint(data_dir / LOG_START_OFFSET_CHECKPOINT),
+        read_offset_checkpoint(data_dir / HIGH_WATERMARK_CHECKPOINT),
+    )
+
+
+def _write_checkpoints(data_dir: Path, logs: Iterable[Checkpointed]) -> None:
+    current = read_checkpoints(data_dir)
+    points, starts, marks = map(dict, (current.recovery_points, current.log_starts, current.high_watermarks))
+    for log in logs:
+        if (partition := log.topic_partition) is None:
+            continue
+        points[partition], marks[partition] = log.recovery_point, log.high_watermark
+        starts.pop(partition, None)
+        if log.log_start_offset > log.first_base_offset:
+            starts[partition] = log.log_start_offset
+    for name, before, offsets in (
+        (RECOVERY_POINT_CHECKPOINT, current.recovery_points, points),
+        (LOG_START_OFFSET_CHECKPOINT, current.log_starts, starts),
+        (HIGH_WATERMARK_CHECKPOINT, current.high_watermarks, marks),
+    ):
+        if offsets != before or not (data_dir / name).exists():
+            write_offset_checkpoint(data_dir / name, offsets)
+
+
+@dataclass(slots=True)
+class Session:
+    """This process at work in a data directory: from the first partition that it opens to the last that it closes."""
+
+    data_dir: Path
+    was_clean: bool
+    stamp_ns: int
+    open: int = 0
+    # Partition directories that this session has closed in order, and whether all it opened were.
+    closed: set[str] = field(default_factory=set)
+    in_order: bool = True
+
+    def others_are_whole(self) -> bool:
+        """Whether nothing is known against the partitions that this session has not opened."""
+        return self.was_clean or not (_partitions_with_segments(self.data_dir) - self.closed)
+
+
+_sessions: dict[Path, Session] = {}
+_guard = threading.RLock()
+
+
+def _forget_sessions() -> None:
+    global _guard  # noqa: PLW0603 - another thread of the parent may have held it
+    _guard = threading.RLock()
+    _sessions.clear()
+
+
+os.register_at_fork(after_in_child=_forget_sessions)
+
+
+def begin(data_dir: Path, lock: DirectoryLock) -> Session:
+    """Go to work in a data directory, or on with it: the mark of a clean shutdown is taken away. OSError."""
+    with _guard:
+        session = _sessions.get(data_dir.resolve())
+        if session is None:
+            stamp = time.time_ns()
+            session = Session(data_dir.resolve(), was_clean_shutdown(data_dir), stamp)
+            delete_clean_shutdown(data_dir)
+            os.utime(lock.path, ns=(stamp, stamp))
+            _sessions[session.data_dir] = session
+        session.open += 1
+        return session
+
+
+def end(session: Session, lock: DirectoryLock, closed: Iterable[Path], *, in_order: bool) -> None:
+    """A partition of the session, or all, have been closed; the last one leaves the mark, where that is true. OSError.
+
+    Call it before `lock` is released.
+    """
+    with _guard:
+        session.open -= 1
+        session.in_order &= in_order
+        if in_order:
+            session.closed |= {each.resolve().name for each in closed}
+        if session.open:
+            return
+        del _sessions[session.data_dir]
+        if session.in_order and session.others_are_whole():
+            with nobody_else(lock) as alone:
+                if alone and lock.path.stat().st_mtime_ns == session.stamp_ns:
+                    write_clean_shutdown(session.data_dir)
+
+
+def update_checkpoints(data_dir: Path, lock: DirectoryLock, logs: Iterable[Checkpointed]) -> None:
+    """Bring the logs' lines in all checkpoints up to date; those of other partitions stay. OSError.
+
+    lock: what this process holds of the data directory; others may hold other partitions of it.
+    """
+    with _guard, _only_writer_of_checkpoints(data_dir, lock):
+        _write_checkpoints(data_dir, logs)
+
+
+def _only_writer_of_checkpoints(data_dir: Path, lock: DirectoryLock) -> AbstractContextManager[None]:
+    return nullcontext() if lock.holds_all else checkpoints_locked(data_dir)
+
+
+def forget_partition(data_dir: Path, lock: DirectoryLock, partition: TopicPartition) -> None:
+    """Take the lines of a partition that was deleted out of the checkpoints. OSError."""
+    with _guard, _only_writer_of_checkpoints(data_dir, lock):
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            offsets = read_offset_checkpoint(data_dir / name)
+            if offsets.pop(partition, None) is not None:
+                write_offset_checkpoint(data_dir / name, offsets)
+
+
+def _partitions_with_segments(data_dir: Path) -> set[str]:
+    named = (each for each in data_dir.iterdir() if parse_partition_dir(each.name) is not None)
+    return {each.name for each in named if each.is_dir() and segment_files(each)}

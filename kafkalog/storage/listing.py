@@ -1,0 +1,97 @@
+"""The segments of a directory that somebody else may be writing to, and where the log in it ends.
+
+    listed    0.log | 40.log | 80.log (active)            as the directory was when it last changed
+    measured                 |====================>       whole batches of the active one, as far as they were read
+
+A broker rolls, deletes and truncates segments meanwhile: the directory is listed again when its time has changed, and
+the active segment is read on from where it ended, or again if it became shorter.
+"""
+
+import threading
+import time
+from pathlib import Path
+
+from kafkalog.record import compression
+from kafkalog.record.message_set import RUN_ROWS
+from kafkalog.storage.offset_metadata import LogOffsetMetadata
+from kafkalog.storage.paths import segment_files
+from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segments import LogSegments
+
+# A directory that changed so short a time ago may change again without its time telling: that one counts in steps.
+_SETTLED_NS = 50_000_000
+
+
+class SegmentListing:
+    """The segments of `directory`, read-only. Any thread may ask; copies list the directory for themselves."""
+
+    def __init__(self, directory: Path, decompression_limit: int = compression.DEFAULT_LIMIT) -> None:
+        """OSError: the directory cannot be listed."""
+        self.directory = directory
+        self._decompression_limit = decompression_limit
+        self._lock = threading.Lock()
+        self._listed_at = -1
+        self._closed = False
+        self._segments = LogSegments()
+        self._end: tuple[LogSegment, LogOffsetMetadata] | None = None
+        self._list()
+
+    def segments(self) -> LogSegments:
+        """The segments as they are now. ValueError: the listing has been closed. OSError: the directory has gone."""
+        if self._closed:
+            raise ValueError(f"the log in {self.directory} has been closed")
+        if self.directory.stat().st_mtime_ns != self._listed_at:
+            with self._lock:
+                self._list()
+        return self._segments
+
+    def _list(self) -> None:
+        changed_at = self.directory.stat().st_mtime_ns
+        files = segment_files(self.directory)
+        kept = {(each.base_offset, each.sealed): each for each in self._segments.values}
+        last = len(files) - 1
+        self._segments = LogSegments(
+            kept.get((base, i < last)) or self._segment(base, path, sealed=i < last)
+            for i, (base, path) in enumerate(files)
+        )
+        self._listed_at = changed_at if time.time_ns() - changed_at > _SETTLED_NS else -1
+
+    def _segment(self, base: int, path: Path, *, sealed: bool) -> LogSegment:
+        return LogSegment(base, path, sealed=sealed, decompression_limit=self._decompression_limit)
+
+    def end(self, log_start_offset: int) -> LogOffsetMetadata:
+        """Where the next record will go: after the last whole batch, up to damage if there is any."""
+        active = self.segments().last
+        if active is None:
+            return LogOffsetMetadata(log_start_offset)
+        found = self._measured(active)
+        if found.message_offset < log_start_offset:
+            return LogOffsetMetadata(log_start_offset, found.segment_base_offset, found.relative_position_in_segment)
+        return found
+
+    def _measured(self, active: LogSegment) -> LogOffsetMetadata:
+        known = self._end
+        position, offset = 0, active.base_offset
+        if known is not None and known[0] is active and known[1].relative_position_in_segment <= active.size:
+            position, offset = known[1].relative_position_in_segment, known[1].message_offset
+        more, log = True, active.log
+        while more:
+            rows, stop = log._scan(position, rows=RUN_ROWS, span=-1)
+            offset = int(rows["last_offset"][-1]) + 1 if len(rows) else offset
+            position, more = stop.position, stop.more
+        end = LogOffsetMetadata(offset, active.base_offset, position)
+        self._end = active, end
+        return end
+
+    def close(self) -> None:
+        """Close the files, for good."""
+        self._closed = True
+        self._segments.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_lock", "_end")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__ |= state
+        self._lock = threading.Lock()
+        self._end = None

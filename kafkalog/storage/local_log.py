@@ -1,0 +1,184 @@
+"""`LocalLog`: the segments of a partition that is written to, where they end, and what of them is on the disk.
+
+    recovery point: all before is on the disk     log end: the offset the next record gets
+                          v                                   v
+    segment | segment | segment | active segment ..............
+
+It knows files and offsets; who may write what is for others to say. Source: storage/.../internals/log/LocalLog.java.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from kafkalog.errors import LogStateError
+from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.storage.appending import sync_directory
+from kafkalog.storage.offset_metadata import LogOffsetMetadata
+from kafkalog.storage.paths import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file,
+)
+from kafkalog.storage.segment import BatchSpan, LogSegment
+from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.splitting import SegmentHome, delete_segment_files
+
+_log = logging.getLogger(__name__)
+
+
+class LocalLog:
+    """The segments of one partition. One thread changes it at a time; any number may read what it holds meanwhile.
+
+    Attributes: segments; log_end (LogOffsetMetadata of the next record); recovery_point (offset); last_flush_ms
+    (when that last moved).
+    """
+
+    def __init__(
+        self,
+        segments: LogSegments,
+        log_end: LogOffsetMetadata,
+        recovery_point: int,
+        home: SegmentHome,
+    ) -> None:
+        self.segments = segments
+        self.log_end = log_end
+        self.recovery_point = recovery_point
+        self.home = home
+        self.directory = home.directory
+        self.last_flush_ms = home.clock()
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.log_end.message_offset
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The segment that is appended to."""
+        segment = self.segments.last
+        if segment is None:
+            raise LogStateError("the log has no segment", str(self.directory))
+        return segment
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many offsets lie between the recovery point and the log's end."""
+        return self.log_end_offset - self.recovery_point
+
+    def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Sequence[BatchSpan]) -> None:
+        """Append batches to the active segment, and move the log's end behind them."""
+        self.active_segment.append(last_offset, messages, spans)
+        self.update_log_end(last_offset + 1)
+
+    def update_log_end(self, offset: int) -> None:
+        """The log ends at this offset, in the active segment."""
+        active = self.active_segment
+        self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size)
+        self.recovery_point = min(self.recovery_point, offset)
+
+    # --- on the disk
+
+    def flush(self, offset: int) -> None:
+        """Have the system put on the disk what lies before `offset`. OSError: it failed."""
+        recovery_point = self.recovery_point
+        if recovery_point > offset:
+            return
+        flushed = self.segments.between(recovery_point, offset)
+        for segment in flushed:
+            segment.flush()
+        # A segment's name is on the disk once its directory is.
+        if any(segment.base_offset >= recovery_point for segment in flushed):
+            sync_directory(self.directory)
+
+    def mark_flushed(self, offset: int) -> None:
+        """All before `offset` is on the disk."""
+        if offset > self.recovery_point:
+            self.recovery_point = offset
+            self.last_flush_ms = self.home.clock()
+
+    # --- segments come and go
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """A new active segment that begins at the log's end, or at expected_next_offset if that is later.
+
+        LogStateError: there is a segment of that offset, or a later one.
+        """
+        base, active = max(expected_next_offset, self.log_end_offset), self.active_segment
+        if base == active.base_offset and active.size == 0:
+            segment = self._replace(active, base)
+        elif base <= active.base_offset:
+            message = "a segment of that offset cannot be begun, there is one already"
+            raise LogStateError(message, str(self.directory), None, f"more than {active.base_offset}", base)
+        else:
+            self._clear_away(base)
+            active.on_become_inactive_segment()
+            segment = self._open_segment(base)
+        self.update_log_end(self.log_end_offset)
+        return segment
+
+    def _clear_away(self, base: int) -> None:
+        """Files of a segment that is not in the log: left over, and in the way of a new one."""
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            path = offset_file(self.directory, base, suffix)
+            if path.exists():
+                _log.warning("%s was left over, and is deleted for the segment that begins there now", path)
+                path.unlink()
+
+    def _open_segment(self, base: int) -> LogSegment:
+        segment = LogSegment.open(self.directory, base, self.home.config, clock=self.home.clock)
+        self.segments.add(segment)
+        return segment
+
+    def _replace(self, segment: LogSegment, base: int) -> LogSegment:
+        """A new segment, and `segment` deleted, which it may have the name of."""
+        if base == segment.base_offset:
+            segment.change_file_suffixes("", DELETED_SUFFIX)
+        new = self._open_segment(base)
+        if base != segment.base_offset:
+            self.segments.remove(segment.base_offset)
+        delete_segment_files([segment], self.home)
+        return new
+
+    def remove_and_delete(self, segments: Sequence[LogSegment]) -> None:
+        """Take segments out of the log and have their files deleted."""
+        for segment in segments:
+            self.segments.remove(segment.base_offset)
+        delete_segment_files(segments, self.home)
+
+    def truncate_to(self, offset: int) -> list[LogSegment]:
+        """Cut off all from `offset` on; returns the segments that went. A batch that goes on beyond it goes whole."""
+        going = [segment for segment in self.segments.values if segment.base_offset > offset]
+        self.remove_and_delete(going)
+        self.active_segment.truncate_to(offset)
+        self.update_log_end(offset)
+        return going
+
+    def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
+        """Delete all segments and begin an empty one at `offset`; returns those that went."""
+        going = list(self.segments.values)
+        self.remove_and_delete(going[:-1])
+        self._replace(going[-1], offset)
+        self.update_log_end(offset)
+        return going
+
+    def close(self) -> None:
+        """Close the segments: indexes get their last entry, files are flushed and trimmed."""
+        self.segments.close()
+
+    def release(self) -> None:
+        """Give up the files as they are."""
+        self.segments.release()
+
+    def delete_all(self) -> None:
+        """Take all segments out of the log and delete their files at once. OSError: one cannot be deleted."""
+        for segment in self.segments.values:
+            self.segments.remove(segment.base_offset)
+            segment.delete_if_exists()
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments.values)

@@ -1,0 +1,94 @@
+"""A partition opened by itself: to be read, or locked, recovered if need be, and appended to.
+
+    mode "r"   reads only; never writes, creates or locks anything
+    mode "a"   reads and appends; the directory is created if it is missing
+
+The directory that holds the partition's is taken for a broker's data directory, be there a broker or not: its lock,
+checkpoints and mark of a clean shutdown are honoured and kept.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from kafkalog.errors import NotALogError
+from kafkalog.record import compression
+from kafkalog.storage import data_dir_session as sessions
+from kafkalog.storage.config import LogConfig
+from kafkalog.storage.lock import DirectoryLock, lock_partition
+from kafkalog.storage.log import Log
+from kafkalog.storage.partition_metadata import random_topic_id
+from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_files
+from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
+
+
+def open_log(
+    path: str | os.PathLike[str],
+    mode: str = "r",
+    config: LogConfig | None = None,
+    *,
+    decompression_limit: int | None = None,
+    progress: Progress | None = None,
+) -> Log:
+    """See `kafkalog.open`."""
+    if mode == "r":
+        limit = compression.DEFAULT_LIMIT if decompression_limit is None else decompression_limit
+        return Log(path, config, decompression_limit=limit)
+    if mode != "a":
+        raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
+    return _Partition(Path(path)).opened(config, progress)
+
+
+class _Partition:
+    """A partition directory that this process is to write to."""
+
+    def __init__(self, directory: Path) -> None:
+        name = directory.resolve().name
+        partition = parse_partition_dir(name)
+        if partition is None or directory.is_file():
+            raise NotALogError(f"{name!r} is no partition's directory: <topic>-<number>", str(directory))
+        self.directory = directory
+        self.partition: TopicPartition = partition
+        self.data_dir = directory.resolve().parent
+
+    def opened(self, config: LogConfig | None, progress: Progress | None) -> WritableLog:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        lock = lock_partition(self.directory.resolve())
+        try:
+            return self._loaded(lock, config, progress)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _loaded(self, lock: DirectoryLock, config: LogConfig | None, progress: Progress | None) -> WritableLog:
+        checkpoints = sessions.read_checkpoints(self.data_dir)
+        is_new = not self.directory.exists() or not segment_files(self.directory)
+        session = sessions.begin(self.data_dir, lock)
+        opening = Opening(
+            had_clean_shutdown=is_new or session.was_clean or self.directory.resolve().name in session.closed,
+            log_start_offset=checkpoints.log_starts.get(self.partition, 0),
+            recovery_point=checkpoints.recovery_points.get(self.partition, 0),
+            topic_id=random_topic_id() if is_new else None,
+            progress=progress,
+        )
+        session.closed.discard(self.directory.resolve().name)
+
+        def at_end(log: WritableLog, ending: Ending) -> None:
+            with lock:
+                in_order = False
+                try:
+                    if ending is Ending.CLOSED:
+                        sessions.update_checkpoints(self.data_dir, lock, [log])
+                    elif ending is Ending.DELETED:
+                        sessions.forget_partition(self.data_dir, lock, self.partition)
+                    in_order = ending is not Ending.ABANDONED
+                finally:
+                    sessions.end(session, lock, [self.directory], in_order=in_order)
+
+        try:
+            log = WritableLog.load(self.directory, config, replace(opening, at_end=at_end))
+        except BaseException:
+            sessions.end(session, lock, [], in_order=False)
+            raise
+        log.update_high_watermark(checkpoints.high_watermarks.get(self.partition, log.log_end_offset))
+        return log
