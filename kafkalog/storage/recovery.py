@@ -51,6 +51,7 @@ from kafkalog.storage.splitting import (
 _log = logging.getLogger(__name__)
 _GOING_AWAY = "-delete"
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+_ALL_THAT_IS_NEEDED = {INDEX_SUFFIX, TIME_INDEX_SUFFIX}
 
 Result = TypeVar("Result")
 
@@ -187,12 +188,11 @@ class _Loading:
         if base_offset is None:
             _log.warning("%s: no segment's name; left alone", request.directory / name)
             return
-        time_index_is_new = name.removesuffix(LOG_SUFFIX) + TIME_INDEX_SUFFIX not in present
         segment = LogSegment.open(
             request.directory, base_offset, request.config, clock=request.clock, file_already_exists=True
         )
         try:
-            self._check_indexes(segment, time_index_is_new)
+            self._check_indexes(segment, _indexes_of(name, present))
         except _Overflow:
             raise
         except BaseException:
@@ -200,9 +200,11 @@ class _Loading:
             raise
         self._segments.add(segment)
 
-    def _check_indexes(self, segment: LogSegment, time_index_is_new: bool) -> None:
+    def _check_indexes(self, segment: LogSegment, there: set[str]) -> None:
+        if there == _ALL_THAT_IS_NEEDED:
+            return  # of thousands of segments, most
         try:
-            segment.sanity_check(time_index_newly_created=time_index_is_new)
+            segment.sanity_check(time_index_newly_created=TIME_INDEX_SUFFIX not in there)
         except FileNotFoundError as error:
             _log.warning("%s: its index is missing, all of them are built anew: %s", segment.path, error)
         except CorruptIndexError as error:
@@ -349,3 +351,8 @@ def _what_no_clean_stop_leaves(active: LogSegment) -> str | None:
     except (CorruptRecordError, ValueError) as error:
         return f"what the index leads to: {error}"
     return None if end.kind is EndKind.END else f"a {end.kind.value} tail, at position {end.position}"
+
+
+def _indexes_of(log_name: str, present: set[str]) -> set[str]:
+    stem = log_name.removesuffix(LOG_SUFFIX)
+    return {suffix for suffix in _INDEX_SUFFIXES if stem + suffix in present}
