@@ -30,10 +30,12 @@ COMMANDS = {
     "ls": "List what is there: topics, partitions, segments, records, offsets, times.",
     "dump": "Print records, or batches.",
     "verify": "Check that everything is as Kafka wrote it.",
+    "append": "Append lines from stdin to a partition.",
+    "tail": "Show the last records, and those that come.",
     "completion": "Print the script that completes this command in a shell.",
 }
 
-HELP = """Apache Kafka's log on disk: read and checked with no broker and no JVM.
+HELP = """Apache Kafka's log on disk: read, checked and written with no broker and no JVM.
 
 \b
 Examples:
@@ -45,8 +47,11 @@ Examples:
   kafkalog dump 00000000000000000000.log --batches
                                                 the batches of one segment
   kafkalog verify --deep /var/lib/kafka         is all of it sound?
+  kafkalog tail -f orders-0                     its last records, then each that comes
+  seq 10 | kafkalog append /tmp/kafka/numbers-0 ten records
 
-A PATH is a data directory, a partition directory or a .log file. Nothing is ever written to it; a broker may run.
+A PATH is a data directory, a partition directory or a .log file. Nothing is ever written to it, and a broker may run,
+but for append: it locks the directory, and no broker may run.
 """
 
 EPILOG = """\b

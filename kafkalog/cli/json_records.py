@@ -1,0 +1,109 @@
+r"""Lines of input to records: what `kafkalog append` takes.
+
+lines   key<separator>value\n        or a value alone
+jsonl   {"key":..,"value":..,"headers":[{"key":..,"value":..}],"timestamp":..}     what `dump -o jsonl` prints
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from kafkalog._speedups.record import Record
+
+# A line that goes on for longer than any record may be large is not collected to its end.
+LONGEST_LINE = 1 << 28
+
+
+class LineError(Exception):
+    """A line that is no record."""
+
+
+class _Header(msgspec.Struct):
+    key: str
+    value: Any = None
+    value_encoding: str | None = None
+
+
+class _Line(msgspec.Struct):
+    value: Any
+    key: Any = None
+    headers: list[_Header] = []
+    timestamp: int | None = None
+    key_encoding: str | None = None
+    value_encoding: str | None = None
+
+
+class Lines:
+    """Input as it comes, in pieces of any length, to records. key_separator: of lines; None = there are no keys."""
+
+    def __init__(self, form: str, key_separator: bytes | None) -> None:
+        self._number = 0
+        self._separator = key_separator
+        self._record: Callable[[bytes], Record] = self._of_line if form == "lines" else self._of_json
+        self._decoder = msgspec.json.Decoder(_Line)
+
+    def of_pieces(self, pieces: Iterable[bytes]) -> Iterator[list[Record]]:
+        """The records that each piece completes. LineError: a line is no record, after those of the lines before it."""
+        begun: list[bytes] = []
+        size = 0
+        for piece in pieces:
+            whole, newline, rest = piece.rpartition(b"\n")
+            if newline:
+                yield from self._records(b"".join([*begun, whole]).split(b"\n"))
+                begun, size = [], 0
+            begun.append(rest)
+            size += len(rest)
+            if size > LONGEST_LINE:
+                raise LineError(f"line {self._number + 1} is longer than {LONGEST_LINE} bytes")
+        last = b"".join(begun)
+        if last:
+            yield from self._records([last])
+
+    def _records(self, lines: list[bytes]) -> Iterator[list[Record]]:
+        records: list[Record] = []
+        for line in lines:
+            self._number += 1
+            try:
+                records.append(self._record(line))
+            except (ValueError, TypeError) as error:
+                yield records
+                raise LineError(f"line {self._number} is no record: {error}") from error
+        yield records
+
+    def _of_line(self, line: bytes) -> Record:
+        line = line.removesuffix(b"\r")
+        if self._separator is None or self._separator not in line:
+            return Record(line)
+        key, _, value = line.partition(self._separator)
+        return Record(value, key)
+
+    def _of_json(self, line: bytes) -> Record:
+        given = self._decoder.decode(line)
+        headers = [(each.key, _payload(each.value, each.value_encoding)) for each in given.headers]
+        return Record(
+            _payload(given.value, given.value_encoding),
+            _payload(given.key, given.key_encoding),
+            headers,
+            -1 if given.timestamp is None else given.timestamp,
+        )
+
+
+def _payload(meant: Any, encoding: str | None) -> bytes | None:
+    """The bytes that a JSON value stands for. ValueError: it is not in its encoding."""
+    if encoding not in (None, "base64"):
+        raise ValueError(f"the encoding {encoding!r} is not known, base64 is")
+    if meant is None:
+        return None
+    if encoding is None:
+        return meant.encode() if isinstance(meant, str) else msgspec.json.encode(meant)
+    if not isinstance(meant, str):
+        raise TypeError("what is in base64 is a string")
+    try:
+        return b64decode(meant, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not base64: {error}") from error
