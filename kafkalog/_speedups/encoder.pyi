@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import SupportsIndex
 
 from _typeshed import ReadableBuffer
@@ -43,7 +43,18 @@ class RecordsEncoder:
         *,
         offset: SupportsIndex | None = None,
     ) -> None: ...
-    def extend(self, records: Iterable[Record], keep_offsets: bool = False) -> None: ...
+    def extend(self, records: Iterable[Record], keep_offsets: bool = False, *, default_timestamp: int = -1) -> None: ...
+    def fill(
+        self,
+        records: Iterator[Record],
+        room: int,
+        *,
+        first: Record | None = None,
+        ratio: float = 1.0,
+        taken: list[Record] | None = None,
+        default_timestamp: int = -1,
+    ) -> Record | None: ...
+    def restart(self, base_offset: int) -> None: ...
     def size_of(
         self,
         value: ReadableBuffer | None = None,
@@ -52,3 +63,4 @@ class RecordsEncoder:
         timestamp: SupportsIndex = -1,
     ) -> int: ...
     def take(self, header_size: int = 0) -> bytearray: ...
+    def to_batch(self, header: bytes, base_sequence: int = -1, payload: ReadableBuffer | None = None) -> bytearray: ...

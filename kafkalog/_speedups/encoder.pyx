@@ -13,16 +13,37 @@ clients/.../common/record/{MemoryRecordsBuilder,DefaultRecord,LegacyRecord}.java
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from kafkalog._speedups.layout cimport LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, LOG_OVERHEAD, RECORD_OVERHEAD_V0
+from kafkalog._speedups.layout cimport (
+    BATCH_BASE_SEQUENCE_AT,
+    BATCH_BASE_TIMESTAMP_AT,
+    BATCH_CRC_AT,
+    BATCH_CRC_FROM,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_RECORDS_COUNT_AT,
+    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_OVERHEAD_V0,
+    SIZE_AT,
+)
 from kafkalog._speedups.record cimport Record, checked_bytes, checked_headers
 from kafkalog._speedups.store cimport size_of_varlong, store_big_endian, store_varlong
 
 from operator import index
 
+from crc32c import crc32c
+
 from kafkalog._speedups.checksum import crc32
+
+cdef extern from "Python.h":
+    enum:
+        PyBUF_READ
 
 cdef enum:
     RECORD_OVERHEAD_V1 = 22
@@ -75,6 +96,12 @@ cdef tuple encoded_headers(object headers):
     return tuple([((<str> key).encode("utf-8"), value) for key, value in checked_headers(headers)])
 
 
+cdef Record checked_record(object given):
+    if not isinstance(given, Record):
+        raise TypeError(f"a Record is added, not {type(given).__name__}")
+    return <Record> given
+
+
 cdef Py_ssize_t headers_length(tuple headers) noexcept:
     cdef Py_ssize_t total = size_of_varlong(len(headers))
     for key, value in headers:
@@ -104,20 +131,31 @@ cdef class RecordsEncoder:
     cdef int64_t log_append_time
     cdef bint relative
     cdef bint has_base_timestamp
+    cdef bint is_base_given
 
     def __init__(self, int magic, int64_t base_offset=0, *, int timestamp_type=0, int64_t log_append_time=-1,
                  bint relative=False, base_timestamp=None):
         if not 0 <= magic <= 2:
             raise ValueError(f"magic is {magic}, not 0, 1 or 2")
         self.magic = magic
-        self.size = self.records_count = 0
-        self.base_offset = base_offset
         self.timestamp_type = timestamp_type
         self.log_append_time = log_append_time
         self.relative = relative
-        self.has_base_timestamp = base_timestamp is not None
+        self.is_base_given = base_timestamp is not None
         self.base_timestamp = -1 if base_timestamp is None else base_timestamp
+        self.begin(base_offset)
+
+    cdef void begin(self, int64_t base_offset) noexcept:
+        self.size = self.records_count = 0
+        self.base_offset = base_offset
+        self.has_base_timestamp = self.is_base_given
+        if not self.is_base_given:
+            self.base_timestamp = -1
         self.max_timestamp = self.offset_of_max_timestamp = self.last_offset = -1
+
+    def restart(self, int64_t base_offset):
+        """Forget the records, and begin another batch with what this one was told."""
+        self.begin(base_offset)
 
     def __dealloc__(self):
         PyMem_Free(self.data)
@@ -170,8 +208,9 @@ cdef class RecordsEncoder:
                 + size_of_varlong(offset - self.base_offset) + sized_length(key) + sized_length(value)
                 + headers_length(headers))
 
-    cdef int put_record(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers) except -1:
-        cdef Py_ssize_t body = self.body_length(offset, timestamp, key, value, headers)
+    cdef int put_record(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers,
+                        Py_ssize_t body) except -1:
+        """body: what `body_length` says of it."""
         cdef uint8_t* start
         cdef uint8_t* place
         if body > INT32_MAX:
@@ -231,7 +270,27 @@ cdef class RecordsEncoder:
         self.check(offset, timestamp, len(headers) > 0)
         if self.magic < 2:
             return self.put_message(offset, timestamp, key, value)
-        return self.put_record(offset, timestamp, key, value, headers)
+        return self.put_record(offset, timestamp, key, value, headers,
+                               self.body_length(offset, timestamp, key, value, headers))
+
+    cdef int takes(self, Record record, int64_t timestamp, Py_ssize_t room, double ratio) except -1:
+        """Add the record if it has room, see `fill`; 0: it has none."""
+        cdef int64_t offset = self.next_offset()
+        cdef tuple headers = encoded_headers(record.headers) if record.headers else ()
+        cdef Py_ssize_t length, body = 0
+        if self.magic < 2:
+            length = LOG_OVERHEAD + self.message_length(record.key, record.value)
+        else:
+            body = self.body_length(offset, timestamp, record.key, record.value, headers)
+            length = size_of_varlong(body) + body
+        if self.records_count and <int64_t> (self.size * ratio) + length > room:
+            return 0
+        self.check(offset, timestamp, len(headers) > 0)
+        if self.magic < 2:
+            self.put_message(offset, timestamp, record.key, record.value)
+        else:
+            self.put_record(offset, timestamp, record.key, record.value, headers, body)
+        return 1
 
     cdef int64_t next_offset(self) noexcept:
         return self.last_offset + 1 if self.records_count else self.base_offset
@@ -251,15 +310,41 @@ cdef class RecordsEncoder:
         self.put(self.next_offset() if offset is None else index(offset), timestamp, key, value,
                  encoded_headers(headers) if headers else ())
 
-    def extend(self, records, bint keep_offsets=False):
-        """Add `Record`s; their offsets are the next ones, or their own if keep_offsets. As `append` for each."""
+    def extend(self, records, bint keep_offsets=False, *, int64_t default_timestamp=-1):
+        """Add `Record`s; their offsets are the next ones, or their own if keep_offsets. As `append` for each.
+
+        default_timestamp: ms, for records that have no timestamp.
+        """
         cdef Record record
+        cdef int64_t timestamp
         for each in records:
-            if not isinstance(each, Record):
-                raise TypeError(f"a Record is added, not {type(each).__name__}")
-            record = each
-            self.put(record.offset if keep_offsets else self.next_offset(), record.timestamp, record.key, record.value,
+            record = checked_record(each)
+            timestamp = record.timestamp if record.timestamp != -1 else default_timestamp
+            self.put(record.offset if keep_offsets else self.next_offset(), timestamp, record.key, record.value,
                      encoded_headers(record.headers) if record.headers else ())
+
+    def fill(self, records, Py_ssize_t room, *, first=None, double ratio=1.0, list taken=None,
+             int64_t default_timestamp=-1):
+        """Add `Record`s, `first` if given and those of an iterator, until one has no room in `room` bytes.
+
+        Returns that one; None: there are no more. What is here already counts for `ratio` of its bytes, as it may be
+        once it is compressed. A batch that is empty has room for any. taken: a list to append those to that were added.
+        default_timestamp, errors: as `extend`.
+        """
+        cdef Record record
+        if first is not None:
+            record = checked_record(first)
+            if not self.takes(record, record.timestamp if record.timestamp != -1 else default_timestamp, room, ratio):
+                return first
+            if taken is not None:
+                taken.append(first)
+        for each in records:
+            record = checked_record(each)
+            if not self.takes(record, record.timestamp if record.timestamp != -1 else default_timestamp, room, ratio):
+                return each
+            if taken is not None:
+                taken.append(each)
+        return None
 
     def size_of(self, value=None, key=None, headers=(), timestamp=-1):
         """Bytes that `append` would add now. TypeError: not bytes."""
@@ -284,3 +369,43 @@ cdef class RecordsEncoder:
         if self.size:
             memcpy(place + header_size, self.data, self.size)
         return result
+
+    def to_batch(self, bytes header not None, int32_t base_sequence=-1, payload=None):
+        """The v2 batch of the records, as a bytearray of its own.
+
+        header: its 61 bytes; filled in is what the records and base_sequence say, and what follows from all bytes.
+        payload: the records compressed. ValueError: no such header, or a batch of more than 2**31 - 1 bytes.
+        """
+        cdef const uint8_t[::1] compressed = payload
+        cdef const uint8_t* data = self.data
+        cdef Py_ssize_t length = self.size
+        cdef bytearray batch
+        cdef uint8_t* place
+        if payload is not None:
+            length = compressed.shape[0]
+            data = &compressed[0] if length else NULL
+        if PyBytes_GET_SIZE(header) != RECORD_BATCH_OVERHEAD or self.magic < 2:
+            raise ValueError(f"a header of {PyBytes_GET_SIZE(header)} bytes for format {self.magic}")
+        if length > INT32_MAX - RECORD_BATCH_OVERHEAD:
+            raise ValueError(f"a batch of {RECORD_BATCH_OVERHEAD + length} bytes; at most 2**31 - 1")
+        # No Python code runs between here and the copying: another thread could append.
+        batch = PyByteArray_FromStringAndSize(NULL, RECORD_BATCH_OVERHEAD + length)
+        place = <uint8_t*> PyByteArray_AS_STRING(batch)
+        memcpy(place, PyBytes_AS_STRING(header), RECORD_BATCH_OVERHEAD)
+        if length:
+            memcpy(place + RECORD_BATCH_OVERHEAD, data, length)
+        self.fill_in(place, RECORD_BATCH_OVERHEAD + length, base_sequence)
+        covered = PyMemoryView_FromMemory(<char*> place + BATCH_CRC_FROM,
+                                          RECORD_BATCH_OVERHEAD + length - BATCH_CRC_FROM, PyBUF_READ)
+        store_big_endian(place + BATCH_CRC_AT, <uint32_t> crc32c(covered), 4)
+        return batch
+
+    cdef void fill_in(self, uint8_t* place, Py_ssize_t size, int32_t base_sequence) noexcept:
+        cdef int64_t latest = self.log_append_time if self.timestamp_type == LOG_APPEND_TIME else self.max_timestamp
+        store_big_endian(place, <uint64_t> self.base_offset, 8)
+        store_big_endian(place + SIZE_AT, size - LOG_OVERHEAD, 4)
+        store_big_endian(place + BATCH_LAST_OFFSET_DELTA_AT, <uint64_t> (self.last_offset - self.base_offset), 4)
+        store_big_endian(place + BATCH_BASE_TIMESTAMP_AT, <uint64_t> self.base_timestamp, 8)
+        store_big_endian(place + BATCH_MAX_TIMESTAMP_AT, <uint64_t> latest, 8)
+        store_big_endian(place + BATCH_BASE_SEQUENCE_AT, <uint64_t> <int64_t> base_sequence, 4)
+        store_big_endian(place + BATCH_RECORDS_COUNT_AT, self.records_count, 4)

@@ -9,14 +9,15 @@ the same records. Source: clients/.../common/record/MemoryRecordsBuilder.java.
 """
 
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.encoder import RecordsEncoder
+from kafkalog._speedups.record import Record
 from kafkalog.attributes import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -49,6 +50,8 @@ _WRAPPER_V1 = struct.Struct(">bBqii")
 
 # How careful Kafka is with its guess of what compressing will make of the records.
 COMPRESSION_RATE_ESTIMATION_FACTOR = 1.05
+# Looking up a member of an enum takes as long as encoding a record.
+_NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class BatchSettings:
     is_control: bool = False
     partition_leader_epoch: int = -1
     delete_horizon_ms: int | None = None
+    _header: bytes = field(default=b"", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.magic <= 2:
@@ -124,6 +128,18 @@ class BatchSettings:
         return _WRAPPER_FRAME.size + (_WRAPPER_V0 if self.magic == 0 else _WRAPPER_V1).size
 
     @property
+    def header(self) -> bytes:
+        """The header of a v2 batch, without what its records say; made once. Empty below magic 2."""
+        if self.magic >= 2 and not self._header:
+            object.__setattr__(self, "_header", self._made_header())
+        return self._header
+
+    def _made_header(self) -> bytes:
+        producer = self.producer_id, self.producer_epoch, self.base_sequence
+        before = _BEFORE_CRC.pack(self.base_offset, 0, self.partition_leader_epoch, self.magic)
+        return before + _CRC.pack(0) + _AFTER_CRC.pack(self.attributes, 0, -1, -1, *producer, 0)
+
+    @property
     def attributes(self) -> int:
         """The attributes of a v2 batch, or of a wrapper."""
         bits = int(self.compression_type)
@@ -148,6 +164,7 @@ class RecordsBuilder(RecordsEncoder):
         self.settings = settings = settings or BatchSettings()
         self.max_size = max_size
         self.estimated_compression_ratio = 1.0
+        self._base_sequence = settings.base_sequence
         super().__init__(
             settings.magic,
             settings.base_offset,
@@ -186,27 +203,8 @@ class RecordsBuilder(RecordsEncoder):
         return self._build_wrapper() if self.settings.is_wrapped else self.take()
 
     def _build_batch(self) -> bytearray:
-        settings = self.settings
-        if settings.compression_type is CompressionType.NONE:
-            batch = self.take(RECORD_BATCH_OVERHEAD)
-        else:
-            batch = bytearray(RECORD_BATCH_OVERHEAD)
-            batch += self._compressed()
-        log_append = settings.timestamp_type is TimestampType.LOG_APPEND_TIME
-        _AFTER_CRC.pack_into(
-            batch,
-            BATCH_CRC_FROM,
-            settings.attributes,
-            self.last_offset - self.base_offset,
-            self.base_timestamp,
-            settings.log_append_time if log_append else self.max_timestamp,
-            settings.producer_id,
-            settings.producer_epoch,
-            settings.base_sequence,
-            self.records_count,
-        )
-        finish_batch(batch, self.base_offset, settings.partition_leader_epoch)
-        return batch
+        compressed = None if self.settings.compression_type is CompressionType.NONE else self._compressed()
+        return self.to_batch(self.settings.header, self._base_sequence, compressed)
 
     def _build_wrapper(self) -> bytearray:
         settings = self.settings
@@ -222,6 +220,11 @@ class RecordsBuilder(RecordsEncoder):
         checksum = crc32(memoryview(wrapper)[MESSAGE_CRC_FROM:])
         _WRAPPER_FRAME.pack_into(wrapper, 0, self.last_offset, len(wrapper) - LOG_OVERHEAD, checksum)
         return wrapper
+
+    def follow(self, base_offset: int, base_sequence: int) -> None:
+        """Begin another batch with the same settings but for these."""
+        self.restart(base_offset)
+        self._base_sequence = base_sequence
 
     def _compressed(self) -> "ReadableBuffer":
         settings = self.settings
@@ -260,3 +263,115 @@ def empty_batch(settings: BatchSettings, *, last_offset: int, max_timestamp: int
     )
     finish_batch(batch, settings.base_offset, settings.partition_leader_epoch)
     return batch
+
+
+# --- batches by size
+
+
+class BuiltBatch(NamedTuple):
+    """A batch (v0/v1: a wrapper, or messages) and what its header says; max_timestamp: ms, -1 = none."""
+
+    data: bytearray
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    records_count: int
+
+
+def built_batches(
+    records: Iterable[Record],
+    settings: BatchSettings | None = None,
+    *,
+    max_size: int,
+    default_timestamp: int = -1,
+    base_offset: int | None = None,
+) -> Iterator[BuiltBatch]:
+    """The records in as many batches as it takes for none to exceed `max_size` bytes; a record too large for that gets
+    a batch of its own.
+
+    As a producer does: how well the records compress is guessed from the batches before; one that turns out too large
+    is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
+    base_offset: in place of that of `settings`, which may so serve again. ValueError, TypeError: as `RecordsBuilder`.
+    """
+    settings = BatchSettings() if settings is None else settings
+    offset = settings.base_offset if base_offset is None else base_offset
+    if offset < 0:
+        raise ValueError(f"base_offset is {offset}, less than 0")
+    waiting = iter(records)
+    if settings.compression_type is not _NONE:
+        yield from _compressed_batches(waiting, settings, offset, max_size, default_timestamp)
+        return
+    sequence, header, time = settings.base_sequence, settings.header, settings.log_append_time
+    appended = settings.timestamp_type is _LOG_APPEND_TIME
+    batch = RecordsEncoder(
+        settings.magic,
+        offset,
+        timestamp_type=settings.timestamp_type,
+        log_append_time=time,
+        base_timestamp=settings.delete_horizon_ms,
+    )
+    room, left = max_size - len(header), None
+    while True:
+        left = batch.fill(waiting, room, first=left, default_timestamp=default_timestamp)
+        count = batch.records_count
+        if not count:
+            return
+        data = batch.to_batch(header, sequence) if header else batch.take()
+        latest = time if appended and header else batch.max_timestamp
+        yield BuiltBatch(data, offset, offset + count - 1, latest, count)
+        if left is None:
+            return
+        offset, sequence = offset + count, _following_sequence(sequence, count)
+        batch.restart(offset)
+
+
+def _compressed_batches(
+    waiting: Iterator[Record], settings: BatchSettings, offset: int, max_size: int, default_timestamp: int
+) -> Iterator[BuiltBatch]:
+    settings = replace(settings, base_offset=offset)
+    builder, left = RecordsBuilder(settings, max_size=max_size), None
+    while True:
+        records: list[Record] = []
+        expected = builder.estimated_compression_ratio
+        left = builder.fill(
+            waiting,
+            max_size - settings.header_size,
+            first=left,
+            ratio=expected * COMPRESSION_RATE_ESTIMATION_FACTOR,
+            taken=records,
+            default_timestamp=default_timestamp,
+        )
+        if not records:
+            return
+        yield from _within(builder, records, default_timestamp)
+        if left is None:
+            return
+        builder.estimated_compression_ratio = _next_ratio(expected, builder.estimated_compression_ratio)
+        builder.follow(builder.last_offset + 1, _following_sequence(builder._base_sequence, len(records)))
+
+
+def _within(builder: RecordsBuilder, records: list[Record], default_timestamp: int) -> Iterator[BuiltBatch]:
+    """The batch, or its halves where compressing did not make it small enough."""
+    batch = builder.build()
+    if len(batch) <= builder.max_size or len(records) == 1:
+        first, settings = builder.base_offset, builder.settings
+        appended = settings.timestamp_type is _LOG_APPEND_TIME
+        latest = settings.log_append_time if appended and settings.magic > 0 else builder.max_timestamp
+        yield BuiltBatch(batch, first, builder.last_offset, latest, len(records))
+        return
+    half = len(records) // 2
+    for start, part in ((0, records[:half]), (half, records[half:])):
+        smaller = RecordsBuilder(builder.settings, max_size=builder.max_size)
+        smaller.follow(builder.base_offset + start, _following_sequence(builder._base_sequence, start))
+        smaller.extend(part, default_timestamp=default_timestamp)
+        yield from _within(smaller, part, default_timestamp)
+
+
+def _next_ratio(expected: float, found: float) -> float:
+    """What the next batch is expected to compress to: bad news is believed at once, good news a little at a time."""
+    return max(expected + 0.05, found) if found > expected else max(expected - 0.005, found)
+
+
+def _following_sequence(sequence: int, count: int) -> int:
+    """The sequence after `count` records from `sequence` on, 0 after 2**31 - 1; -1: there are none."""
+    return (sequence + count) % 2**31 if sequence >= 0 else sequence

@@ -37,8 +37,6 @@ RUN_ROWS = 8192
 THREAD_RUN_BYTES = 4 * RUN_BYTES
 # What a producer's batch may have, unless told otherwise (batch.size).
 DEFAULT_BATCH_BYTES = 16 * 1024
-# Bytes that a record of any format takes besides key, value and headers, at most.
-MOST_RECORD_OVERHEAD = 34
 
 
 class MessageSet(ABC):
@@ -352,94 +350,23 @@ class ByteBufferMessageSet(MessageSet):
 
 
 def batches_of_records(
-    records: Iterable[Record], settings: "BatchSettings | None" = None, *, max_size: int = DEFAULT_BATCH_BYTES
+    records: Iterable[Record],
+    settings: "BatchSettings | None" = None,
+    *,
+    max_size: int = DEFAULT_BATCH_BYTES,
+    default_timestamp: int = -1,
 ) -> Iterator[ByteBufferMessageSet]:
     """The records in as many sets as it takes for none to exceed `max_size` bytes, each one batch (v0/v1: a wrapper, or
     messages); a record too large for that gets a batch of its own.
 
     As a producer does: how well the records compress is guessed from the batches before; one that turns out too large
-    is split. Offsets and sequences run on from those of `settings`. ValueError, TypeError: as `from_records`.
+    is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
+    ValueError, TypeError: as `from_records`.
     """
-    from kafkalog.record.builder import BatchSettings, RecordsBuilder
+    from kafkalog.record.builder import built_batches
 
-    batch = _Filling(RecordsBuilder(settings or BatchSettings(), max_size=max_size))
-    for record in records:
-        if not batch.takes(record):
-            expected = batch.builder.estimated_compression_ratio
-            yield from _within(batch.builder, batch.records, max_size)
-            builder = RecordsBuilder(_after(batch.builder.settings, len(batch.records)), max_size=max_size)
-            builder.estimated_compression_ratio = _next_ratio(expected, batch.builder.estimated_compression_ratio)
-            batch = _Filling(builder)
-            batch.takes(record)
-    batch.write_waiting()
-    yield from _within(batch.builder, batch.records, max_size)
-
-
-class _Filling:
-    """A batch that takes records until it is full.
-
-    Records that surely fit wait, to be written many at a time; only the others are measured.
-    """
-
-    def __init__(self, builder: "RecordsBuilder") -> None:
-        self.builder = builder
-        self.records: list[Record] = []
-        self._waiting: list[Record] = []
-        self._growth = max(1.0, 1.05 * builder.estimated_compression_ratio)
-        # At least what the builder will say once the waiting records are written.
-        self._estimate = builder.estimated_size + 1.0
-
-    def takes(self, record: Record) -> bool:
-        """Add the record, if there is room for it; a first one always has room."""
-        most = MOST_RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-        if not record.headers and self._estimate + most <= self.builder.max_size:
-            self._waiting.append(record)
-            self._estimate += most * self._growth
-            return True
-        self.write_waiting()
-        if not self.builder.has_room_for(record.value, record.key, record.headers, record.timestamp):
-            return False
-        self._waiting.append(record)
-        self.write_waiting()
-        return True
-
-    def write_waiting(self) -> None:
-        """Let the builder have all records."""
-        self.builder.extend(self._waiting)
-        self.records += self._waiting
-        self._waiting = []
-        self._estimate = self.builder.estimated_size + 1.0
-
-
-def _within(builder: "RecordsBuilder", records: list[Record], max_size: int) -> Iterator[ByteBufferMessageSet]:
-    """The batch, or its halves where compressing did not make it small enough."""
-    from kafkalog.record.builder import RecordsBuilder
-
-    batch = builder.build()
-    if len(batch) <= max_size or len(records) == 1:
-        if batch:
-            yield ByteBufferMessageSet(batch)
-        return
-    half = len(records) // 2
-    for settings, part in (
-        (builder.settings, records[:half]),
-        (_after(builder.settings, half), records[half:]),
-    ):
-        smaller = RecordsBuilder(settings, max_size=max_size)
-        smaller.extend(part)
-        yield from _within(smaller, part, max_size)
-
-
-def _next_ratio(expected: float, found: float) -> float:
-    """What the next batch is expected to compress to: bad news is believed at once, good news a little at a time."""
-    return max(expected + 0.05, found) if found > expected else max(expected - 0.005, found)
-
-
-def _after(settings: "BatchSettings", count: int) -> "BatchSettings":
-    """The settings of the batch that follows one of `count` records; sequences begin again at 0 after 2**31 - 1."""
-    sequence = settings.base_sequence
-    following = (sequence + count) % 2**31 if sequence >= 0 else sequence
-    return replace(settings, base_offset=settings.base_offset + count, base_sequence=following)
+    built = built_batches(records, settings, max_size=max_size, default_timestamp=default_timestamp)
+    return (ByteBufferMessageSet(batch.data) for batch in built)
 
 
 def _rising(offsets: Iterable[int], base_offset: int) -> tuple[int, Iterator[int]]:
