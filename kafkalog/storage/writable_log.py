@@ -28,8 +28,7 @@ from kafkalog.errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
 )
-from kafkalog.record.builder import BatchSettings
-from kafkalog.record.message_set import ByteBufferMessageSet, batches_of_records
+from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.record.validation import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
 from kafkalog.storage import fetching, retention
 from kafkalog.storage.append import (
@@ -45,6 +44,7 @@ from kafkalog.storage.append import (
 from kafkalog.storage.appending import naming, sync
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig
+from kafkalog.storage.embedded import EmbeddedAppender
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.local_log import LocalLog
 from kafkalog.storage.log import Log
@@ -56,13 +56,11 @@ from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.recovery import LoadRequest, load_log
 from kafkalog.storage.results import LogAppendInfo
 from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
-from kafkalog.storage.segment import LogSegment, RollParams
+from kafkalog.storage.segment import BatchSpan, LogSegment, RollParams
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.splitting import SegmentHome, delete_producer_snapshots
 
 _log = logging.getLogger(__name__)
-# What a leader of a log without epochs writes into its batches.
-FIRST_LEADER_EPOCH = 0
 _LARGEST_RELATIVE_OFFSET = 2**31 - 1
 Progress = Callable[[int, int], None]
 
@@ -114,6 +112,7 @@ class WritableLog(Log):
         """Use `WritableLog.load`, or `kafkalog.open(path, "a")`."""
         self._attach(local.directory, local.home.config)
         self._local = local
+        self._embedded = EmbeddedAppender(self)
         self._producers = producers
         self._epochs = epochs
         self._clock = opening.clock
@@ -350,36 +349,10 @@ class WritableLog(Log):
         LogStateError: the log has been closed, or could not be written to. OSError: the disk is full, or refuses.
         """
         with self._changing():
-            first: LogAppendInfo | None = None
-            info = self._nothing_appended()
-            for batch in self._batches_to_append(records, compression_type, max_batch_bytes):
-                info = self.append_as_leader(batch, self._own_epoch())
-                first = first or info
-                self._high_watermark_to_end()
-            return info if first is None else replace(info, first_offset=first.first_offset)
+            return self._embedded.append(records, compression_type, max_batch_bytes) or self._info(Incoming())
 
-    def _batches_to_append(
-        self, records: Iterable[Record], compression_type: CompressionType | None, max_batch_bytes: int | None
-    ) -> Iterator[ByteBufferMessageSet]:
-        codec = self.config.compression
-        wanted = compression_type if compression_type is not None else codec
-        settings = BatchSettings(
-            compression_type=CompressionType.NONE if wanted is None else CompressionType(wanted),
-            compression_level=self.config.compression_level if wanted is codec else None,
-        )
-        most = min(self.config.max_message_bytes, self.config.segment_bytes)
-        now = self._clock()
-        stamped = (each if each.timestamp >= 0 else Record(each.value, each.key, each.headers, now) for each in records)
-        batches = batches_of_records(
-            stamped, settings, max_size=most if max_batch_bytes is None else min(max_batch_bytes, most)
-        )
-        return (each.with_offsets(0) for each in batches)
-
-    def _own_epoch(self) -> int:
-        epoch = self._epochs.latest_epoch
-        return FIRST_LEADER_EPOCH if epoch is None else epoch
-
-    def _high_watermark_to_end(self) -> None:
+    def replicated_to_end(self) -> None:
+        """All replicas have the log: the high watermark is its end."""
         self._set_high_watermark(self._local.log_end)
 
     def append_as_leader(
@@ -427,7 +400,7 @@ class WritableLog(Log):
                 check_offsets_are_new(incoming, self.log_end_offset, str(self.directory))
             self._note_epochs(incoming)
             self._check_segment_holds(messages)
-            segment = self._maybe_roll(messages.size_in_bytes, incoming)
+            segment = self._roll_for(messages.size_in_bytes, incoming)
             changes = self._producer_changes(messages, incoming, how, segment)
             if changes.duplicate is not None:
                 return self._info_of_duplicate(incoming, changes)
@@ -485,10 +458,15 @@ class WritableLog(Log):
     def _note_epochs(self, incoming: Incoming) -> None:
         for header in incoming.headers:
             if header.magic >= 2:
-                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self.note_epoch(header.partition_leader_epoch, header.base_offset)
             elif not self._epochs.is_empty:
                 _log.warning("%s: leader epochs are forgotten, for a message of an older format", self.directory)
                 self._epochs.clear_and_flush()
+
+    def note_epoch(self, epoch: int, offset: int) -> None:
+        """A batch of this leader epoch is appended at `offset`. ValueError: the epoch is negative."""
+        if epoch != self._epochs.latest_epoch:
+            self._epochs.assign(epoch, offset)
 
     def _producer_changes(
         self, messages: ByteBufferMessageSet, incoming: Incoming, how: "_Appending", segment: LogSegment
@@ -514,6 +492,15 @@ class WritableLog(Log):
             self._producers.complete_txn(completed)
         self._producers.update_map_end_offset(incoming.last_offset + 1)
         self._update_first_unstable()
+        self._flush_if_due()
+
+    def put(self, last_offset: int, messages: ByteBufferMessageSet, spans: tuple[BatchSpan, ...]) -> None:
+        """Write batches without producers, whose offsets follow the log's end, to the active segment."""
+        self._local.append(last_offset, messages, spans)
+        self._producers.update_map_end_offset(last_offset + 1)
+        self._flush_if_due()
+
+    def _flush_if_due(self) -> None:
         if self._local.unflushed_messages >= self.config.flush_messages:
             self.flush()
 
@@ -540,27 +527,20 @@ class WritableLog(Log):
             is_duplicate=True,
         )
 
-    def _nothing_appended(self) -> LogAppendInfo:
-        return self._info(Incoming())
-
     # --- segments
 
-    def _maybe_roll(self, size: int, incoming: Incoming) -> LogSegment:
-        """The segment to append to: a new one, where the active one is full, or too old, or its indexes are."""
-        segment, config = self._local.active_segment, self.config
-        params = RollParams(
-            config.max_segment_ms,
-            config.segment_bytes,
-            incoming.max_timestamp,
-            incoming.last_offset,
-            size,
-            self._clock(),
-        )
-        if not segment.should_roll(params):
-            return segment
+    def _roll_for(self, size: int, incoming: Incoming) -> LogSegment:
+        config = self.config
+        latest, last = incoming.max_timestamp, incoming.last_offset
+        params = RollParams(config.max_segment_ms, config.segment_bytes, latest, last, size, self._clock())
         # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
         known = incoming.first_offset >= 0
-        return self.roll(incoming.first_offset if known else incoming.last_offset - _LARGEST_RELATIVE_OFFSET)
+        return self.roll_if_needed(params, incoming.first_offset if known else last - _LARGEST_RELATIVE_OFFSET)
+
+    def roll_if_needed(self, params: RollParams, first_offset: int) -> LogSegment:
+        """The segment to append to: a new one from first_offset on, where the active one is full, or too old."""
+        segment = self._local.active_segment
+        return self.roll(first_offset) if segment.should_roll(params) else segment
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Begin a new segment at the log's end, or at expected_next_offset if that is later.

@@ -1,0 +1,120 @@
+"""Appending records as a program does that embeds a log: it is leader, replica and producer in one.
+
+    records -> batches of at most so many bytes, offsets and leader epoch in them -> active segment -> high watermark
+
+What is built here need not be looked at again: only where the topic asks something of each record is a batch handed
+to the leader's way, which checks all. Both ways leave the same bytes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkalog._speedups.record import Record
+from kafkalog.attributes import CompressionType, TimestampType
+from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError
+from kafkalog.record.builder import BatchSettings, BuiltBatch, built_batches
+from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.storage.config import INT64_MAX, LogConfig
+from kafkalog.storage.results import LogAppendInfo
+from kafkalog.storage.segment import BatchSpan, RollParams
+
+if TYPE_CHECKING:
+    from kafkalog.storage.writable_log import WritableLog
+
+# What a leader of a log without epochs writes into its batches.
+FIRST_LEADER_EPOCH = 0
+
+
+class EmbeddedAppender:
+    """Appends records to a log. Called under the log's lock."""
+
+    def __init__(self, log: "WritableLog") -> None:
+        self._log = log
+        self._config = log.config
+        self._most = min(log.config.max_message_bytes, log.config.segment_bytes)
+        self._roll_limits = log.config.max_segment_ms, log.config.segment_bytes
+        self._needs_no_look = asks_nothing_of_records(log.config)
+        self._settings: dict[tuple[CompressionType | None, int], BatchSettings] = {}
+
+    def append(
+        self, records: Iterable[Record], codec: CompressionType | None, max_batch_bytes: int | None
+    ) -> LogAppendInfo | None:
+        """Append the records; what `WritableLog.append` says. None: there were none."""
+        log, first = self._log, -1
+        epoch = log.leader_epochs.latest_epoch
+        settings = self._settings_for(codec, FIRST_LEADER_EPOCH if epoch is None else epoch)
+        most = self._most if max_batch_bytes is None else min(self._most, max_batch_bytes)
+        now, info = log.now(), None
+        batches = built_batches(records, settings, max_size=most, default_timestamp=now, base_offset=log.log_end_offset)
+        for batch in batches:
+            self._check_size(batch)
+            if self._needs_no_look and batch.max_timestamp - now <= self._config.message_timestamp_after_max_ms:
+                info = self._append_built(batch, settings, now)
+            else:
+                info = self._append_as_client(batch, settings)
+            first = info.first_offset if first < 0 else first
+        return info if info is None or info.first_offset == first else replace(info, first_offset=first)
+
+    def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
+        """To the segment at once; the steps are those of `WritableLog._append`."""
+        log, size = self._log, len(batch.data)
+        log.note_epoch(settings.partition_leader_epoch, batch.first_offset)
+        span = BatchSpan(batch.last_offset, batch.max_timestamp, size)
+        log.roll_if_needed(
+            RollParams(*self._roll_limits, batch.max_timestamp, batch.last_offset, size, now), batch.first_offset
+        )
+        log.put(batch.last_offset, ByteBufferMessageSet(batch.data), (span,))
+        log.replicated_to_end()
+        return LogAppendInfo(
+            batch.first_offset,
+            batch.last_offset,
+            settings.partition_leader_epoch,
+            batch.max_timestamp,
+            -1,
+            log.log_start_offset,
+            settings.compression_type,
+            size,
+        )
+
+    def _append_as_client(self, batch: BuiltBatch, settings: BatchSettings) -> LogAppendInfo:
+        """As a producer would send it: offsets from 0 on, which no checksum covers."""
+        batch.data[:8] = bytes(8)
+        info = self._log.append_as_leader(ByteBufferMessageSet(batch.data), settings.partition_leader_epoch)
+        self._log.replicated_to_end()
+        return info
+
+    def _check_size(self, batch: BuiltBatch) -> None:
+        """Only a single record can be too large."""
+        size, limit = len(batch.data), self._config.max_message_bytes
+        if size > limit:
+            message = "a batch is larger than max.message.bytes"
+            raise RecordTooLargeError(message, str(self._log.directory), None, f"at most {limit}", size)
+        if size > self._config.segment_bytes:
+            message = "a batch is larger than segment.bytes"
+            limit = self._config.segment_bytes
+            raise RecordBatchTooLargeError(message, str(self._log.directory), None, f"at most {limit}", size)
+
+    def _settings_for(self, codec: CompressionType | None, epoch: int) -> BatchSettings:
+        known = self._settings.get((codec, epoch))
+        if known is None:
+            topics = self._config.compression
+            wanted = CompressionType.NONE if codec is None else CompressionType(codec)
+            known = BatchSettings(
+                compression_type=wanted if topics is None else topics,
+                compression_level=None if topics is None else self._config.compression_level,
+                partition_leader_epoch=epoch,
+            )
+            # One entry for each codec that is used, in the epoch of now.
+            self._settings = {key: value for key, value in self._settings.items() if key[1] == epoch}
+            self._settings[codec, epoch] = known
+        return known
+
+
+def asks_nothing_of_records(config: LogConfig) -> bool:
+    """Whether a topic takes every record as it is, but for one from the future."""
+    return (
+        not config.compact
+        and config.message_timestamp_type is TimestampType.CREATE_TIME
+        and config.message_timestamp_before_max_ms == INT64_MAX
+    )
