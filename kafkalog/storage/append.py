@@ -169,10 +169,15 @@ def trimmed(messages: ByteBufferMessageSet, valid_bytes: int) -> ByteBufferMessa
     return messages if valid_bytes == messages.size_in_bytes else ByteBufferMessageSet(messages.buffer[:valid_bytes])
 
 
-def check_offsets_are_new(incoming: Incoming, log_end_offset: int, path: str) -> None:
-    """UnexpectedAppendOffsetError: what is to be appended begins before the log's end."""
+def check_offsets_are_new(incoming: Incoming, messages: ByteBufferMessageSet, log_end_offset: int, path: str) -> None:
+    """UnexpectedAppendOffsetError: what is to be appended begins before the log's end.
+
+    CorruptRecordError, InvalidRecordError: so it does, in a wrapper that is damaged inside.
+    """
     if incoming.first_or_last_offset < log_end_offset:
-        raise UnexpectedAppendOffsetError.of(path, incoming.first_or_last_offset, incoming.last_offset, log_end_offset)
+        # A follower that fetches an empty log takes this for where to begin: inside of a wrapper, if it is one.
+        first = next(messages.batches()).base_offset
+        raise UnexpectedAppendOffsetError.of(path, first, incoming.last_offset, log_end_offset)
 
 
 # --- the producers

@@ -397,7 +397,7 @@ class WritableLog(Log):
             if how.assign:
                 messages = self._assign_offsets(messages, incoming, how)
             else:
-                check_offsets_are_new(incoming, self.log_end_offset, str(self.directory))
+                check_offsets_are_new(incoming, messages, self.log_end_offset, str(self.directory))
             self._note_epochs(incoming)
             self._check_segment_holds(messages)
             segment = self._roll_for(messages.size_in_bytes, incoming)
