@@ -9,7 +9,6 @@ What is inside of the batches is not looked at, but for control batches. Kafka: 
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,30 +86,29 @@ class SegmentRecovery:
         self.valid_bytes = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
 
     def _index(self, rows: NDArray[np.void]) -> None:
-        offsets, positions = rows["last_offset"].tolist(), rows["position"].tolist()
-        largest = self._largest_at(rows)
-        i = 0
+        timestamps, offsets = self._largest_of(rows)
+        at = self._indexed(rows["position"].tolist())
+        self._segment.offset_index.append_all(rows["last_offset"][at], rows["position"][at])
+        self._segment.time_index.maybe_append_all(timestamps[at], offsets[at])
+        self.largest = TimestampEntry(int(timestamps[-1]), int(offsets[-1]))
+
+    def _indexed(self, positions: list[int]) -> list[int]:
+        """Which batches get an entry: each that begins more than an interval behind the one before that did."""
+        indexed, i = [], 0
         while (i := bisect_right(positions, self._last_indexed + self._index_interval_bytes, i)) < len(positions):
             self._last_indexed = positions[i]
-            self._segment.offset_index.append(offsets[i], positions[i])
-            self._segment.time_index.maybe_append(*largest(i))
-        self.largest = largest(len(rows) - 1)
+            indexed.append(i)
+        return indexed
 
-    def _largest_at(self, rows: NDArray[np.void]) -> Callable[[int], TimestampEntry]:
-        """What tells the largest timestamp up to a row, and the last offset of the first batch that has it."""
+    def _largest_of(self, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The largest timestamp up to each row, and the last offset of the first batch that has it."""
         known = self.largest
-        timestamps = rows["max_timestamp"]
-        before = np.maximum.accumulate(np.concatenate(([known.timestamp], timestamps[:-1])))
+        timestamps = np.concatenate(([known.timestamp], rows["max_timestamp"]))
+        offsets = np.concatenate(([known.offset], rows["last_offset"]))
+        largest = np.maximum.accumulate(timestamps)
         # Of each row the last one, itself included, that was larger than all before it.
-        setters = np.maximum.accumulate(np.where(timestamps > before, np.arange(len(rows)), -1))
-
-        def largest(i: int) -> TimestampEntry:
-            setter = int(setters[i])
-            if setter < 0:
-                return known
-            return TimestampEntry(int(timestamps[setter]), int(rows["last_offset"][setter]))
-
-        return largest
+        setters = np.where(timestamps[1:] > largest[:-1], np.arange(1, len(timestamps)), 0)
+        return largest[1:], offsets[np.maximum.accumulate(setters)]
 
     def _assign_epochs(self, rows: NDArray[np.void]) -> None:
         cache = self._leader_epochs
