@@ -71,6 +71,15 @@ class RollParams(NamedTuple):
     now: int
 
 
+class _Before(NamedTuple):
+    """A segment before an append."""
+
+    position: int
+    largest: TimestampEntry
+    first_timestamp: int | None
+    bytes_since_entry: int
+
+
 def spans_of(rows: NDArray[np.void]) -> Iterator[BatchSpan]:
     """The spans of rows of the header table."""
     columns = (rows[name].tolist() for name in ("last_offset", "max_timestamp", "size_in_bytes"))
@@ -298,22 +307,31 @@ class LogSegment(SegmentFiles):
         largest_offset: of all batches. spans: one for each. Nothing is done where there are no bytes.
 
         SegmentOffsetOverflowError: an offset too far from the base; nothing is written. OSError, CorruptRecordError:
-        as `FileMessageSet.append`. InvalidOffsetError: offsets do not rise; the batches have been written.
+        as `FileMessageSet.append`. InvalidOffsetError: offsets do not rise. Nothing has been written then.
         """
         if not message_set.size_in_bytes:
             return
         if not 0 <= largest_offset - self.base_offset <= MAX_INT:
             raise self._overflow(largest_offset)
         log = self._writer if self._writer is not None else self._open_writer()
-        offset_index, time_index = self.offset_index, self.time_index
-        largest, since = self.max_timestamp_and_offset_so_far, self._bytes_since_entry
         position = log.size_in_bytes
         log.append(message_set)
-        for span in spans:
-            last_offset, timestamp, size = span
+        largest = self._largest or self.max_timestamp_and_offset_so_far
+        before = _Before(position, largest, self._first_timestamp, self._bytes_since_entry)
+        try:
+            self._note(position, spans)
+        except BaseException:
+            self._take_back(log, before)
+            raise
+
+    def _note(self, position: int, spans: Iterable[BatchSpan]) -> None:
+        """What indexes, rolling and retention have to know of batches that lie at `position`."""
+        offset_index, time_index = self.offset_index, self.time_index
+        largest, since = self.max_timestamp_and_offset_so_far, self._bytes_since_entry
+        for last_offset, timestamp, size in spans:
             if not position and self._first_timestamp is None:
                 self._first_timestamp = timestamp
-            if timestamp > largest.timestamp:
+            if timestamp > largest[0]:
                 self._largest = largest = TimestampEntry(timestamp, last_offset)
             if since > self._index_interval_bytes:
                 offset_index.append(last_offset, position)
@@ -321,7 +339,15 @@ class LogSegment(SegmentFiles):
                 since = 0
             position += size
             since += size
-            self._bytes_since_entry = since
+        self._bytes_since_entry = since
+
+    def _take_back(self, log: FileMessageSet, before: "_Before") -> None:
+        """An index takes no more, its disk being full perhaps: the batches go, so that their offsets are free again."""
+        log.truncate_to(before.position)
+        next_offset = self.read_next_offset()
+        self.offset_index.truncate_to(next_offset)
+        self.time_index.truncate_to(next_offset)
+        _, self._largest, self._first_timestamp, self._bytes_since_entry = before
 
     def append_from_file(self, message_set: FileMessageSet, start: int = 0) -> int:
         """Append the batches from position `start` on, up to the first whose offset is too far from the base.
@@ -354,13 +380,13 @@ class LogSegment(SegmentFiles):
 
     def should_roll(self, params: RollParams) -> bool:
         """Whether what is to be appended belongs into a new segment."""
-        size = self.size_in_bytes
+        size, (_, most, _, last_offset, incoming, _) = self.size_in_bytes, params
         return (
-            size > params.max_segment_bytes - params.messages_size
+            size > most - incoming
             or (size > 0 and self._waited_long_enough(params))
             or self.offset_index.is_full
             or self.time_index.is_full
-            or not self._fits(params.max_offset_in_messages)
+            or not 0 <= last_offset - self.base_offset <= MAX_INT
         )
 
     def _waited_long_enough(self, params: RollParams) -> bool:
