@@ -8,14 +8,17 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from cpython.tuple cimport PyTuple_GET_SIZE
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
+from kafkalog._speedups.arguments cimport member, whole
 from kafkalog._speedups.cursor cimport Cursor, cursor_open, read_varint, take
 from kafkalog._speedups.layout cimport Header
 
-from operator import index
-
 from kafkalog.attributes import TimestampType
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
 
 cdef tuple NO_HEADERS = ()
 cdef dict TIMESTAMP_TYPES = {int(each): each for each in TimestampType}
@@ -30,8 +33,10 @@ cdef class Record:
 
     value, key: bytes or None (null; `b""` is empty, not null). headers: tuple of (str, bytes | None). timestamp: ms
     since the epoch, -1 = none. offset: absolute, -1 = not yet in a log. timestamp_type: `TimestampType`. sequence:
-    the idempotent producer's, -1 = none. Kafka: `org.apache.kafka.common.record.Record`. TypeError, ValueError: a
-    field of another kind or range.
+    the idempotent producer's, -1 = none. Kafka: `org.apache.kafka.common.record.Record`.
+
+    TypeError: a field of another kind. ValueError: a number that its field cannot hold, a header key that UTF-8 cannot.
+    A log that is damaged may hold any number of 64 bits; what may be written, those who write it say.
     """
 
     def __init__(self, value=None, key=None, headers=(), timestamp=-1, *, offset=-1,
@@ -39,13 +44,11 @@ cdef class Record:
         self.value = checked_bytes("value", value)
         self.key = checked_bytes("key", key)
         self.headers = checked_headers(headers)
-        self.timestamp = index(timestamp)
-        self.offset = index(offset)
-        self.sequence = index(sequence)
+        self.timestamp = whole("timestamp", timestamp, INT64_MIN, INT64_MAX, "ms since the epoch")
+        self.offset = whole("offset", offset, INT64_MIN, INT64_MAX)
+        self.sequence = whole("sequence", sequence, -1, INT32_MAX)
         # Looking a number up in an enum costs more than all the rest.
-        if type(timestamp_type) is not TimestampType:
-            timestamp_type = TimestampType(timestamp_type)
-        self.type_id = timestamp_type
+        self.type_id = member("timestamp_type", timestamp_type, TimestampType)
 
     @property
     def timestamp_type(self):
@@ -85,11 +88,34 @@ cdef object checked_bytes(str name, object given):
 
 cdef tuple checked_headers(object given):
     cdef list pairs = []
-    for key, value in given:
+    cdef object pair
+    if isinstance(given, dict):
+        raise TypeError("headers are pairs of str and bytes or None, not dict; its .items() are")
+    for each in given:
+        pair = each if type(each) is tuple else pair_of(each)
+        if PyTuple_GET_SIZE(pair) != 2:
+            raise TypeError(f"headers are pairs of str and bytes or None, not {each!r}")
+        key, value = <tuple> pair
         if not isinstance(key, str):
             raise TypeError(f"a header key is str, not {type(key).__name__}")
+        if not PyUnicode_IS_COMPACT_ASCII(key):
+            check_utf8(key)
         pairs.append((key, checked_bytes("a header value", value)))
     return tuple(pairs)
+
+
+cdef tuple pair_of(object given):
+    if not isinstance(given, (tuple, list)):
+        raise TypeError(f"headers are pairs of str and bytes or None, not {given!r}")
+    return tuple(given)
+
+
+cdef int check_utf8(str key) except -1:
+    try:
+        key.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a header key is text that UTF-8 can hold, not {key!r}") from error
+    return 0
 
 
 cdef tuple read_headers(const uint8_t* start, int64_t length):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
+from kafkalog._speedups.arguments import EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.encoder import RecordsEncoder
 from kafkalog._speedups.record import Record
@@ -39,6 +40,8 @@ from kafkalog.record.layout import (
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from kafkalog._speedups.arguments import Rule
+
 # base offset, length, leader epoch, magic | crc | the rest, which the CRC covers with the records
 _BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
@@ -59,7 +62,8 @@ class BatchSettings:
     """What a batch says besides its records; -1 = none, as in Kafka.
 
     log_append_time: ms, with timestamp_type LogAppendTime. delete_horizon_ms: None = not set. compression_level: None
-    = the codec's default. ValueError: a combination that Kafka refuses.
+    = the codec's default. ValueError: a number that does not fit, or a combination that Kafka refuses. TypeError: a
+    field of another kind.
     """
 
     magic: int = 2
@@ -78,16 +82,13 @@ class BatchSettings:
     _header: bytes = field(default=b"", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.magic <= 2:
-            raise ValueError(f"magic is {self.magic}, not 0, 1 or 2")
+        check_fields(self, _FIELDS)
         if self.magic < 2:
             self._refuse_below_magic_2()
         if self.magic > 0 and self.timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
             raise ValueError("a timestamp type is needed from magic 1 on")
         if self.timestamp_type is TimestampType.LOG_APPEND_TIME and self.log_append_time < 0:
             raise ValueError("timestamp type LogAppendTime needs a log_append_time of 0 ms or more")
-        if self.base_offset < 0:
-            raise ValueError(f"base_offset is {self.base_offset}, less than 0")
         self._check_producer()
         checked_level(self.compression_type, self.compression_level)
 
@@ -150,19 +151,42 @@ class BatchSettings:
         return bits | (DELETE_HORIZON_BIT if self.delete_horizon_ms is not None else 0)
 
 
+_FIELDS: "tuple[Rule, ...]" = (
+    ("magic", (0, 2, ""), False),
+    ("compression_type", CompressionType, False),
+    ("timestamp_type", TimestampType, False),
+    ("log_append_time", (-1, INT64_MAX, EPOCH_MS), False),
+    ("base_offset", (0, INT64_MAX, ""), False),
+    # What a damaged log says of its producer is written again as it stands.
+    ("producer_id", (-INT64_MAX - 1, INT64_MAX, ""), False),
+    ("producer_epoch", (-INT16_MAX - 1, INT16_MAX, ""), False),
+    ("base_sequence", (-INT32_MAX - 1, INT32_MAX, ""), False),
+    ("is_transactional", bool, False),
+    ("is_control", bool, False),
+    ("partition_leader_epoch", (-INT32_MAX - 1, INT32_MAX, ""), False),
+    ("delete_horizon_ms", (-INT64_MAX - 1, INT64_MAX, EPOCH_MS), True),
+)
+
+
 class RecordsBuilder(RecordsEncoder):
     """Records appended one after the other, then `build()`: the bytes of the batch.
 
-    max_size: bytes that the batch should not exceed, as far as that can be told before compressing; one record always
-    fits. `append`, `extend`, `size`, `records_count`, `last_offset`, `max_timestamp`: see `RecordsEncoder`.
+    max_size: bytes that the batch should not exceed. `append` and `extend` do not look at it: ask `has_room_for`, which
+    tells as far as that can be told before compressing; one record always fits.
+
+    `append(value, key, headers, timestamp, offset=)` adds a record, and so does `extend(records)` for each `Record`: of
+    one that is refused nothing stays, those before it do. `size`: bytes of the records so far, not compressed.
+    `records_count`, `last_offset`, `base_timestamp`, `max_timestamp` (ms; -1: none), `offset_of_max_timestamp`: theirs.
 
     One thread at a time may use it. Several at once harm nothing but the batch: offsets twice, or a header that counts
     other records than it has.
     """
 
     def __init__(self, settings: BatchSettings | None = None, *, max_size: int = 2**31 - 1) -> None:
-        self.settings = settings = settings or BatchSettings()
-        self.max_size = max_size
+        self.settings = settings = (
+            BatchSettings() if settings is None else instance("settings", settings, BatchSettings)
+        )
+        self.max_size = whole("max_size", max_size, 1, INT32_MAX, "bytes")
         self.estimated_compression_ratio = 1.0
         self._base_sequence = settings.base_sequence
         super().__init__(
@@ -195,7 +219,11 @@ class RecordsBuilder(RecordsEncoder):
         return self.estimated_size + self.size_of(value, key, headers, timestamp) <= self.max_size
 
     def build(self) -> bytearray:
-        """The batch; empty where no record was appended. More records may be appended and built again."""
+        """The batch; empty where no record was appended. More records may be appended and built again.
+
+        `ByteBufferMessageSet(builder.build())` can be read, validated and appended to a file. ValueError: it has more
+        than 2**31 - 1 bytes.
+        """
         if self.records_count == 0:
             return bytearray()
         if self.magic >= 2:
@@ -218,7 +246,7 @@ class RecordsBuilder(RecordsEncoder):
         else:
             _WRAPPER_V1.pack_into(wrapper, MESSAGE_CRC_FROM, 1, settings.attributes, timestamp, -1, compressed.nbytes)
         checksum = crc32(memoryview(wrapper)[MESSAGE_CRC_FROM:])
-        _WRAPPER_FRAME.pack_into(wrapper, 0, self.last_offset, len(wrapper) - LOG_OVERHEAD, checksum)
+        _WRAPPER_FRAME.pack_into(wrapper, 0, self.last_offset, _size_field(wrapper), checksum)
         return wrapper
 
     def follow(self, base_offset: int, base_sequence: int) -> None:
@@ -237,17 +265,27 @@ class RecordsBuilder(RecordsEncoder):
 
 def finish_batch(batch: bytearray, base_offset: int, partition_leader_epoch: int) -> None:
     """Fill in the fields of a v2 batch that its other bytes decide, or that its CRC leaves out."""
-    _BEFORE_CRC.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, partition_leader_epoch, 2)
+    _BEFORE_CRC.pack_into(batch, 0, base_offset, _size_field(batch), partition_leader_epoch, 2)
     _CRC.pack_into(batch, BATCH_CRC_AT, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
+
+
+def _size_field(entry: bytearray) -> int:
+    if len(entry) > INT32_MAX:
+        raise ValueError(f"a batch of {len(entry)} bytes; at most 2**31 - 1")
+    return len(entry) - LOG_OVERHEAD
 
 
 def empty_batch(settings: BatchSettings, *, last_offset: int, max_timestamp: int = -1) -> bytearray:
     """A v2 batch of 61 bytes without records, which keeps an offset range and a producer's state after compaction.
 
-    Kafka: DefaultRecordBatch.writeEmptyHeader. The codec and the delete horizon are lost. ValueError: magic below 2.
+    Kafka: DefaultRecordBatch.writeEmptyHeader. The codec and the delete horizon are lost. ValueError: magic below 2; a
+    range that is none, or longer than 2**31.
     """
     if settings.magic < 2:
         raise ValueError(f"magic {settings.magic} has no batch without records")
+    last_most = min(settings.base_offset + INT32_MAX, INT64_MAX)
+    last_offset = whole("last_offset", last_offset, settings.base_offset, last_most)
+    max_timestamp = whole("max_timestamp", max_timestamp, -1, INT64_MAX, EPOCH_MS)
     batch = bytearray(RECORD_BATCH_OVERHEAD)
     _AFTER_CRC.pack_into(
         batch,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import EPOCH_MS, INT64_MAX, MS, member, whole
 from kafkalog.attributes import TimestampType
 from kafkalog.errors import InvalidRecordError, InvalidTimestampError, RecordError, RecordValidationError
 from kafkalog.record.content import Content, contents_of, numbers_at
@@ -102,6 +103,7 @@ def _told(fault: int, timestamp: int) -> str:
 
 def check_magic(message_set: ByteBufferMessageSet, magic: int) -> None:
     """InvalidRecordError: an entry is not of format `magic`. RecordValidationError: messages inside one are not."""
+    magic = whole("magic", magic, 0, 2)
     rows = message_set.headers()
     other = rows["magic"] != magic
     if other.any():
@@ -121,8 +123,15 @@ def check_timestamps(
     message_set: ByteBufferMessageSet, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int
 ) -> None:
     """RecordValidationError: timestamps that a topic of `timestamp_type` does not take at `now`."""
+    timestamp_type, now = (
+        member("timestamp_type", timestamp_type, TimestampType),
+        whole("now", now, 0, INT64_MAX, EPOCH_MS),
+    )
+    limits = (
+        whole("before_max_ms", before_max_ms, 0, INT64_MAX, MS),
+        whole("after_max_ms", after_max_ms, 0, INT64_MAX, MS),
+    )
     rows = message_set.headers()
-    limits = (before_max_ms, after_max_ms)
     _refuse_any(message_set, rows, lambda content: _timestamp_faults(content, rows, timestamp_type, now, limits))
 
 

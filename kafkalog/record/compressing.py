@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkalog._speedups.arguments import whole
 from kafkalog.attributes import CompressionType
 from kafkalog.record.compression import (
     XERIAL_MAGIC,
@@ -45,16 +46,14 @@ ISAL_LEVEL = 2
 
 
 def checked_level(codec: CompressionType, level: int | None) -> int:
-    """The level to use. ValueError: this codec has no such level."""
+    """The level to use. ValueError: this codec has no such level. TypeError: no whole number."""
     if codec not in LEVELS:
         if level is not None:
             raise ValueError(f"{codec.name.lower()} has no levels")
         return 0
     if level is None:
         return DEFAULT_LEVELS[codec]
-    if level not in LEVELS[codec]:
-        raise ValueError(f"{codec.name.lower()} has levels {LEVELS[codec][0]}..{LEVELS[codec][-1]}, not {level}")
-    return level
+    return whole(f"the compression level of {codec.name.lower()}", level, LEVELS[codec][0], LEVELS[codec][-1])
 
 
 def compress(

@@ -26,6 +26,7 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from kafkalog._speedups import columns as kernel
+from kafkalog._speedups.arguments import EPOCH_MS, INT32_MAX, INT64_MAX, flag, member, whole
 from kafkalog._speedups.checksum import crc32, first_invalid
 from kafkalog._speedups.framing import first_unreadable, scan_headers
 from kafkalog.attributes import (
@@ -187,8 +188,9 @@ def _value_of(row: np.void, entry: memoryview) -> memoryview:
 
 def with_timestamps(message_set: MessageSet, timestamp_type: TimestampType, timestamp: int) -> ByteBufferMessageSet:
     """Every entry with this timestamp type and (largest) timestamp; what is compressed stays as it is."""
-    if timestamp < (0 if timestamp_type is TimestampType.LOG_APPEND_TIME else -1):
-        raise ValueError(f"the timestamp is {timestamp}; at least 0, or -1 for none with CreateTime")
+    timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
+    least = 0 if timestamp_type is TimestampType.LOG_APPEND_TIME else -1
+    timestamp = whole("timestamp", timestamp, least, INT64_MAX, EPOCH_MS)
     rows, buffer = copied(message_set)
     ensure_checksums(rows, buffer, message_set._reading.path)
     set_max_timestamps(buffer, rows, timestamp_type, np.full(len(rows), timestamp, np.int64))
@@ -199,10 +201,12 @@ def with_offsets(
     message_set: MessageSet, first_offset: int, *, partition_leader_epoch: int | None = None
 ) -> ByteBufferMessageSet:
     """The records numbered first_offset, first_offset + 1, ...; entries rebuilt only where they leave no other way."""
-    if first_offset < 0:
-        raise ValueError(f"first_offset is {first_offset}, less than 0")
+    first_offset = whole("first_offset", first_offset, 0, INT64_MAX)
+    if partition_leader_epoch is not None:
+        partition_leader_epoch = whole("partition_leader_epoch", partition_leader_epoch, -INT32_MAX - 1, INT32_MAX)
     rows, buffer = copied(message_set)
     lengths, pieces = _numbered(rows, memoryview(buffer), first_offset, message_set._reading)
+    ensure_offsets(first_offset, int(lengths.sum()))
     if pieces:
         buffer = _replaced(rows, buffer, pieces)
         rows = scan_headers(buffer)[0]
@@ -210,6 +214,14 @@ def with_offsets(
     if partition_leader_epoch is not None:
         set_leader_epoch(buffer, rows, partition_leader_epoch)
     return _set_like(message_set, buffer)
+
+
+def ensure_offsets(first_offset: int, count: int) -> int:
+    """The last of so many offsets. ValueError: there are not as many."""
+    last = first_offset + count - 1
+    if last > INT64_MAX:
+        raise ValueError(f"{count} records from offset {first_offset} on: the largest offset is 2**63 - 1")
+    return last
 
 
 def copied(message_set: MessageSet) -> tuple[NDArray[np.void], bytearray]:
@@ -285,6 +297,7 @@ def _renumbered(entries: Entries, offset: int, reading: Reading) -> tuple[int, b
         if (inner["last_offset"] == first + np.arange(len(inner))).all():
             return len(inner), None
     columns = _columns(entries, reading)
+    ensure_offsets(offset, len(columns))
     return len(columns), rebuild(columns, replace(settings_of(row, int(row["magic"])), base_offset=offset))
 
 
@@ -383,16 +396,10 @@ def ensure_writable(columns: RecordColumns, magic: int) -> None:
 def to_magic(
     message_set: MessageSet, magic: int, *, lossy: bool = True, start_offset: int | None = None
 ) -> ByteBufferMessageSet:
-    """The records in format `magic`, with the offsets they have; entries of that format stay as they are.
-
-    Downward as Kafka converted for old consumers: control batches, headers and producer data fall away (lossy=False:
-    UnsupportedForMessageFormatError), and so do records before `start_offset` where nothing is compressed.
-    Upward, messages that are not compressed become v2 batches of about a megabyte at most.
-
-    UnsupportedCompressionError: zstd exists only in format 2. ValueError: no such format.
-    """
-    if magic not in (0, 1, 2):
-        raise ValueError(f"magic is {magic}, not 0, 1 or 2")
+    """See `MessageSet.to_magic`."""
+    magic, lossy = whole("magic", magic, 0, 2), flag("lossy", lossy)
+    if start_offset is not None:
+        start_offset = whole("start_offset", start_offset, 0, INT64_MAX)
     parts: list[ReadableBuffer] = []
     for run in message_set.header_runs():
         entries = message_set._entries(run)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT32_MAX, INT64_MAX, flag, instance, member, whole
 from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
@@ -35,6 +36,7 @@ RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
 # With threads, runs are longer where nothing is compressed: handing one over costs as much as decoding some batches.
 THREAD_RUN_BYTES = 4 * RUN_BYTES
+INT8_MIN, INT8_MAX = -128, 127
 # What a producer's batch may have, unless told otherwise (batch.size).
 DEFAULT_BATCH_BYTES = 16 * 1024
 
@@ -97,9 +99,8 @@ class MessageSet(ABC):
         threads: so many threads decode at once, a few pieces ahead of the reader. check_crcs: False saves about a
         fifth of the time on uncompressed data and hands out what a damaged batch decodes to. ValueError: threads < 1.
         """
-        if threads < 1:
-            raise ValueError(f"threads is {threads}, at least 1 is needed")
-        reading = replace(self._reading, check_crcs=check_crcs)
+        threads = whole("threads", threads, 1, INT32_MAX)
+        reading = replace(self._reading, check_crcs=flag("check_crcs", check_crcs))
 
         def decode(rows: NDArray[np.void]) -> Iterator[RecordColumns]:
             return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
@@ -143,7 +144,21 @@ class MessageSet(ABC):
 
     def has_matching_magic(self, magic: int) -> bool:
         """Whether every entry is of format `magic` (also where there is none)."""
+        magic = whole("magic", magic, INT8_MIN, INT8_MAX)
         return all(bool((run["magic"] == magic).all()) for run in self._runs())
+
+    def to_magic(self, magic: int, *, lossy: bool = True, start_offset: int | None = None) -> "ByteBufferMessageSet":
+        """The records in format `magic`, in memory, with the offsets they have; entries that have it stay as they are.
+
+        Downward as Kafka converted for old consumers: control batches, headers and producer data fall away
+        (lossy=False: UnsupportedForMessageFormatError), and so do records before `start_offset` where nothing is
+        compressed. Upward, messages that are not compressed become v2 batches of about a megabyte at most.
+
+        UnsupportedCompressionError: zstd exists only in format 2. ValueError: no such format.
+        """
+        from kafkalog.record.conversion import to_magic
+
+        return to_magic(self, magic, lossy=lossy, start_offset=start_offset)
 
     def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
         """Write `size` bytes from `position` on (None: all of them) to a binary file or a socket. Returns how many.
@@ -154,11 +169,18 @@ class MessageSet(ABC):
         """
         from kafkalog.record.output import by_python, write_all
 
-        left = self.size_in_bytes - position
-        wanted = left if size is None else size
-        if position < 0 or left < 0 or wanted < 0:
-            raise ValueError(f"{wanted} bytes at {position} are not a slice of {self.size_in_bytes} bytes")
-        return write_all(by_python(self._view, file), self._start + position, min(wanted, left))
+        position, size = self._range(position, size, "size")
+        return write_all(by_python(self._view, file), self._start + position, size)
+
+    def _range(self, position: int, length: int | None, name: str) -> tuple[int, int]:
+        """A place in this set, and how many of the bytes there are meant (None: all).
+
+        ValueError: the place is outside, or `length`, which the caller knows as `name`, negative.
+        """
+        end = self.size_in_bytes
+        position = whole("position", position, 0, end, BYTES)
+        left = end - position
+        return position, left if length is None else min(left, whole(name, length, 0, INT64_MAX, BYTES))
 
     def _stops(self) -> Iterator[Stop]:
         start, more = self._start, True
@@ -209,7 +231,8 @@ class ByteBufferMessageSet(MessageSet):
     """
 
     def __init__(self, buffer: "ReadableBuffer", *, decompression_limit: int = compression.DEFAULT_LIMIT) -> None:
-        super().__init__(Reading(decompression_limit=decompression_limit))
+        limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
+        super().__init__(Reading(decompression_limit=limit))
         self._buffer = memoryview(buffer).cast("B").toreadonly()
 
     @property
@@ -250,13 +273,17 @@ class ByteBufferMessageSet(MessageSet):
         """The records as one v2 batch, as v0/v1 messages, or compressed in one v0/v1 message; none: an empty set.
 
         base_offset: the first record's; the others count on. offsets: what assigns them instead, one a record, rising;
-        base_offset is then the first. timestamp: the append time of LogAppendTime; with CreateTime the batch's or
-        wrapper's timestamp in place of the largest of its records. A record's own offset is not looked at.
+        base_offset is then the first, and what is left over is of no use. timestamp: ms; the append time of
+        LogAppendTime; with CreateTime the batch's or wrapper's timestamp in place of the largest of its records, and of
+        no use to messages without either. A record's own offset is not looked at. Format 0 has no timestamps.
 
         ValueError: settings or records that Kafka refuses. TypeError: not records.
         """
         from kafkalog.record.builder import BatchSettings, RecordsBuilder
 
+        timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
+        if timestamp is not None:
+            timestamp = whole("timestamp", timestamp, -1, INT64_MAX, EPOCH_MS)
         log_append = timestamp_type is TimestampType.LOG_APPEND_TIME
         assigned = None
         if offsets is not None:
@@ -334,16 +361,11 @@ class ByteBufferMessageSet(MessageSet):
 
         return with_offsets(self, first_offset, partition_leader_epoch=partition_leader_epoch)
 
-    def to_magic(self, magic: int, *, lossy: bool = True, start_offset: int | None = None) -> "ByteBufferMessageSet":
-        """The records in format `magic`; see `kafkalog.record.conversion.to_magic`."""
-        from kafkalog.record.conversion import to_magic
-
-        return to_magic(self, magic, lossy=lossy, start_offset=start_offset)
-
     @property
     def buffer(self) -> memoryview:
         """The bytes, read-only. They are those that the set was made of: who changes those changes the set."""
-        return self._buffer
+        # A view of the caller's own, who may release it.
+        return self._buffer.toreadonly()
 
     def __repr__(self) -> str:
         return f"<ByteBufferMessageSet of {self.size_in_bytes} bytes>"
@@ -380,7 +402,10 @@ def _rising(offsets: Iterable[int], base_offset: int) -> tuple[int, Iterator[int
 
 def _append_at(builder: "RecordsBuilder", records: Iterable[Record], offsets: Iterator[int]) -> None:
     for record in records:
-        offset = next(offsets, None)
-        if offset is None:
-            raise ValueError(f"{builder.records_count} offsets are assigned, and there are more records")
+        instance("a record", record, Record)
+        try:
+            offset = next(offsets)
+        except StopIteration:
+            raise ValueError(f"{builder.records_count} offsets are assigned, and there are more records") from None
+        offset = whole("an offset", offset, 0, INT64_MAX)
         builder.append(record.value, record.key, record.headers, record.timestamp, offset=offset)

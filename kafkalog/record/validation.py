@@ -14,11 +14,12 @@ Source: storage/.../internals/log/LogValidator.java.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import EPOCH_MS, INT32_MAX, INT64_MAX, MS, check_fields, instance
 from kafkalog._speedups.framing import END
 from kafkalog.attributes import (
     CONTROL_BIT,
@@ -40,6 +41,7 @@ from kafkalog.record.compressing import checked_level
 from kafkalog.record.content import Content, columns_of, content_of_entry, content_of_messages
 from kafkalog.record.conversion import (
     ensure_end,
+    ensure_offsets,
     ensure_readable,
     ensure_writable,
     set_last_offsets,
@@ -53,7 +55,9 @@ from kafkalog.record.framing import Header, headers_of
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, RECORD_BATCH_OVERHEAD
 from kafkalog.record.message_set import ByteBufferMessageSet
 
-LARGEST = 2**63 - 1
+if TYPE_CHECKING:
+    from kafkalog._speedups.arguments import Rule
+
 HOUR_MS = 3_600_000
 
 
@@ -82,9 +86,9 @@ class ValidationResult(NamedTuple):
     records_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not frozen: that would cost more than to check it.
 class Rules:
-    """What topic and broker ask for; see `validate_messages_and_assign_offsets`."""
+    """What topic and broker ask for; see `validate_messages_and_assign_offsets`. Not changed once it is made."""
 
     first_offset: int
     now: int
@@ -99,18 +103,27 @@ class Rules:
     origin: AppendOrigin
 
     def __post_init__(self) -> None:
-        if self.magic not in (0, 1, 2):
-            raise ValueError(f"magic is {self.magic}, not 0, 1 or 2")
-        if self.first_offset < 0:
-            raise ValueError(f"first_offset is {self.first_offset}, less than 0")
+        check_fields(self, _FIELDS)
         if self.timestamp_type is TimestampType.NO_TIMESTAMP_TYPE and self.magic > 0:
             raise ValueError("a timestamp type is needed from magic 1 on")
-        if self.now < 0:
-            raise ValueError(f"now is {self.now} ms, less than 0")
         if self.target_compression is not None:
             checked_level(self.target_compression, self.compression_level)
         elif self.compression_level is not None:
             raise ValueError("a compression level needs a target compression")
+
+
+_FIELDS: "tuple[Rule, ...]" = (
+    ("first_offset", (0, INT64_MAX, ""), False),
+    ("now", (0, INT64_MAX, EPOCH_MS), False),
+    ("target_compression", CompressionType, True),
+    ("compacted", bool, False),
+    ("magic", (0, 2, ""), False),
+    ("timestamp_type", TimestampType, False),
+    ("before_max_ms", (0, INT64_MAX, MS), False),
+    ("after_max_ms", (0, INT64_MAX, MS), False),
+    ("partition_leader_epoch", (-INT32_MAX - 1, INT32_MAX, ""), False),
+    ("origin", AppendOrigin, False),
+)
 
 
 class _Given(NamedTuple):
@@ -209,7 +222,7 @@ def _moved(message_set: ByteBufferMessageSet, header: Header, rules: Rules, larg
     if bit or header.max_timestamp != largest:
         stamp_batch(view, header.attributes, bit, largest)
     count, limit = header.records_count, message_set._reading.decompression_limit
-    last = rules.first_offset + count - 1
+    last = ensure_offsets(rules.first_offset, count)
     moved = ByteBufferMessageSet(buffer, decompression_limit=limit)
     return ValidationResult(moved, rules.now, largest, last if largest > NO_TIMESTAMP else -1, False, count)
 
@@ -227,7 +240,7 @@ def validate_messages_and_assign_offsets(
     compacted: bool = False,
     magic: int = 2,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    before_max_ms: int = LARGEST,
+    before_max_ms: int = INT64_MAX,
     after_max_ms: int = HOUR_MS,
     partition_leader_epoch: int = -1,
     origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -258,6 +271,7 @@ def validate_messages_and_assign_offsets(
         partition_leader_epoch,
         origin,
     )
+    instance("message_set", message_set, ByteBufferMessageSet, ", as ByteBufferMessageSet(bytes) makes one")
     return _at_once(message_set, rules) or _at_length(message_set, rules)
 
 
@@ -266,6 +280,7 @@ def _at_length(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationRes
     given = _given(message_set, rules.target_compression)
     converting = given.is_plain and bool((given.rows["magic"] != rules.magic).any())
     content = _checked(given, rules, columns_of(given.entries, given.reading) if converting else None)
+    ensure_offsets(rules.first_offset, len(content))
     if _stays(given, rules, content, converting):
         return _numbered(given, rules, content)
     return _rebuilt(given, rules, content)

@@ -11,11 +11,13 @@ import fcntl
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from errno import EFBIG, EINVAL, EIO, ENOENT, EOPNOTSUPP
+from pathlib import Path
 
-from kafkalog.errors import CorruptRecordError
+from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
+from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
 from kafkalog.storage.mapped import CLOSE_ON_EXEC, ReadableFile
 
 # Positions in a segment are Java ints.
@@ -31,14 +33,20 @@ class AppendableFile(ReadableFile):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
-        """OSError: the path cannot be opened for writing, is larger than a segment may be, or the disk is full."""
-        if not 0 <= preallocate_bytes <= MAX_BYTES:
-            raise ValueError(f"preallocate_bytes is {preallocate_bytes}, not in 0..{MAX_BYTES}")
+        """OSError: the path cannot be opened for writing, is larger than a segment may be, or the disk is full.
+
+        NotALogError: it is a directory, a pipe or a device. LogLockedError: it is open for writing already.
+        """
+        preallocate_bytes = whole("preallocate_bytes", preallocate_bytes, 0, MAX_BYTES, BYTES)
         self._lock = threading.RLock()
         # Whether nothing lies behind `size` that an append left there.
         self._whole = True
         self._created = False
         self._retired = False
+        # Whether the last byte written is known to end an entry.
+        self._end_is_sound = False
+        # Where the file is, wherever the process goes.
+        self._place = Path(path).absolute()
         super().__init__(path)
         try:
             self._begin(preallocate_bytes)
@@ -47,17 +55,28 @@ class AppendableFile(ReadableFile):
             raise
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC
+        # Without waiting: opening a pipe would wait for somebody to read from it.
+        flags = os.O_RDWR | CLOSE_ON_EXEC | os.O_NONBLOCK
         try:
-            fd = os.open(self.path, flags | os.O_EXCL, 0o666)
+            fd = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
-            return os.open(self.path, flags, 0o666)
+            try:
+                return self._regular(os.open(self.path, flags))
+            except IsADirectoryError:
+                raise NotALogError("not a regular file", str(self.path)) from None
+            except FileNotFoundError:
+                # A link to a file that is not there.
+                fd = os.open(self.path, flags | os.O_CREAT, 0o666)
         self._created = True
         return fd
 
     def _begin(self, preallocate_bytes: int) -> None:
+        self._lock_out_others()
         with naming(self.path):
-            length = os.fstat(self._fd).st_size
+            found = os.fstat(self._fd)
+            self._identity = found.st_dev, found.st_ino
+            length = found.st_size
+            self._end_is_sound = not length
             if length > MAX_BYTES:
                 raise OSError(EFBIG, f"{length} bytes, more than a segment's {MAX_BYTES}")
             # What there is in a file that is not new has been written, zero bytes too.
@@ -69,10 +88,29 @@ class AppendableFile(ReadableFile):
             self._length = length
             os.lseek(self._fd, self._size, os.SEEK_SET)
 
+    def _lock_out_others(self) -> None:
+        """Two who append would write over each other, and neither would see it.
+
+        Forked children share the lock. A file system that knows no locks is done without.
+        """
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Whoever has it, the file is no longer this object's to withdraw.
+            self._created = False
+            raise LogLockedError("somebody else writes to the file", str(self.path)) from None
+        except OSError:
+            return
+
+    def _let_others_write(self) -> None:
+        if self._fd >= 0:
+            with suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
     def _withdraw(self) -> None:
         self.release()
         if self._created:
-            self.path.unlink(missing_ok=True)
+            self._place.resolve().unlink(missing_ok=True)
 
     @property
     def size(self) -> int:
@@ -80,17 +118,23 @@ class AppendableFile(ReadableFile):
         self.fileno()
         return self._size
 
-    def append(self, pieces: Iterable[memoryview], length: int) -> int:
+    def append(
+        self, pieces: Iterable[memoryview], length: int, ends_entry: bool, ensure_end: Callable[[], object]
+    ) -> int:
         """Write `pieces`, `length` bytes together, at the end: all of them, or none. Returns how many.
 
+        ends_entry: whether an entry can follow. `ensure_end` raises where none can follow what is there; it is asked
+        where that is not known.
         ValueError: the file would grow beyond 2**31 - 1 bytes. OSError: the disk is full, or refuses;
-        FileNotFoundError: the file has been deleted or replaced. CorruptRecordError: somebody else has made it longer
-        or shorter. Whatever is raised, the file has been left as it was, or the error says that it could not be.
+        FileNotFoundError: the file has been deleted. CorruptRecordError: somebody else has made it longer or shorter.
+        Whatever is raised, the file has been left as it was, or the error says that it could not be.
         """
         with self._lock:
             if length > MAX_BYTES - self.size:
                 raise ValueError(f"{length} bytes more than the {self.size} of {self.path}: a segment has {MAX_BYTES}")
             self._prepare()
+            if not self._end_is_sound and length:
+                ensure_end()
             self._whole = False
             try:
                 for piece in pieces:
@@ -100,6 +144,8 @@ class AppendableFile(ReadableFile):
                 raise
             self._length = max(self._length, self._size + length)
             self._size += length
+            if length:
+                self._end_is_sound = ends_entry
             self._whole = True
             return length
 
@@ -134,9 +180,11 @@ class AppendableFile(ReadableFile):
 
         OSError: in its place.
         """
-        outcome = "the file is as it was before"
+        outcome, reserved = "the file is as it was before", self._length
         try:
             self._cut_back()
+            if self._length < reserved:
+                outcome += " but for what was preallocated"
         except OSError as second:
             outcome = f"what was written of them could not be cut off: {second}"
         what = f"appending {length} bytes to {self._size} failed, {outcome}"
@@ -148,7 +196,11 @@ class AppendableFile(ReadableFile):
     def _cut_back(self) -> None:
         os.ftruncate(self._fd, self._size)
         if self._length > self._size:
-            lengthen(self._fd, self._length)
+            try:
+                lengthen(self._fd, self._length)
+            except OSError:
+                # What was preallocated is lost; the file is sound without.
+                self._length = os.fstat(self._fd).st_size
         os.lseek(self._fd, self._size, os.SEEK_SET)
         self._whole = True
 
@@ -160,8 +212,11 @@ class AppendableFile(ReadableFile):
         """
         with self._lock:
             before = self.size
+            size = whole("size", size, -INT64_MAX, INT64_MAX, BYTES)
             if not 0 <= size <= before:
                 raise ValueError(f"{self.path} has {before} bytes and cannot be truncated to {size}")
+            if size < before:
+                self._end_is_sound = not size
             if size < self._length or not self._whole:
                 self._prepare()
                 self._cut(size)
@@ -194,7 +249,7 @@ class AppendableFile(ReadableFile):
         with naming(self.path):
             sync(self.fileno())
             if self._created:
-                sync_directory(self.path.absolute().parent)
+                sync_directory(self._place.parent)
                 self._created = False
 
     def close(self) -> None:
@@ -207,11 +262,30 @@ class AppendableFile(ReadableFile):
 
     def release(self) -> None:
         """Close without flushing or trimming."""
+        # Closing alone would not unlock it where a forked child has the file open too.
+        self._let_others_write()
         super().close()
+
+    def moved_to(self, path: Path) -> None:
+        """Somebody has renamed the file."""
+        super().moved_to(path)
+        self._place = path.absolute()
+
+    def unlink(self) -> bool:
+        """Delete the file that was opened. Returns whether it was at its path. OSError: it cannot be deleted."""
+        try:
+            found = self._place.stat()
+            if (found.st_dev, found.st_ino) == self._identity:
+                self._place.unlink()
+                return True
+        except FileNotFoundError:
+            pass
+        return False
 
     def retire(self) -> None:
         """Nobody is going to write to it any more: it is closed, as it is, once the last who reads it lets go of it."""
         self._retired = True
+        self._let_others_write()
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0 and getattr(self, "_retired", False):
@@ -253,7 +327,11 @@ def sync(fd: int) -> None:
 
 def sync_directory(directory: os.PathLike[str]) -> None:
     """A new file's name is on the disk once its directory is."""
-    fd = os.open(directory, os.O_RDONLY | CLOSE_ON_EXEC)
+    try:
+        fd = os.open(directory, os.O_RDONLY | CLOSE_ON_EXEC)
+    except PermissionError:
+        # A directory that may be written and not read: its own flushing has to do.
+        return
     try:
         os.fsync(fd)
     finally:

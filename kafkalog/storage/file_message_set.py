@@ -8,9 +8,9 @@ Kafka: `FileRecords` (before 0.11 `FileMessageSet`).
 
 import io
 import logging
-import operator
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
 from kafkalog._speedups.framing import find_file_entry, scan_file_headers
-from kafkalog.errors import CorruptRecordError
+from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.decoding import Reading
 from kafkalog.record.framing import EndKind, Stop
-from kafkalog.record.message_set import RUN_ROWS, MessageSet
+from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
+from kafkalog.record.message_set import RUN_ROWS, ByteBufferMessageSet, MessageSet
 from kafkalog.storage.appending import AppendableFile
 from kafkalog.storage.mapped import ReadableFile
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.record.output import Target
 
 _log = logging.getLogger(__name__)
+_SIZE = struct.Struct(">i")
 # What is appended is taken from its message set in pieces of so many bytes.
 PIECE_BYTES = 1 << 20
 # What any offset, any timestamp reaches.
@@ -79,13 +82,14 @@ class FileMessageSet(MessageSet):
     damage. decompression_limit: bytes that one batch may decompress to.
 
     read_only=False: the file is created if it is missing, a new one with `preallocate_bytes` reserved on disk, and
-    appended to at its end, which is where its bytes end: a torn or zeroed tail goes only by `truncate_to(valid_bytes)`.
-    It must be closed. Any number of threads may read meanwhile; whoever closes it must be the last.
+    appended to at its end. A torn or zeroed tail, as a crash leaves it, must go first: `truncate_to(valid_bytes)`.
+    It must be closed. Any number of threads may read meanwhile; whoever closes it must be the last. One object at a
+    time may write to a file; a forked child, who shares it, must not.
 
-    NotALogError: a directory, a pipe or a device. OSError: the file cannot be opened, or a file to append to is
-    larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end; writing combined with a start, an
-    end, or sealed; preallocating without writing. io.UnsupportedOperation, which is an OSError and a ValueError:
-    writing to a read-only set, or to a slice.
+    NotALogError: a directory, a pipe or a device. LogLockedError: another writes to it. OSError: the file cannot be
+    opened, or a file to append to is larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end;
+    writing combined with a start, an end, or sealed; preallocating without writing. io.UnsupportedOperation, which is
+    an OSError and a ValueError: writing to a read-only set, or to a slice.
     """
 
     def __init__(
@@ -99,9 +103,10 @@ class FileMessageSet(MessageSet):
         sealed: bool = False,
         decompression_limit: int = compression.DEFAULT_LIMIT,
     ) -> None:
-        super().__init__(Reading(decompression_limit=decompression_limit, path=os.fspath(path)))
-        if start < 0 or (end is not None and end < start):
-            raise ValueError(f"[{start}, {end}) is not a range of a file")
+        limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
+        super().__init__(Reading(decompression_limit=limit, path=os.fspath(path)))
+        start = whole("start", start, 0, INT64_MAX, BYTES)
+        end = end if end is None else whole("end", end, start, INT64_MAX, BYTES)
         if not read_only and (start or end is not None or sealed):
             raise ValueError("only a whole file that is not sealed is written to")
         if read_only and preallocate_bytes:
@@ -115,6 +120,11 @@ class FileMessageSet(MessageSet):
         self._end = end
         self._is_slice = False
         self.sealed = sealed
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file has been closed, by this set or another that shares it."""
+        return self._file.closed
 
     @property
     def path(self) -> str:
@@ -135,15 +145,13 @@ class FileMessageSet(MessageSet):
 
         The slice shares the open file. ValueError: position or length negative, or position after the end.
         """
-        size, position, length = self.size_in_bytes, operator.index(position), operator.index(length)
-        if position < 0 or length < 0 or position > size:
-            raise ValueError(f"a slice of {length} bytes at {position} is outside the {size} bytes of {self.path}")
+        position, length = self._range(position, length, "length")
         first = self._first + position
-        return self._slice(first, first + min(length, size - position), sealed=False)
+        return self._slice(first, first + length, sealed=False)
 
     def starting_at(self, offset: int) -> "FileMessageSet":
         """This set without the batches before the first whose last offset is `offset` or more."""
-        found = self.search(operator.index(offset))
+        found = self.search(offset)
         return self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
 
     def last_offset(self) -> int | None:
@@ -170,7 +178,7 @@ class FileMessageSet(MessageSet):
 
         CorruptRecordError: damage in the framing, or a size field greater than `max_message_size`.
         """
-        limit = -1 if max_message_size is None else max_message_size
+        limit = -1 if max_message_size is None else whole("max_message_size", max_message_size, 0, INT32_MAX, BYTES)
         runs = self._runs(self._place(start), max_size=limit)
         return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in runs)
 
@@ -255,27 +263,40 @@ class FileMessageSet(MessageSet):
     def append(self, message_set: MessageSet) -> int:
         """Write all bytes of `message_set` at the end. Returns how many.
 
-        They are not looked at. Either all of them are in the file then, and seen by every reader of this object, or
-        none: a failure leaves the file as it was and says so, or says that the file could not be left so. They are on
-        the disk after `flush`.
+        Either all of them are in the file then, and seen by every reader of this object, or none: a failure leaves the
+        file as it was and says so, or says that the file could not be left so. They are on the disk after `flush`.
+        The bytes are not looked at; but behind a torn tail, also of what was appended before, they could not be read.
 
-        OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted or replaced since it was
-        opened. CorruptRecordError: somebody else has made the file longer or shorter, or `message_set` is a file that
-        became shorter. ValueError: the file would grow beyond 2**31 - 1 bytes. io.UnsupportedOperation: see the class.
+        LogStateError: the file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the error.
+        OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted since it was opened, or
+        replaced, and has no other name. CorruptRecordError: somebody else has made the file longer or shorter, or
+        `message_set` is a file that became shorter. ValueError: the file would grow beyond 2**31 - 1 bytes.
+        io.UnsupportedOperation: see the class.
         """
-        if not isinstance(message_set, MessageSet):
-            raise TypeError(f"a MessageSet is appended, not {type(message_set).__name__}")
+        instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
         length = message_set.size_in_bytes
         file = self._writable("append to")
-        if length > PIECE_BYTES:
-            return file.append(_pieces(message_set, length), length)
-        return file.append((message_set._view(message_set._start, length),), length)
+        return file.append(_pieces(message_set, length), length, _is_whole(message_set, length), self._ensure_end)
+
+    def _ensure_end(self) -> None:
+        """LogStateError: an entry that is appended could not be read, for what is before it."""
+        try:
+            *_, stop = self._stops()
+            kind, position = stop.end(self.path)
+        except CorruptRecordError as error:
+            what = f"there is damage, and what is appended behind it could not be read; truncate_to({error.position})"
+            raise LogStateError(f"{what} cuts it off, and all that follows it", self.path, error.position) from error
+        if kind is not EndKind.END:
+            what = f"behind a {kind.value} tail what is appended could not be read; truncate_to({position}) cuts it off"
+            left = self._stop() - position
+            raise LogStateError(what, self.path, position, "the end of the file", f"{left} bytes more")
 
     def truncate_to(self, size: int) -> int:
         """Cut the file to `size` bytes, and what was preallocated. Returns how many bytes went.
 
-        Whether an entry ends there is not looked at. A file of that very length is not touched. ValueError: `size` is
-        negative or more than the file's. OSError, CorruptRecordError, io.UnsupportedOperation: as `append`.
+        Whether an entry ends there is seen to when the next is appended. A file of that very length is not touched.
+        ValueError: `size` is negative or more than the file's. OSError, CorruptRecordError, io.UnsupportedOperation: as
+        `append`.
         """
         return self._writable("truncate").truncate(size)
 
@@ -305,7 +326,8 @@ class FileMessageSet(MessageSet):
         """
         from kafkalog.storage.transfer import transfer
 
-        part = self.read(position, self.size_in_bytes if size is None else size)
+        position, size = self._range(position, size, "size")
+        part = self.read(position, size)
         return transfer(self._file, file, part._first, part.size_in_bytes)
 
     def close(self) -> None:
@@ -328,14 +350,14 @@ class FileMessageSet(MessageSet):
 
     def moved_to(self, path: str | os.PathLike[str]) -> None:
         """The open file has this path from now on: somebody has renamed it."""
-        self._file.path = Path(path)
+        self._file.moved_to(Path(path))
         self._reading = replace(self._reading, path=os.fspath(path))
 
     def delete(self) -> bool:
-        """Close the file without flushing it, and delete whatever is at its path. Returns whether that was done.
+        """Close the file without flushing it, and delete it. Returns whether that was done.
 
-        What goes wrong is logged and not raised; nothing is there to delete: False. io.UnsupportedOperation: see the
-        class.
+        What goes wrong is logged and not raised. It is no longer at its path, or another file is: False.
+        io.UnsupportedOperation: see the class.
         """
         file = self._writable("delete")
         try:
@@ -343,19 +365,14 @@ class FileMessageSet(MessageSet):
         except OSError:
             _log.warning("%s cannot be closed", self.path, exc_info=True)
         try:
-            file.path.unlink()
-        except FileNotFoundError:
-            return False
+            return file.unlink()
         except OSError:
             _log.warning("%s cannot be deleted", self.path, exc_info=True)
             return False
-        return True
 
     def _place(self, start: int) -> int:
         """The position in the file that `start` counts to. ValueError: it is outside this set."""
-        if not 0 <= start <= self.size_in_bytes:
-            raise ValueError(f"position {start} is outside the {self.size_in_bytes} bytes of {self.path}")
-        return self._first + operator.index(start)
+        return self._first + whole("start", start, 0, self.size_in_bytes, BYTES)
 
     def _writable(self, what: str) -> AppendableFile:
         if self._is_slice or not isinstance(self._file, AppendableFile):
@@ -374,7 +391,9 @@ class FileMessageSet(MessageSet):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        # Who takes a slice has not opened the file.
+        if not self._is_slice:
+            self.close()
 
     def _stop(self) -> int:
         return self._file.size if self._end is None else min(self._end, self._file.size)
@@ -417,7 +436,21 @@ def _opened_again(path: str, span: tuple[int, int | None], sealed: bool, limit: 
     return copy
 
 
-def _pieces(message_set: MessageSet, length: int) -> Iterator[memoryview]:
+def _pieces(message_set: MessageSet, length: int) -> Iterable[memoryview]:
     start = message_set._start
-    for at in range(0, length, PIECE_BYTES):
-        yield message_set._view(start + at, min(PIECE_BYTES, length - at))
+    if length <= PIECE_BYTES:
+        return (message_set._view(start, length),)
+    return (message_set._view(start + at, min(PIECE_BYTES, length - at)) for at in range(0, length, PIECE_BYTES))
+
+
+def _is_whole(message_set: MessageSet, length: int) -> bool:
+    """Whether another entry can follow."""
+    if isinstance(message_set, ByteBufferMessageSet) and length >= LOG_OVERHEAD + RECORD_OVERHEAD_V0:
+        # Nearly every set is one entry.
+        (size,) = _SIZE.unpack_from(message_set._buffer, SIZE_AT)
+        if LOG_OVERHEAD + size == length:
+            return True
+    try:
+        return message_set.end_of_data.kind is EndKind.END
+    except CorruptRecordError:
+        return False

@@ -28,11 +28,21 @@ class ReadableFile:
 
     def _open(self) -> int:
         # Without waiting: opening a pipe would wait for somebody to write into it.
-        fd = os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
+        return self._regular(os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK))
+
+    def _regular(self, fd: int) -> int:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise NotALogError("not a regular file", str(self.path))
         return fd
+
+    def moved_to(self, path: Path) -> None:
+        """Somebody has renamed the file."""
+        self.path = path
+
+    @property
+    def closed(self) -> bool:
+        return self._fd < 0
 
     def fileno(self) -> int:
         """The file descriptor. ValueError: the file has been closed."""

@@ -486,7 +486,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "first_offset": {"first_offset": -1},
     "timestamp type": {"timestamp_type": TimestampType.NO_TIMESTAMP_TYPE},
     "now": {"now": -1},
-    "levels": {"target_compression": CompressionType.GZIP, "compression_level": 10},
+    "level": {"target_compression": CompressionType.GZIP, "compression_level": 10},
     "target compression": {"compression_level": 1},
 }
 

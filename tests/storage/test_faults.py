@@ -22,7 +22,7 @@ from typing import NoReturn
 import pytest
 
 from kafkalog import ByteBufferMessageSet, FileMessageSet
-from kafkalog.errors import CorruptRecordError
+from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
 
 KIB = 1 << 10
@@ -334,8 +334,9 @@ def test_a_reservation_that_cannot_be_made_again_is_told(
         messages.append(batch(0))
         monkeypatch.setattr(os, "posix_fallocate", full)
         seam.fail_after(50, OSError(errno.EIO, os.strerror(errno.EIO)))
-        with pytest.raises(OSError, match="could not be cut off"):
+        with pytest.raises(OSError, match="as it was before but for what was preallocated"):
             messages.append(batch(1))
+        assert path.stat().st_size == messages.size_in_bytes
         seam.mend()
         messages.append(batch(1))
         assert offsets(messages) == [0, 1]
@@ -466,14 +467,13 @@ def test_a_limit_on_file_sizes_leaves_whole_batches_and_the_error(path: Path) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_device_that_can_neither_be_written_nor_cut_is_told_in_one_error() -> None:
-    device = FileMessageSet("/dev/full", read_only=False)
-    with pytest.raises(OSError, match=r"No space left.*could not be cut off.*Invalid argument") as error:
-        device.append(batch(0))
-    assert error.value.errno == errno.ENOSPC
-    assert device.size_in_bytes == 0
-    with pytest.raises(OSError, match="Invalid argument"):
-        device.close()
+@pytest.mark.parametrize("path", ["/dev/full", "/dev/null", "a directory", "a pipe"])
+def test_what_is_no_file_is_neither_written_to_nor_deleted(tmp_path: Path, path: str) -> None:
+    (tmp_path / "a directory").mkdir()
+    os.mkfifo(tmp_path / "a pipe")
+    with pytest.raises(NotALogError, match=path):
+        FileMessageSet(tmp_path / path, read_only=False)
+    assert (tmp_path / path).exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes to any directory")
@@ -495,9 +495,7 @@ def test_a_file_in_a_read_only_directory_is_not_deleted(tmp_path: Path, caplog: 
     directory.chmod(0o700)
 
 
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
-        FileMessageSet(tmp_path, read_only=False)
+def test_a_missing_directory_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         FileMessageSet(tmp_path / "no" / "such.log", read_only=False)
 
@@ -541,11 +539,29 @@ def test_nothing_is_appended_to_a_file_that_another_has_cut_or_grown(
 
 
 def test_of_two_writers_the_second_is_stopped(path: Path) -> None:
-    with FileMessageSet(path, read_only=False) as first, FileMessageSet(path, read_only=False) as second:
+    with FileMessageSet(path, read_only=False) as first:
         first.append(batch(0))
-        with pytest.raises(CorruptRecordError, match="somebody else"):
+        with pytest.raises(LogLockedError, match="somebody else") as error:
+            FileMessageSet(path, read_only=False)
+        assert error.value.path == str(path)
+        first.append(batch(1))
+    with FileMessageSet(path, read_only=False) as second:
+        assert offsets(second) == [0, 1]
+
+
+def test_a_file_that_was_closed_can_be_written_to_although_a_child_has_it_open_still(path: Path) -> None:
+    first = FileMessageSet(path, read_only=False)
+    with open(os.dup(first._file.fileno()), "rb"):
+        first.close()
+        with FileMessageSet(path, read_only=False) as second:
             second.append(batch(0))
-    assert offsets(FileMessageSet(path)) == [0]
+
+
+def test_another_process_cannot_append_to_a_file_that_is_being_written_to(path: Path) -> None:
+    program = f"import kafkalog; kafkalog.FileMessageSet({str(path)!r}, read_only=False)"
+    with FileMessageSet(path, read_only=False):
+        outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "LogLockedError" in outcome.stderr
 
 
 def test_failing_appends_disturb_no_reader_in_another_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_a_range_without_bytes_holds_no_entry(write: Write, start: int, end: int
 @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4), (0, -1)])
 def test_a_range_that_is_none_is_refused(write: Write, start: int, end: int | None) -> None:
     path = write(one(0)).path
-    with pytest.raises(ValueError, match="range"):
+    with pytest.raises(ValueError, match=r"(start|end) is -?\d+ bytes"):
         FileMessageSet(path, start=start, end=end)
 
 
@@ -193,7 +193,7 @@ def test_a_slice_past_the_end_is_refused(write: Write) -> None:
     messages = write(one(0))
     assert messages.read(len(one(0)), 5).size_in_bytes == 0
     for position, length in [(len(one(0)) + 1, 5), (-1, 5), (0, -1)]:
-        with pytest.raises(ValueError, match="slice"):
+        with pytest.raises(ValueError, match=r"(position|length) is -?\d+ bytes"):
             messages.read(position, length)
 
 

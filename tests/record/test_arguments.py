@@ -1,0 +1,210 @@
+"""What is given in another kind, unit or range than asked for is refused by name, never taken for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafkalog import (
+    AppendOrigin,
+    BatchSettings,
+    ByteBufferMessageSet,
+    CompressionType,
+    Record,
+    RecordsBuilder,
+    TimestampType,
+    ValidationResult,
+    validate_messages_and_assign_offsets,
+)
+from kafkalog.errors import InvalidRecordError, RecordValidationError
+from kafkalog.record.builder import empty_batch
+from reference.encode import FORMATS
+
+NOW = 1_700_000_000_000
+LARGEST = 2**63 - 1
+THREE = [Record(b"v", b"k", timestamp=NOW + i) for i in range(3)]
+SET = ByteBufferMessageSet.from_records(THREE)
+CONTROL = ByteBufferMessageSet.from_records(THREE[:1], is_control=True, producer_id=1, producer_epoch=0)
+
+
+def validated(messages: Any = SET, **topic: Any) -> ValidationResult:
+    return validate_messages_and_assign_offsets(messages, **{"first_offset": 0, "now": NOW, **topic})
+
+
+# --- an enum's members, and their numbers
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_the_number_of_a_codec_is_taken_for_the_codec(magic: int, codec: int) -> None:
+    by_number = ByteBufferMessageSet.from_records(THREE, magic=magic, compression_type=codec)  # type: ignore[arg-type]
+    assert (
+        by_number.buffer
+        == ByteBufferMessageSet.from_records(THREE, magic=magic, compression_type=CompressionType(codec)).buffer
+    )
+    result = validated(by_number, magic=magic, target_compression=codec)
+    assert [record.value for record in result.message_set] == [b"v"] * 3
+
+
+def test_the_number_of_a_timestamp_type_is_taken_for_the_type() -> None:
+    assert SET.with_timestamps(1, 5).buffer == SET.with_timestamps(TimestampType.LOG_APPEND_TIME, 5).buffer  # type: ignore[arg-type]
+    made = ByteBufferMessageSet.from_records(THREE, timestamp_type=1, timestamp=9)  # type: ignore[arg-type]
+    assert {(each.timestamp, each.timestamp_type.name) for each in made} == {(9, "LOG_APPEND_TIME")}
+    (first, *_) = validated(timestamp_type=1).message_set
+    assert (first.timestamp, first.timestamp_type) == (NOW, TimestampType.LOG_APPEND_TIME)
+    with pytest.raises(RecordValidationError):
+        SET.check_timestamps(0, 10 * NOW, 10, 10)  # type: ignore[arg-type]
+    with pytest.raises(RecordValidationError):
+        validated(now=10 * NOW, before_max_ms=10, timestamp_type=0)
+
+
+ENUMS: dict[str, Callable[[Any], object]] = {
+    "compression_type": lambda given: ByteBufferMessageSet.from_records(THREE, compression_type=given),
+    "target_compression": lambda given: validated(target_compression=given),
+    "timestamp_type": lambda given: SET.with_timestamps(given, 5),
+    "timestamp_type of a check": lambda given: SET.check_timestamps(given, NOW, 10, 10),
+    "timestamp_type of records": lambda given: ByteBufferMessageSet.from_records(THREE, timestamp_type=given),
+    "timestamp_type of a topic": lambda given: validated(timestamp_type=given),
+    "timestamp_type of a record": lambda given: Record(timestamp_type=given),
+}
+
+
+@pytest.mark.parametrize("call", ENUMS.values(), ids=ENUMS)
+def test_what_is_no_member_of_an_enum_is_refused_by_name(
+    call: Callable[[Any], object], request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.id.split()[0]
+    for given in ("lz4", "CREATE_TIME", True, 1.0, b"x"):
+        with pytest.raises(TypeError, match=rf"^{name} is one of \w+Type\."):
+            call(given)
+    for number in (-2, 9):
+        with pytest.raises(ValueError, match=rf"^{name} is {number}, not one of "):
+            call(number)
+
+
+@pytest.mark.parametrize("origin", ["client", None, 2])
+def test_a_wrong_origin_does_not_switch_the_checks_off(origin: Any) -> None:
+    with pytest.raises(InvalidRecordError, match="control"):
+        validated(CONTROL, origin=AppendOrigin.CLIENT)
+    with pytest.raises(TypeError, match=r"origin is one of AppendOrigin\."):
+        validated(CONTROL, origin=origin)
+
+
+# --- whole numbers
+
+
+NUMBERS: dict[str, Callable[[Any], object]] = {
+    "magic": lambda given: BatchSettings(magic=given),
+    "base_offset": lambda given: BatchSettings(base_offset=given),
+    "log_append_time": lambda given: BatchSettings(log_append_time=given),
+    "producer_id": lambda given: BatchSettings(producer_id=given),
+    "producer_epoch": lambda given: BatchSettings(producer_epoch=given),
+    "base_sequence": lambda given: BatchSettings(base_sequence=given),
+    "partition_leader_epoch": lambda given: BatchSettings(partition_leader_epoch=given),
+    "delete_horizon_ms": lambda given: BatchSettings(delete_horizon_ms=given),
+    "max_size": lambda given: RecordsBuilder(max_size=given),
+    "timestamp": lambda given: SET.with_timestamps(TimestampType.LOG_APPEND_TIME, given),
+    "timestamp of records": lambda given: ByteBufferMessageSet.from_records(THREE, timestamp=given),
+    "timestamp of a record": lambda given: Record(timestamp=given),
+    "offset of a record": lambda given: Record(offset=given),
+    "sequence of a record": lambda given: Record(sequence=given),
+    "first_offset": SET.with_offsets,
+    "first_offset of a topic": lambda given: validated(first_offset=given),
+    "partition_leader_epoch of offsets": lambda given: SET.with_offsets(0, partition_leader_epoch=given),
+    "partition_leader_epoch of a topic": lambda given: validated(partition_leader_epoch=given),
+    "now": lambda given: SET.check_timestamps(TimestampType.CREATE_TIME, given, 10, 10),
+    "now of a topic": lambda given: validated(now=given),
+    "before_max_ms": lambda given: validated(before_max_ms=given),
+    "after_max_ms": lambda given: SET.check_timestamps(TimestampType.CREATE_TIME, NOW, 10, given),
+    "magic of a check": SET.check_magic,
+    "magic of a conversion": SET.to_magic,
+    "magic of a question": SET.has_matching_magic,
+    "threads": lambda given: SET.columns(threads=given),
+    "last_offset": lambda given: empty_batch(BatchSettings(), last_offset=given),
+}
+
+
+@pytest.mark.parametrize("call", NUMBERS.values(), ids=NUMBERS)
+def test_what_is_no_whole_number_in_range_is_refused_by_name(
+    call: Callable[[Any], object], request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.id.split()[0]
+    for given in (1.5, 1.0, "1", True, datetime.now(UTC), np.float64(1)):
+        with pytest.raises(TypeError, match=rf"^{name} is a whole number.*, not {type(given).__name__}$"):
+            call(given)
+    for number in (2**63, -(2**63) - 1):
+        with pytest.raises(ValueError, match=rf"^{name} is {number}\b.* is needed$"):
+            call(number)
+
+
+def test_times_are_said_to_be_ms() -> None:
+    with pytest.raises(TypeError, match=r"now is a whole number of ms since the epoch, not float"):
+        validated(now=NOW / 1000)
+    with pytest.raises(TypeError, match=r"timestamp is a whole number of ms since the epoch, not datetime"):
+        Record(timestamp=datetime.now(UTC))  # type: ignore[arg-type]
+
+
+def test_a_number_of_numpys_becomes_one_of_pythons() -> None:
+    settings = BatchSettings(base_offset=np.int64(5), compression_type=np.int8(1))  # type: ignore[arg-type]
+    assert (type(settings.base_offset), settings.compression_type) == (int, CompressionType.GZIP)
+
+
+@pytest.mark.parametrize("name", ["is_control", "is_transactional"])
+def test_a_flag_is_true_or_false_and_nothing_like_it(name: str) -> None:
+    for given in ("no", 1, None):
+        with pytest.raises(TypeError, match=f"{name} is True or False, not {given!r}"):
+            BatchSettings(**{name: given})
+
+
+# --- offsets up to the largest there is
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_offsets_end_at_the_largest_and_do_not_run_over_it(magic: int, codec: int) -> None:
+    messages = ByteBufferMessageSet.from_records(THREE, magic=magic, compression_type=CompressionType(codec))
+    for number in (
+        messages.with_offsets,
+        lambda first: validated(messages, magic=magic, first_offset=first).message_set,
+    ):
+        assert [record.offset for record in number(LARGEST - 2)] == [LARGEST - 2, LARGEST - 1, LARGEST]
+        for first in (LARGEST - 1, LARGEST):
+            with pytest.raises(ValueError, match=f"3 records from offset {first} on"):
+                number(first)
+
+
+# --- objects
+
+
+def test_what_is_validated_is_a_set_of_messages_in_memory() -> None:
+    for given in (bytes(SET.buffer), THREE, None):
+        with pytest.raises(TypeError, match="message_set is a ByteBufferMessageSet"):
+            validated(given)
+
+
+def test_settings_are_settings() -> None:
+    for given in ({"magic": 1}, 2):
+        with pytest.raises(TypeError, match="settings is a BatchSettings, not"):
+            RecordsBuilder(given)  # type: ignore[arg-type]
+
+
+def test_what_gets_assigned_offsets_is_records_and_offsets() -> None:
+    with pytest.raises(TypeError, match="record is a Record, not bytes"):
+        ByteBufferMessageSet.from_records([b"x"], offsets=[1])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="offset is a whole number, not NoneType"):
+        ByteBufferMessageSet.from_records(THREE, offsets=[0, None])  # type: ignore[list-item]
+
+
+def test_an_emptied_batch_ends_where_it_begins_or_later() -> None:
+    for last in (9, 10 + 2**31):
+        with pytest.raises(ValueError, match="last_offset"):
+            empty_batch(BatchSettings(base_offset=10), last_offset=last)
+
+
+def test_a_set_outlives_a_view_that_was_released() -> None:
+    messages = ByteBufferMessageSet(bytes(SET.buffer))
+    with messages.buffer:
+        pass
+    assert len(list(messages)) == 3
