@@ -7,7 +7,6 @@ to the leader's way, which checks all. Both ways leave the same bytes.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog._speedups.record import Record
@@ -54,7 +53,7 @@ class EmbeddedAppender:
             else:
                 info = self._append_as_client(batch, settings)
             first = info.first_offset if first < 0 else first
-        return info if info is None or info.first_offset == first else replace(info, first_offset=first)
+        return info if info is None or info.first_offset == first else info._replace(first_offset=first)
 
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
         """To the segment at once; the steps are those of `WritableLog._append`."""

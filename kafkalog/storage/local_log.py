@@ -70,13 +70,16 @@ class LocalLog:
 
     def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Sequence[BatchSpan]) -> None:
         """Append batches to the active segment, and move the log's end behind them."""
-        self.active_segment.append(last_offset, messages, spans)
-        self.update_log_end(last_offset + 1)
+        segment = self.active_segment
+        segment.append(last_offset, messages, spans)
+        self._end_at(last_offset + 1, segment)
 
     def update_log_end(self, offset: int) -> None:
         """The log ends at this offset, in the active segment."""
-        active = self.active_segment
-        self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size)
+        self._end_at(offset, self.active_segment)
+
+    def _end_at(self, offset: int, active: LogSegment) -> None:
+        self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size_in_bytes)
         self.recovery_point = min(self.recovery_point, offset)
 
     # --- on the disk

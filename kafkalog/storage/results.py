@@ -47,8 +47,7 @@ class FetchDataInfo:
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LogAppendInfo:
+class LogAppendInfo(NamedTuple):
     """What was appended. Offsets are -1 and nothing was written where there was nothing to write.
 
     A batch of an idempotent producer that had been appended before is not written again: its first offsets are given.

@@ -13,9 +13,9 @@ Source: storage/.../internals/log/UnifiedLog.java.
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Self
@@ -120,6 +120,7 @@ class WritableLog(Log):
         self._owns_scheduler = opening.scheduler is None
         self._at_end = opening.at_end
         self._lock = threading.RLock()
+        self._guard = _Changing(self._lock, self._check_usable)
         self._closed = False
         self._failure: OSError | None = None
         self._high_watermark_at = LogOffsetMetadata(log_start_offset)
@@ -519,8 +520,7 @@ class WritableLog(Log):
     def _info_of_duplicate(self, incoming: Incoming, changes: ProducerChanges) -> LogAppendInfo:
         found = changes.duplicate
         assert found is not None
-        return replace(
-            self._info(incoming),
+        return self._info(incoming)._replace(
             first_offset=found.first_offset,
             last_offset=found.last_offset,
             log_append_time=found.timestamp,
@@ -718,15 +718,15 @@ class WritableLog(Log):
         finally:
             self._at_end(self, ending)
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _changing(self) -> "_Changing":
         """The lock, for somebody who changes the log. LogStateError: nobody may any more."""
-        with self._lock:
-            self._check_open()
-            if self._failure is not None:
-                message = "the log could not be flushed, and takes nothing more until it is opened again"
-                raise LogStateError(message, str(self.directory), found=self._failure)
-            yield
+        return self._guard
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if self._failure is not None:
+            message = "the log could not be flushed, and takes nothing more until it is opened again"
+            raise LogStateError(message, str(self.directory), found=self._failure)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -740,6 +740,27 @@ class WritableLog(Log):
             write_partition_metadata(self.directory / PARTITION_METADATA, topic_id)
             found = PartitionMetadata(0, topic_id)
         return found
+
+
+class _Changing:
+    """A lock that is taken only while a check holds; entered as often as one likes, by one thread at a time."""
+
+    __slots__ = ("_check", "_lock")
+
+    def __init__(self, lock: AbstractContextManager[bool], check: Callable[[], None]) -> None:
+        self._lock = lock
+        self._check = check
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+        try:
+            self._check()
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.__exit__(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
