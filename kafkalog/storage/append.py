@@ -18,6 +18,8 @@ from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import first_unreadable
 from kafkalog.attributes import CompressionType
 from kafkalog.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
     InvalidRecordError,
     KafkaLogError,
     OffsetsOutOfOrderError,
@@ -26,7 +28,8 @@ from kafkalog.errors import (
 )
 from kafkalog.record.batch import RecordBatch
 from kafkalog.record.decoding import unreadable, wrong_checksum
-from kafkalog.record.framing import Header, headers_of
+from kafkalog.record.framing import EndKind, EndOfData, Header, headers_of
+from kafkalog.record.layout import LOG_OVERHEAD
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.record.validation import AppendOrigin
 from kafkalog.storage.offset_metadata import UNKNOWN_OFFSET, LogOffsetMetadata
@@ -107,8 +110,14 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
         if rules.offsets_given and not rises:
             message = "batches to append whose offsets do not rise"
             raise OffsetsOutOfOrderError(message, rules.path, header.position, "rising offsets", _offsets(rows))
-    stop.end(rules.path)
+    _check_tail(stop.end(rules.path), messages, rules)
     return incoming
+
+
+def _check_tail(end: EndOfData, messages: ByteBufferMessageSet, rules: AppendRules) -> None:
+    """Zero bytes, which a file may end in, are nothing that anybody sends; too few to say a size are a torn tail."""
+    if end.kind is EndKind.ZEROED and messages.size_in_bytes - end.position >= LOG_OVERHEAD:
+        raise CorruptRecordError("zero bytes instead of a batch", rules.path, end.position)
 
 
 def _first_damaged(messages: ByteBufferMessageSet, rows: NDArray[np.void]) -> tuple[int, KafkaLogError | None]:
@@ -214,6 +223,7 @@ def producer_changes(
         if batch.producer_id >= 0:
             if (repeated := _repeated(manager, batch, origin)) is not None:
                 return ProducerChanges(list(changes.values()), completed, repeated)
+            _check_producer_is_current(manager, batch, origin)
             info = changes.setdefault(batch.producer_id, manager.prepare_update(batch.producer_id, origin))
             first = LogOffsetMetadata(batch.base_offset, place.segment_base_offset, position)
             done = info.append(batch, first if batch.is_transactional else None, transaction_version)
@@ -221,6 +231,16 @@ def producer_changes(
                 completed.append(done)
         position += batch.size_in_bytes
     return ProducerChanges(list(changes.values()), completed)
+
+
+def _check_producer_is_current(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> None:
+    """A producer, or its coordinator, that has been replaced is told so before anything else it may have got wrong."""
+    entry = manager.last_entry(batch.producer_id)
+    if entry is None or not batch.is_transactional or origin not in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
+        return
+    if batch.producer_epoch < entry.producer_epoch:
+        message = f"producer {batch.producer_id} has been replaced by a newer one"
+        raise InvalidProducerEpochError(message, None, None, entry.producer_epoch, batch.producer_epoch)
 
 
 def _repeated(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> BatchMetadata | None:

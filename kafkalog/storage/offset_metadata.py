@@ -26,21 +26,18 @@ class LogOffsetMetadata:
         return self.segment_base_offset == UNKNOWN_OFFSET and self.relative_position_in_segment == UNKNOWN_POSITION
 
     def on_same_segment(self, that: "LogOffsetMetadata") -> bool:
-        """Whether both lie in one segment. ValueError: of one of them only the offset is known."""
-        self._compare(that)
-        return self.segment_base_offset == that.segment_base_offset
+        """Whether both lie in one segment; False where of one of them only the offset is known."""
+        return self._both_placed(that) and self.segment_base_offset == that.segment_base_offset
 
     def on_older_segment(self, that: "LogOffsetMetadata") -> bool:
-        """Whether this one's segment comes before that one's. ValueError: of one of them only the offset is known."""
-        self._compare(that)
-        return self.segment_base_offset < that.segment_base_offset
+        """Whether this one's segment comes before that one's; False where of one of them only the offset is known."""
+        return self._both_placed(that) and self.segment_base_offset < that.segment_base_offset
 
     def position_diff(self, that: "LogOffsetMetadata") -> int:
         """The bytes from that one to this one. ValueError: they do not lie in one segment, or that is not known."""
         if not self.on_same_segment(that):
-            raise ValueError(f"{self} and {that} lie in different segments: the bytes between them are not known")
+            raise ValueError(f"{self} and {that} are not known to lie in one segment: nor are the bytes between them")
         return self.relative_position_in_segment - that.relative_position_in_segment
 
-    def _compare(self, that: "LogOffsetMetadata") -> None:
-        if self.message_offset_only or that.message_offset_only:
-            raise ValueError(f"the segment of {self if self.message_offset_only else that} is not known")
+    def _both_placed(self, that: "LogOffsetMetadata") -> bool:
+        return not (self.message_offset_only or that.message_offset_only)

@@ -366,7 +366,7 @@ class WritableLog(Log):
     ) -> LogAppendInfo:
         """Append what a client or a coordinator sent: checked, offsets assigned from the log's end on.
 
-        Batches of a Raft leader, and replicated ones, keep their offsets, which must not begin before the log's end.
+        Batches of a Raft leader keep their offsets, which must not begin before the log's end.
         A batch of an idempotent producer that is in the log already is not written again. A torn tail is left out.
         transaction_version: of the coordinator that sent a marker; -1 = not known.
 
@@ -374,8 +374,8 @@ class WritableLog(Log):
         is written; RecordTooLargeError, RecordBatchTooLargeError: larger than a batch, or a segment, may be. OSError:
         the disk is full, or refuses; nothing is in the log then.
         """
-        assign = origin is not AppendOrigin.RAFT_LEADER and origin is not AppendOrigin.REPLICATION
-        return self._append(message_set, _Appending(origin, leader_epoch, assign, transaction_version))
+        assign, limit = origin is not AppendOrigin.RAFT_LEADER, self.config.max_message_bytes
+        return self._append(message_set, _Appending(origin, leader_epoch, assign, limit, transaction_version))
 
     def append_as_follower(self, message_set: ByteBufferMessageSet, leader_epoch: int = 2**31 - 1) -> LogAppendInfo:
         """Append what a leader sent, byte for byte.
@@ -385,11 +385,10 @@ class WritableLog(Log):
         UnexpectedAppendOffsetError: they begin before the log's end; a gap is fine. OffsetsOutOfOrderError,
         CorruptRecordError, RecordBatchTooLargeError, OSError: as `append_as_leader`.
         """
-        return self._append(message_set, _Appending(AppendOrigin.REPLICATION, leader_epoch, False, -1))
+        return self._append(message_set, _Appending(AppendOrigin.REPLICATION, leader_epoch, False, None, -1))
 
     def _append(self, message_set: ByteBufferMessageSet, how: "_Appending") -> LogAppendInfo:
-        limit = None if how.origin is AppendOrigin.REPLICATION else self.config.max_message_bytes
-        rules = AppendRules(str(self.directory), how.origin, how.leader_epoch, limit, not how.assign)
+        rules = AppendRules(str(self.directory), how.origin, how.leader_epoch, how.max_message_bytes, not how.assign)
         incoming = analyze(message_set, rules)
         if incoming.valid_bytes <= 0:
             return self._info(incoming)
@@ -466,7 +465,9 @@ class WritableLog(Log):
 
     def note_epoch(self, epoch: int, offset: int) -> None:
         """A batch of this leader epoch is appended at `offset`. ValueError: the epoch is negative."""
-        if epoch != self._epochs.latest_epoch:
+        latest = self._epochs.latest_entry
+        # An append that was refused later may have left a later start.
+        if latest is None or epoch != latest.epoch or offset < latest.start_offset:
             self._epochs.assign(epoch, offset)
 
     def _producer_changes(
@@ -765,11 +766,15 @@ class _Changing:
 
 @dataclass(frozen=True, slots=True)
 class _Appending:
-    """Who appends, as of which epoch, whether offsets are assigned, and a marker's transaction version."""
+    """Who appends, as of which epoch, whether offsets are assigned, and a marker's transaction version.
+
+    max_message_bytes: None = whatever the leader took is taken.
+    """
 
     origin: AppendOrigin
     leader_epoch: int
     assign: bool
+    max_message_bytes: int | None
     transaction_version: int
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from kafkalog import AppendOrigin, ByteBufferMessageSet, CompressionType, Record, TimestampType
 from kafkalog.errors import (
     CorruptRecordError,
+    InvalidProducerEpochError,
     InvalidRecordError,
     KafkaLogError,
     LogStateError,
@@ -37,9 +39,10 @@ from storage.logs import (
     seen,
     values,
 )
-from storage.making import together
+from storage.making import marker, together
 
 MAGICS_AND_CODECS = [(magic, codec) for magic in (0, 1, 2) for codec in (CompressionType.NONE, CompressionType.LZ4)]
+ABORT = 0
 LATER = {"partition_leader_epoch": 3}
 
 
@@ -94,6 +97,34 @@ def test_a_torn_tail_of_what_a_client_sent_is_left_out(directory: Path) -> None:
         assert info.valid_bytes == len(sent)
         assert log.size_in_bytes == len(sent)
         assert values(log) == [b"whole"]
+
+
+@pytest.mark.parametrize("count", [12, 17, 100])
+def test_zero_bytes_behind_a_batch_are_no_torn_tail_and_refused(directory: Path, count: int) -> None:
+    sent = ByteBufferMessageSet(bytes(batch(b"a").buffer) + bytes(count))
+    with opened(directory) as log:
+        with pytest.raises(CorruptRecordError):
+            log.append_as_leader(sent, 0)
+        assert log.log_end_offset == 0
+
+
+def test_replicated_batches_that_a_leader_appends_get_its_offsets_and_must_keep_its_limits(directory: Path) -> None:
+    with opened(directory, replace(CONFIG, max_message_bytes=200)) as log:
+        fill(log, 3)
+        info = log.append_as_leader(batch(b"a", base_offset=77), 2, AppendOrigin.REPLICATION)
+        assert info.first_offset == 3
+        assert epochs(log) == [(0, 0), (2, 3)]
+        with pytest.raises(RecordTooLargeError):
+            log.append_as_leader(batch(bytes(200)), 2, AppendOrigin.REPLICATION)
+
+
+def test_a_coordinator_that_has_been_replaced_is_told_so_whatever_else_it_got_wrong(directory: Path) -> None:
+    sent = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
+    with opened(directory) as log:
+        log.append_as_leader(batch(b"a", **sent), 0)
+        without_a_version = marker(0, ABORT, 7, producer_epoch=2)
+        with pytest.raises(InvalidProducerEpochError):
+            log.append_as_leader(without_a_version, 0, AppendOrigin.COORDINATOR)
 
 
 def test_log_append_time_is_the_time_of_the_append(directory: Path) -> None:
@@ -334,6 +365,14 @@ def test_leader_epochs_are_noted_with_the_first_offset_appended_in_each(director
         fill(log, 2, epoch=5)
         follow(log, 10, b"replicated", epoch=8)
         assert epochs(log) == [(3, 0), (5, 2), (8, 10)]
+
+
+def test_an_epoch_that_a_refused_append_left_begins_where_it_is_appended_to_in_truth(directory: Path) -> None:
+    with opened(directory, replace(CONFIG, segment_bytes=200)) as log:
+        with pytest.raises(RecordBatchTooLargeError):
+            follow(log, 19, bytes(200), epoch=3)
+        append(log, b"a", epoch=3)
+        assert epochs(log) == [(3, 0)]
 
 
 def test_a_message_of_an_older_format_clears_the_leader_epochs(

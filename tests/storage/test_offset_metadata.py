@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.storage.offset_metadata import LogOffsetMetadata
+from storage.logs import fill, opened
+
+ON_SEGMENT_0 = LogOffsetMetadata(7, 0, 700)
+FURTHER_ON_IT = LogOffsetMetadata(9, 0, 900)
+ON_SEGMENT_40 = LogOffsetMetadata(41, 40, 100)
+JUST_AN_OFFSET = LogOffsetMetadata(9)
+
+
+def test_offsets_are_compared_by_their_segments_and_by_the_bytes_between_them() -> None:
+    assert ON_SEGMENT_0.on_same_segment(FURTHER_ON_IT)
+    assert not ON_SEGMENT_0.on_older_segment(FURTHER_ON_IT)
+    assert ON_SEGMENT_0.on_older_segment(ON_SEGMENT_40)
+    assert not ON_SEGMENT_40.on_older_segment(ON_SEGMENT_0)
+    assert FURTHER_ON_IT.position_diff(ON_SEGMENT_0) == 200
+
+
+@pytest.mark.parametrize("other", [ON_SEGMENT_0, JUST_AN_OFFSET])
+def test_an_offset_whose_place_is_not_known_is_on_no_segment(other: LogOffsetMetadata) -> None:
+    assert JUST_AN_OFFSET.message_offset_only
+    assert not JUST_AN_OFFSET.on_same_segment(other)
+    assert not JUST_AN_OFFSET.on_older_segment(other)
+    assert not other.on_older_segment(JUST_AN_OFFSET)
+
+
+@pytest.mark.parametrize("other", [ON_SEGMENT_40, JUST_AN_OFFSET])
+def test_there_are_no_bytes_between_what_lies_in_different_segments_or_nobody_knows_where(
+    other: LogOffsetMetadata,
+) -> None:
+    with pytest.raises(ValueError, match="not known to lie in one segment"):
+        ON_SEGMENT_0.position_diff(other)
+
+
+def test_the_high_watermark_stays_when_it_is_told_itself_without_a_place(tmp_path: Path) -> None:
+    with opened(tmp_path / "topic-0") as log:
+        fill(log, 3)
+        log.update_high_watermark(3)
+        assert log.maybe_increment_high_watermark(LogOffsetMetadata(3)) is None
+        assert log.high_watermark == 3
