@@ -12,6 +12,7 @@ import golden
 import kafkalog
 from golden import Partition, Segment
 from kafkalog import FileMessageSet
+from kafkalog.storage.results import IsolationLevel
 from reading import (
     batch_fields,
     column_records,
@@ -24,6 +25,7 @@ from reading import (
 every_segment = pytest.mark.parametrize("segment", golden.checked_segments(), ids=lambda segment: segment.id)
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 DELETED_RECORDS = "v2-deleted-records-0"
+HANGING_TRANSACTION = "v2-txn-0"  # open in the files; aborted by one more record when the broker was asked
 
 
 def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -154,3 +156,58 @@ def test_the_metadata_quorums_log_is_read_to_its_end() -> None:
     data = [record.offset for record in log.records()]
     assert control
     assert sorted(control + data) == list(range(log.log_end_offset))
+
+
+# --- what the broker answered
+
+
+def with_view(name: str) -> Any:
+    """For each partition whose broker was asked for it: the partition, and what the broker answered."""
+    found = [(each, broker_view(each)) for each in viewed_partitions() if name in broker_view(each)]
+    return pytest.mark.parametrize(("partition", "view"), found, ids=[each.id for each, _ in found])
+
+
+@with_view("end_read_uncommitted")
+def test_the_watermarks_of_a_log_are_the_brokers(partition: Partition, view: dict[str, Any]) -> None:
+    with kafkalog.open(partition.directory) as log:
+        end = view["end_read_uncommitted"] - (partition.directory.name == HANGING_TRANSACTION)
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (view["low"], end, end)
+
+
+@with_view("end_read_committed")
+def test_the_last_stable_offset_is_the_brokers_but_for_the_transaction_that_was_open(
+    partition: Partition, view: dict[str, Any]
+) -> None:
+    with kafkalog.open(partition.directory) as log:
+        if partition.directory.name == HANGING_TRANSACTION:
+            assert log.last_stable_offset == first_offset_of_open_transactions(partition) < log.high_watermark
+        else:
+            assert log.last_stable_offset == view["end_read_committed"]
+
+
+@with_view("read_committed")
+def test_a_reader_of_committed_records_gets_what_the_brokers_consumer_got(
+    partition: Partition, view: dict[str, Any]
+) -> None:
+    with kafkalog.open(partition.directory) as log:
+        found = [record.offset for record in log.records(isolation=IsolationLevel.TXN_COMMITTED)]
+    assert found == view["read_committed"]
+
+
+@with_view("offsets_for_times")
+def test_a_time_leads_to_the_record_that_the_broker_named(partition: Partition, view: dict[str, Any]) -> None:
+    with kafkalog.open(partition.directory) as log:
+        found = [(time, log.offset_for_timestamp(time)) for time, *_ in view["offsets_for_times"]]
+    as_told = [[time, None] if at is None else [time, at.offset, at.timestamp] for time, at in found]
+    assert as_told == view["offsets_for_times"]
+
+
+def first_offset_of_open_transactions(partition: Partition) -> int:
+    """Worked out from the batches alone."""
+    first: dict[int, int] = {}
+    for batch in partition.batches():
+        if batch["control"]:
+            first.pop(batch["producer_id"], None)
+        elif batch["transactional"]:
+            first.setdefault(batch["producer_id"], batch["base_offset"])
+    return min(first.values())
