@@ -91,10 +91,18 @@ class LocalLog:
             return
         flushed = self.segments.between(recovery_point, offset)
         for segment in flushed:
-            segment.flush()
+            self._flush_segment(segment)
         # A segment's name is on the disk once its directory is.
         if any(segment.base_offset >= recovery_point for segment in flushed):
             sync_directory(self.directory)
+
+    def _flush_segment(self, segment: LogSegment) -> None:
+        try:
+            segment.flush()
+        except (FileNotFoundError, ValueError):
+            # Retention may have deleted it meanwhile.
+            if self.segments.get(segment.base_offset) is segment:
+                raise
 
     def mark_flushed(self, offset: int) -> None:
         """All before `offset` is on the disk."""

@@ -230,6 +230,13 @@ class SegmentFiles:
             for path in (self.path, *map(self.index_path, (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))):
                 last.callback(path.unlink, missing_ok=True)
 
+    def retire(self) -> None:
+        """Nothing is written any more: files are closed, as they are, once nobody reads them."""
+        with self._lock:
+            if self._writer is not None:
+                self._put_down(self._writer)
+            self._offset_index = self._time_index = None
+
     def give_up_file(self) -> None:
         """Drop the file that is read from, which can be opened again."""
         with self._lock:

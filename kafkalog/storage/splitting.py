@@ -70,6 +70,7 @@ def delete_segment_files(segments: Collection[LogSegment], home: SegmentHome) ->
     for segment in segments:
         if not segment.has_suffix(DELETED_SUFFIX):
             segment.change_file_suffixes("", DELETED_SUFFIX)
+        segment.retire()
 
     def delete() -> None:
         for segment in segments:
