@@ -42,9 +42,16 @@ def batch(
 
 
 def marker(
-    offset: int, kind: int, producer_id: int, *, coordinator_epoch: int = 0, **settings: Any
+    offset: int,
+    kind: int,
+    producer_id: int,
+    *,
+    coordinator_epoch: int = 0,
+    timestamp: int | None = None,
+    **settings: Any,
 ) -> ByteBufferMessageSet:
-    record = Record(pack(">hi", 0, coordinator_epoch), pack(">hh", 0, kind), timestamp=offset * 10)
+    at = offset * 10 if timestamp is None else timestamp
+    record = Record(pack(">hi", 0, coordinator_epoch), pack(">hh", 0, kind), timestamp=at)
     settings = {"producer_epoch": 0, "is_transactional": True, "is_control": True} | settings
     return ByteBufferMessageSet.from_records([record], base_offset=offset, producer_id=producer_id, **settings)
 

@@ -7,7 +7,7 @@ import pytest
 
 from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.storage.config import LogConfig
-from storage.logs import NOW, active, append, bases, batch, epochs, files, fill, opened, replicated, snapshots, values
+from storage.logs import NOW, active, append, bases, batch, epochs, files, opened, replicated, snapshots, values
 from storage.making import Clock
 
 SIZE = batch(b"0").size_in_bytes
