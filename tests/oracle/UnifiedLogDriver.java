@@ -45,7 +45,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  *   open DIRECTORY clean|unclean LOG_START RECOVERY_POINT topic.setting=value ...     a partition directory, topic-0
  *   leader BASE64 EPOCH ORIGIN TRANSACTION_VERSION | follower BASE64 EPOCH
  *   hw OFFSET | raise-hw OFFSET | start OFFSET | truncate OFFSET | restart OFFSET LOG_START|- | roll | flush | retention | snapshot | expire
- *   read OFFSET MAX_BYTES ISOLATION MIN_ONE | time TIMESTAMP | epoch-end EPOCH | aborted START UPPER
+ *   read OFFSET MAX_BYTES ISOLATION MIN_ONE | time TIMESTAMP | epoch-end EPOCH
  *   clock MS | close | crash                       the clock stands still but for 'clock'; a crash leaves the files as they are
  *
  * Scheduled work runs at once, in this thread.
@@ -118,7 +118,6 @@ public class UnifiedLogDriver {
       case "snapshot": log.takeProducerSnapshot(); return "true";
       case "expire": log.removeExpiredProducers(now); return "true";
       case "epoch-end": return json(log.endOffsetForEpoch(Integer.parseInt(words[1])).map(end -> "[" + end.epoch() + "," + end.offset() + "]"));
-      case "aborted": return aborted(words);
       case "time": return json(log.fetchOffsetByTimestamp(Long.parseLong(words[1]), Optional.empty()).timestampAndOffsetOpt()
           .map(at -> "[" + at.timestamp + "," + at.offset + "," + json(at.leaderEpoch) + "]"));
       case "read": return read(log.read(Long.parseLong(words[1]), Integer.parseInt(words[2]), FetchIsolation.valueOf(words[3]),
@@ -142,13 +141,16 @@ public class UnifiedLogDriver {
     return "true";
   }
 
-  /** After a crash the files are what was written so far; the handles go either way, or thousands of logs would keep theirs. */
+  /** Closed as a broker does that shuts down; or the files as they are. The handles go either way, or thousands of logs would keep theirs. */
   static String ended(boolean cleanly) throws Exception {
     UnifiedLog ending = log;
     log = null;
     if (ending == null) return "false";
     try {
-      if (cleanly) ending.close();
+      if (cleanly) {
+        ending.flush(true);
+        ending.close();
+      }
     } finally {
       ending.closeHandlers();
     }
@@ -182,13 +184,6 @@ public class UnifiedLogDriver {
       crc.update(buffer);
     }
     return crc.getValue();
-  }
-
-  static String aborted(String[] words) {
-    StringJoiner all = new StringJoiner(",", "[", "]");
-    log.collectAbortedTransactions(Long.parseLong(words[1]), Long.parseLong(words[2])).forEach(each ->
-        all.add("[" + each.producerId() + "," + each.firstOffset() + "," + each.lastOffset() + "," + each.lastStableOffset() + "]"));
-    return all.toString();
   }
 
   static String state() {

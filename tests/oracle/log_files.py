@@ -32,9 +32,10 @@ def contents(directory: Path) -> Contents:
 
 def _content(path: Path) -> Any:
     data = path.read_bytes()
-    if path.suffix == ".snapshot" and len(data) % SNAPSHOT_ENTRY_BYTES == SNAPSHOT_HEADER_BYTES:
-        starts = range(SNAPSHOT_HEADER_BYTES, len(data), SNAPSHOT_ENTRY_BYTES)
-        return sorted(data[start : start + SNAPSHOT_ENTRY_BYTES].hex() for start in starts)
+    if path.suffix == ".snapshot":
+        is_whole = len(data) % SNAPSHOT_ENTRY_BYTES == SNAPSHOT_HEADER_BYTES
+        starts = range(SNAPSHOT_HEADER_BYTES, len(data) if is_whole else 0, SNAPSHOT_ENTRY_BYTES)
+        return [len(data), sorted(data[start : start + SNAPSHOT_ENTRY_BYTES].hex() for start in starts)]
     return [len(data), zlib.crc32(data)]
 
 

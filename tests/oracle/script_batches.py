@@ -101,7 +101,7 @@ class Batches:
         almost_a_segment = b"v" * max(0, segment_bytes - 70 - self.draw.randrange(3))
         made = [
             replace(plain, checksum=1).encoded(),
-            replace(plain, base_offset=3).encoded(),
+            replace(plain, base_offset=3, last_offset_delta=len(plain.records) - 1).encoded(),
             replace(plain, records_count=7).encoded(),
             replace(plain, max_timestamp=5).encoded(),
             replace(plain, timestamp_type=1).encoded(),
@@ -132,6 +132,14 @@ class Batches:
             data += one
             base = last + 1 + (self.draw.randrange(1, 5) if self.draw.random() < 0.15 else 0)
         return data
+
+    def far_away(self, base: int, epoch: int) -> bytes:
+        """A batch further from its segment's base than an index can say, and another behind it.
+
+        The first has a timestamp: without one, the age of the segment that is split off would count from real time.
+        """
+        first = V2Batch([PlainRecord(base, self.now, b"k", b"far")], self.codec(), partition_leader_epoch=epoch)
+        return first.encoded() + self.fetched(base + 1, [epoch], ())
 
     def _fetched(self, base: int, epoch: int, producers: Sequence[Producer]) -> tuple[bytes, int]:
         chance = self.draw.random()

@@ -4,16 +4,21 @@ A script is written while Kafka plays it: the author looks at what state the log
 epochs and sequences are mostly right, and sometimes just beside it. What comes out can be played again by anyone: a
 step is a line (`UnifiedLogDriver.java` says what each means, `log_files.py` what damage is), Kafka's answer to it, and
 what changed among the files.
+
+A log that was damaged is not opened as one that was closed cleanly: Kafka believes that and goes on behind a torn tail,
+kafkalog looks and recovers.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from kafkalog.record.layout import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 from oracle.kafka_log import Answer, KafkaLogs
-from oracle.log_files import Contents, changes, contents, damage
+from oracle.log_files import SNAPSHOT_HEADER_BYTES, Contents, changes, contents, damage
 from oracle.script_batches import ABORT, COMMIT, LARGEST_SEQUENCE, Batches, Producer, base64_of
 
 START_OF_TIME = 3_000_000_000_000  # long after any file's real modification time, which answers must not depend on
@@ -57,6 +62,14 @@ def is_half_done(line: str, before: Contents, after: Contents) -> bool:
     return line.startswith(("leader", "follower")) and any(grown)
 
 
+def in_an_offset(log: Path, position: int) -> bool:
+    """Whether a byte is of an entry's offset, which no checksum covers: what to do about it is a matter of taste."""
+    data, start = log.read_bytes(), 0
+    while start + LOG_OVERHEAD <= position:
+        start += LOG_OVERHEAD + max(0, int.from_bytes(data[start + 8 : start + LOG_OVERHEAD], "big", signed=True))
+    return start <= position < start + 8
+
+
 def choice_of(draw: random.Random, chances: dict[Any, float]) -> Any:
     return draw.choices(list(chances), list(chances.values()))[0]
 
@@ -90,11 +103,18 @@ class Author:
             closed = "crash" not in self.golden
         for session in range(self.draw.choice((1, 2, 2, 3, 4))):
             if session:
-                self._accidents(closed)
-            self._say(self._opening(session, closed))
-            if self.state is None:
-                return
+                closed = not self._accidents(closed) and closed
+            self._open(session, closed)
             closed = self._session()
+
+    def _open(self, session: int, closed: bool) -> None:
+        logs, opening = self._names(".log"), self._opening(session, closed)
+        self._say(opening)
+        if session and not set(logs).issuperset(self._names(".log")):
+            # A segment was split. How far its last part is from its next index entry is kept in mind from then on,
+            # where it might as well be counted anew: so it is, after another opening.
+            self._say("crash")
+            self._say(opening.replace("open . clean", "open . unclean"))
 
     def _session(self) -> bool:
         """Whether it was closed, and not left to a crash."""
@@ -154,55 +174,72 @@ class Author:
 
     # --- accidents
 
-    def _accidents(self, closed: bool) -> None:
+    def _accidents(self, closed: bool) -> bool:
+        """Whether one befell a log, and not only what stands beside it: no clean stop leaves it so."""
         if self.draw.random() > (0.2 if closed else 0.8):
-            return
+            return False
+        damaged = []
         for _ in range(self.draw.choice((1, 1, 1, 2))):
-            lines = list(self._possible_accidents())
-            if lines:
-                self._say(self.draw.choice(lines))
+            accidents = list(self._possible_accidents())
+            for line in self.draw.choice(accidents or [[]]):
+                damaged.append(line)
+                self._say(line)
+        return any(".log" in line for line in damaged)
 
-    def _possible_accidents(self) -> Iterator[str]:
+    def _possible_accidents(self) -> Iterator[list[str]]:
+        """The lines of each."""
         logs = self._names(".log")
         if logs:
-            yield from list(self._tail_accidents(logs[-1])) * 4
-            yield from self._tail_accidents(self.draw.choice(logs))
+            yield from [[line] for line in self._tail_accidents(logs[-1])] * 4
+            yield from ([line] for line in self._cuts_and_flips(self.draw.choice(logs)))
             yield from self._leftovers(self.draw.choice(logs))
         for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
             if names := self._names(suffix):
-                yield from self._file_accidents(self.draw.choice(names))
-        for name in ("leader-epoch-checkpoint",):
-            if self._size(name):
-                yield f"damage remove {name}"
+                yield from ([line] for line in self._file_accidents(self.draw.choice(names)))
+        if self._size("leader-epoch-checkpoint"):
+            yield ["damage remove leader-epoch-checkpoint"]
 
-    def _tail_accidents(self, log: str) -> Iterator[str]:
+    def _cuts_and_flips(self, log: str) -> Iterator[str]:
         if size := self._size(log):
             yield f"damage cut {log} {self.draw.randrange(1, size + 1)}"
             yield f"damage cut {log} {self.draw.randrange(1, min(60, size) + 1)}"
-            yield f"damage flip {log} {self.draw.randrange(size)}"
-            yield f"damage flip {log} {size - 1 - self.draw.randrange(min(size, 100))}"
+            for position in (self.draw.randrange(size), size - 1 - self.draw.randrange(min(size, 100))):
+                if not in_an_offset(self.kafka.directory / log, position):
+                    yield f"damage flip {log} {position}"
+
+    def _tail_accidents(self, log: str) -> Iterator[str]:
+        yield from self._cuts_and_flips(log)
+        # Where nothing recovers them, Kafka calls zeros damage, kafkalog an end.
         yield f"damage zeros {log} {self.draw.choice((1, 11, 12, 17, 100, 700))}"
         yield f"damage append {log} {self.draw.randbytes(self.draw.choice((1, 16, 17, 40))).hex()}"
         torn = self.batches.fetched(self.last_state["log_end"], [self.epoch], ())
         yield f"damage append {log} {torn[: self.draw.randrange(1, len(torn))].hex()}"
         yield f"damage append {log} {torn.hex()}"
+        far = self.last_state["log_end"] + 2**31 + self.draw.randrange(9)
+        yield f"damage append {log} {self.batches.far_away(far, self.epoch).hex()}"
 
-    def _leftovers(self, log: str) -> Iterator[str]:
+    def _leftovers(self, log: str) -> Iterator[list[str]]:
         """What an unfinished deletion, cleaning or split leaves; and a log that has been taken away."""
         stem = log.removesuffix(".log")
-        yield f"damage copy {log} {log}.deleted"
-        yield f"damage copy {log} {log}.cleaned"
-        yield f"damage copy {log} {log}.swap"
-        yield f"damage remove {log}"
-        yield f"damage write {int(stem) + 1:020}.log "
-        yield f"damage write {int(stem) + 1:020}.index 0000000000000000"
-        yield f"damage write {int(stem) + 1:020}.snapshot 0001"
+        files = [f"{stem}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")]
+        files = [name for name in files if name in self.files]
+        for suffix in (".deleted", ".cleaned", ".swap") if len(files) > 2 else ():
+            yield [f"damage copy {name} {name}{suffix}" for name in files]
+        yield [f"damage remove {log}"]
+        yield [f"damage write {int(stem) + 1:020}.log "]
+        yield [f"damage write {int(stem) + 1:020}.index 0000000000000000"]
+        yield [f"damage write {int(stem) + 1:020}.snapshot 0001"]
 
     def _file_accidents(self, name: str) -> Iterator[str]:
         yield f"damage remove {name}"
         yield f"damage empty {name}"
-        if size := self._size(name):
+        size = self._size(name)
+        if name.endswith(".snapshot"):
+            # The order of its entries is nobody's business, so only what is before them is touched.
+            size = min(size, SNAPSHOT_HEADER_BYTES)
+        if size:
             yield f"damage cut {name} {self.draw.randrange(1, size + 1)}"
+        if size and not name.endswith((".index", ".timeindex")):  # whose entries Kafka believes without a look
             yield f"damage flip {name} {self.draw.randrange(size)}"
             yield f"damage zeros {name} {self.draw.choice((1, 8, 12, 24))}"
 
@@ -234,7 +271,7 @@ class Author:
             self._pass: 2,
             self._read: 10,
             self._seek_time: 4,
-            self._ask: 2,
+            self._ask: 1,
         }
 
     @property
@@ -257,7 +294,9 @@ class Author:
             base = self.here["log_end"] - (self.draw.random() < 0.1)
             self._append(self.batches.fetched(max(0, base), [self.epoch], ()), origin=origin)
             return
-        self._append(self.batches.odd(int(str(self.settings["internal.segment.bytes"]))), origin=origin)
+        data = self.batches.odd(int(str(self.settings["internal.segment.bytes"])))
+        # A batch without records, from anybody else, would get the offset of the one before it.
+        self._append(data, origin="CLIENT" if len(data) == RECORD_BATCH_OVERHEAD else origin)
 
     def _lead_producer(self) -> None:
         producer = self._producer()
@@ -280,7 +319,7 @@ class Author:
             return right, producer.epoch
         return self.draw.choice(
             (
-                (right + 1, producer.epoch),
+                ((right + 1) % 2**31, producer.epoch),
                 (max(0, right - 1), producer.epoch),
                 (right, producer.epoch + 1),
                 (0, producer.epoch + 1),
@@ -392,11 +431,7 @@ class Author:
         self._say(f"time {self.draw.choice(times) if self.draw.random() < 0.5 else near}")
 
     def _ask(self) -> None:
-        start = self._near(self.here["log_start"], self.here["log_end"], 0)
-        if self.draw.random() < 0.5:
-            self._say(f"aborted {start} {self.draw.choice((self.here['log_end'], start + self.draw.randrange(50)))}")
-        else:
-            self._say(f"epoch-end {self.draw.randint(-1, self.epoch + 2)}")
+        self._say(f"epoch-end {self.draw.randint(-1, self.epoch + 2)}")
 
 
 NO_EPOCHS: State = {"epochs": []}
