@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 # How often a log is asked whether it has grown.
 INTERVAL_SECONDS = 0.1
 
-EPILOG = """\b
-Following goes on through rolls, and beside a broker or another writer. Records that are deleted before they are shown,
+EPILOG = """Following goes on through rolls, and beside a broker or another writer. Records that are deleted before they are shown,
 or cut off after, are told of on stderr. Ctrl-C ends it.
 
 \b
@@ -112,7 +111,8 @@ class Tail:
         try:
             for part in self._log.columns(first, end, isolation=self._isolation):
                 shown, skip = part[skip:], max(0, skip - len(part))
-                out.writelines(self._lines.records(shown))
+                if len(shown):
+                    out.writelines(self._lines.records(shown))
                 self.offset = int(part.offset[-1]) + 1
         except (OffsetOutOfRangeError, FileNotFoundError):
             # Deleted meanwhile: the next look tells.

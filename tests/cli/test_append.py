@@ -1,0 +1,165 @@
+"""`kafkalog append`: lines from stdin become records."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from cli.running import COMMAND, Ran
+
+
+def append(directory: Path, given: bytes, *options: str) -> Ran:
+    ran = subprocess.run([*COMMAND, "append", str(directory), *options], input=given, capture_output=True, check=False)
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+def records(directory: Path) -> list[tuple[bytes | None, bytes | None]]:
+    with kafkalog.open(directory) as log:
+        return [(record.key, record.value) for record in log]
+
+
+def test_each_line_is_a_record_and_the_last_needs_no_end(tmp_path: Path) -> None:
+    ran = append(tmp_path / "t-0", b"one\ntwo\r\n\nfour")
+
+    assert (ran.code, ran.out) == (0, "")
+    assert "4 records appended, offsets 0 to 3" in ran.err
+    assert records(tmp_path / "t-0") == [(None, b"one"), (None, b"two"), (None, b""), (None, b"four")]
+
+
+def test_what_stands_before_the_separator_is_the_key(tmp_path: Path) -> None:
+    append(tmp_path / "t-0", b"a::1::2\nno key\n::x\n", "--key-separator", "::")
+
+    assert records(tmp_path / "t-0") == [(b"a", b"1::2"), (None, b"no key"), (b"", b"x")]
+
+
+def test_what_dump_prints_is_appended_as_it_was(tmp_path: Path) -> None:
+    source = tmp_path / "old-0"
+    given = [
+        kafkalog.Record(
+            b"\xff\x00", b"k", [("h", b"v"), ("empty", b""), ("null", None), ("raw", b"\xfe")], 1_700_000_000_000
+        ),
+        kafkalog.Record(None, "ключ".encode(), timestamp=5),
+    ]
+    with kafkalog.open(source, "a") as log:
+        log.append(given)
+    dumped = subprocess.run([*COMMAND, "dump", str(source), "-o", "jsonl"], capture_output=True, check=True).stdout
+
+    assert append(tmp_path / "new-0", dumped, "-f", "jsonl").code == 0
+
+    with kafkalog.open(source) as old, kafkalog.open(tmp_path / "new-0") as new:
+        assert list(new) == list(old)
+
+
+def test_values_of_other_kinds_are_stored_as_json(tmp_path: Path) -> None:
+    append(tmp_path / "t-0", b'{"value":{"a":[1,2]},"key":7}\n{"value":null,"key":"k"}\n', "-f", "jsonl")
+
+    assert records(tmp_path / "t-0") == [(b"7", b'{"a":[1,2]}'), (b"k", None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"{", "line 2 is no record"),
+        (b'{"key":"k"}', "missing required field `value`"),
+        (b'{"value":"!","value_encoding":"base64"}', "not base64"),
+        (b'{"value":"x","value_encoding":"rot13"}', "the encoding 'rot13' is not known"),
+        (b'{"value":1,"timestamp":"now"}', "Expected `int | null`, got `str`"),
+    ],
+)
+def test_a_line_that_is_no_record_ends_it_after_those_before(tmp_path: Path, line: bytes, told: str) -> None:
+    ran = append(tmp_path / "t-0", b'{"value":"good"}\n' + line + b'\n{"value":"never"}\n', "-f", "jsonl")
+
+    assert ran.code == 1
+    assert told in ran.err
+    assert records(tmp_path / "t-0") == [(None, b"good")]
+
+
+def test_a_record_that_is_too_large_is_named_and_those_before_stay(tmp_path: Path) -> None:
+    ran = append(tmp_path / "t-0", b"small\n" + b"x" * 2_000 + b"\n", "--config", "max.message.bytes=1000")
+
+    assert ran.code == 1
+    assert "larger than max.message.bytes" in ran.err
+    assert "expected at most 1000" in ran.err
+
+
+def test_it_goes_on_where_the_log_ended_with_the_codec_asked_for(tmp_path: Path) -> None:
+    append(tmp_path / "t-0", b"a\n")
+    ran = append(tmp_path / "t-0", b"b\n" * 1000, "-c", "zstd", "-o", "json")
+
+    assert json.loads(ran.out) == {
+        "version": 1,
+        "path": str(tmp_path / "t-0"),
+        "records": 1000,
+        "first_offset": 1,
+        "last_offset": 1000,
+    }
+    with kafkalog.open(tmp_path / "t-0") as log:
+        codecs = {batch.compression_type for batch in log.batches(1)}
+    assert codecs == {kafkalog.CompressionType.ZSTD}
+
+
+def test_nothing_to_append_makes_an_empty_log(tmp_path: Path) -> None:
+    ran = append(tmp_path / "t-0", b"", "-o", "json")
+
+    assert (ran.code, json.loads(ran.out)["records"]) == (0, 0)
+    assert records(tmp_path / "t-0") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--config", "segment.byte=1"], "segment.byte is no setting of a topic: segment.bytes is"),
+        (["--config", "segment.bytes"], "NAME=VALUE is wanted"),
+        (["--config", "segment.bytes=lots"], "segment.bytes is 'lots'"),
+        (["-f", "jsonl", "--key-separator", ":"], "--key-separator is some text between"),
+    ],
+)
+def test_wrong_usage_is_named_and_writes_nothing(tmp_path: Path, options: list[str], told: str) -> None:
+    ran = append(tmp_path / "t-0", b"a\n", *options)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_not_named_as_a_partition_is_refused(tmp_path: Path) -> None:
+    ran = append(tmp_path / "orders", b"a\n")
+
+    assert ran.code == 3
+    assert "'orders' is no partition's directory: <topic>-<number>" in ran.err
+
+
+def test_a_log_that_somebody_writes_is_left_alone(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a"):
+        ran = append(tmp_path / "t-0", b"a\n")
+
+    assert ran.code == 1
+    assert "locked" in ran.err
+
+
+def test_an_interrupt_keeps_what_was_read_and_leaves_the_log_closed(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "append", str(tmp_path / "t-0")], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"typed\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 30
+    while not _has_records(tmp_path / "t-0") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+
+    assert (process.returncode, b"interrupted" in err) == (130, True)
+    assert records(tmp_path / "t-0") == [(None, b"typed")]
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def _has_records(directory: Path) -> bool:
+    return any(path.stat().st_size for path in directory.glob("*.log")) if directory.exists() else False
