@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 READ_BYTES = 1 << 20
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-EPILOG = """In lines, the value is the line without its end. With --key-separator, what stands before the first one is the key; a
+EPILOG = """\
+In lines, the value is the line without its end. With --key-separator, what stands before the first one is the key; a
 line without one has none. In jsonl, each line is an object as `kafkalog dump -o jsonl` prints it; only "value" is
 needed (null: a tombstone), "key", "headers", "timestamp" are taken over where they stand, all else is not looked at.
 Numbers, objects and lists as key or value are stored as JSON.

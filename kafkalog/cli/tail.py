@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # How often a log is asked whether it has grown.
 INTERVAL_SECONDS = 0.1
 
-EPILOG = """Following goes on through rolls, and beside a broker or another writer. Records that are deleted before they are shown,
+EPILOG = """\
+Following goes on through rolls, and beside a broker or another writer. Records that are deleted before they are shown,
 or cut off after, are told of on stderr. Ctrl-C ends it.
 
 \b

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from kafkalog._speedups.record import Record
 from kafkalog.errors import CorruptRecordError, NotALogError, OffsetOutOfRangeError
@@ -380,6 +380,18 @@ class Log:
     def _deleted_meanwhile(self, offset: int, segment: LogSegment) -> OffsetOutOfRangeError:
         message = "records were deleted before they were read"
         return OffsetOutOfRangeError(message, str(self.directory), None, f"{segment.base_offset} or more", offset)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What only a log has that is written to is asked for by name, and told where to get it."""
+            from kafkalog.storage.writable_log import WritableLog
+
+            if hasattr(WritableLog, name) and not isinstance(self, WritableLog):
+                raise AttributeError(
+                    f"{name}: this log is read-only; kafkalog.open(path, 'a') opens it to be written to"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:
         """Close the files. Records, columns and batches given out before stay valid."""

@@ -153,3 +153,11 @@ def test_zstd_frames_to_be_skipped_are_skipped(where: str) -> None:
 def test_a_skippable_frame_that_overruns_is_damage() -> None:
     with pytest.raises(InvalidRecordError, match="skippable"):
         values(compressed(zstandard.compress(region(b"v")) + SKIPPABLE[:-1], 4))
+
+
+def test_what_only_a_written_log_has_says_how_to_open_one(tmp_path: Path) -> None:
+    with kafkalog.open(partition(tmp_path / "t-0", 1)) as log:
+        with pytest.raises(AttributeError, match=r"append: this log is read-only; kafkalog\.open\(path, 'a'\)"):
+            _ = log.append  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match="'Log' object has no attribute 'appendix'"):
+            _ = log.appendix  # type: ignore[attr-defined]
