@@ -175,7 +175,7 @@ class InvalidTimestampError(KafkaLogError):
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """What is wrong with one record of a refused batch; index counts from its first record."""
+    """What is wrong with one record; index counts from the first of the batch, or of the set, that was looked at."""
 
     index: int
     message: str
@@ -204,7 +204,7 @@ class RecordValidationError(KafkaLogError):
         errors = tuple(record_errors)
         count = len(errors) if refused_count is None else refused_count
         first = "; ".join(f"record {each.index}: {each.message}" for each in errors[:3])
-        error = cls(f"{reason.message}: {count} of the batch's records are refused: {first}")
+        error = cls(f"{reason.message}: {count} of the records are refused: {first}")
         error.reason, error.record_errors, error.refused_count = reason, errors, count
         return error
 

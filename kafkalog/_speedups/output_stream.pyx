@@ -23,6 +23,7 @@ from libc.string cimport memcpy, memset
 from kafkalog._speedups.store cimport VARLONG_BYTES, store_big_endian, store_varlong
 
 import errno
+import io
 
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
@@ -165,7 +166,10 @@ cdef class _Output:
 
 
 cdef class BufferingOutputStream(_Output):
-    """Bytes written into linked segments of `segment_size` bytes each. ValueError: segment_size < 1."""
+    """BufferingOutputStream(segment_size)\n--\n
+    Bytes written into linked segments of `segment_size` bytes each. `size`: how many so far. ValueError: segment_size
+    is less than 1.
+    """
 
     cdef Segment first
     cdef Segment last
@@ -308,6 +312,19 @@ cdef object write_pieces(object file, list pieces):
     return total
 
 
+def count_taken(target, answer, length):
+    """How many of `length` bytes `target` has taken, by what its `write` or `send` returned.
+
+    None is "nothing now" from a raw file, which does not wait, and "all of it" from anything else, which does not count.
+    OSError: fewer than none, or more than there were.
+    """
+    if answer is None:
+        return 0 if isinstance(target, io.RawIOBase) else length
+    if not 0 <= answer <= length:
+        raise OSError(errno.EIO, f"{type(target).__name__} says that it took {answer} of {length} bytes")
+    return answer
+
+
 def write_whole(file, piece):
     """Write all of `piece` to an open binary file, also to a raw one that takes only some at a time.
 
@@ -316,7 +333,7 @@ def write_whole(file, piece):
     total = 0
     while piece:
         try:
-            taken = file.write(piece)
+            taken = count_taken(file, file.write(piece), len(piece))
         except BlockingIOError as error:
             error.characters_written = total + getattr(error, "characters_written", 0)
             raise

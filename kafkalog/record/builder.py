@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from kafkalog._speedups.arguments import EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
+from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.encoder import RecordsEncoder
 from kafkalog._speedups.record import Record
@@ -186,7 +186,7 @@ class RecordsBuilder(RecordsEncoder):
         self.settings = settings = (
             BatchSettings() if settings is None else instance("settings", settings, BatchSettings)
         )
-        self.max_size = whole("max_size", max_size, 1, INT32_MAX, "bytes")
+        self.max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
         self.estimated_compression_ratio = 1.0
         self._base_sequence = settings.base_sequence
         super().__init__(
@@ -331,7 +331,8 @@ def built_batches(
     is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
     base_offset: in place of that of `settings`, which may so serve again. ValueError, TypeError: as `RecordsBuilder`.
     """
-    settings = BatchSettings() if settings is None else settings
+    settings = BatchSettings() if settings is None else instance("settings", settings, BatchSettings)
+    max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
     offset = settings.base_offset if base_offset is None else base_offset
     if offset < 0:
         raise ValueError(f"base_offset is {offset}, less than 0")

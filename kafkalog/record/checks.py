@@ -6,7 +6,7 @@ Source: storage/.../internals/log/LogValidator.java.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,27 @@ OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE, TOO_SHORT = 1, 2, 3, 4, 5
 TIMESTAMP_FAULTS = (OUT_OF_RANGE, LOG_APPEND_TYPE)
 
 
+class TimestampRange(NamedTuple):
+    """What timestamps a topic takes: those at most so much before and after now. All in ms."""
+
+    now: int
+    before_max_ms: int
+    after_max_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.now} ms (at most {self.before_max_ms} ms before and {self.after_max_ms} ms after it is taken)"
+
+
 def _timestamp_faults(
-    content: Content, rows: NDArray[np.void], timestamp_type: TimestampType, now: int, limits: tuple[int, int]
+    content: Content, rows: NDArray[np.void], timestamp_type: TimestampType, taken: TimestampRange
 ) -> NDArray[np.uint8]:
     """OUT_OF_RANGE or LOG_APPEND_TYPE for each record, else 0. Differences wrap around like Kafka's."""
     appended = rows["timestamp_type"][content.batch] == TimestampType.LOG_APPEND_TIME
     ranged = np.zeros(len(content), np.bool_)
     if timestamp_type is TimestampType.CREATE_TIME:
         ranged = content.timestamp != NO_TIMESTAMP
-    age = now - content.timestamp
-    far = (age > limits[0]) | (-age > limits[1])
+    age = taken.now - content.timestamp
+    far = (age > taken.before_max_ms) | (-age > taken.after_max_ms)
     return np.where(ranged, OUT_OF_RANGE * far, LOG_APPEND_TYPE * appended).astype(np.uint8)
 
 
@@ -57,13 +68,12 @@ def faults_of(
     content: Content,
     rows: NDArray[np.void],
     timestamp_type: TimestampType,
-    now: int,
-    limits: tuple[int, int],
+    taken: TimestampRange,
     *,
     compacted: bool,
 ) -> NDArray[np.uint8]:
-    """What is wrong with each record, the first thing only; 0 = nothing. limits: ms before and after `now`."""
-    faults = _timestamp_faults(content, rows, timestamp_type, now, limits)
+    """What is wrong with each record, the first thing only; 0 = nothing."""
+    faults = _timestamp_faults(content, rows, timestamp_type, taken)
     if compacted:
         keys = _key_faults(content)
         faults = np.where(keys, keys, faults)
@@ -71,15 +81,18 @@ def faults_of(
     return faults
 
 
-def errors_of(content: Content, faults: NDArray[np.uint8], bad: NDArray[np.intp], first: int) -> list[RecordError]:
+def errors_of(
+    content: Content, faults: NDArray[np.uint8], bad: NDArray[np.intp], first: int, taken: TimestampRange | None = None
+) -> list[RecordError]:
     """What to say about the first MOST_ERRORS of the records `bad`, counted from record `first`.
 
-    InvalidRecordError: one is not even whole.
+    taken: what timestamps were held against. InvalidRecordError: one is not even whole.
     """
     if (faults[bad] == TOO_SHORT).any():
         raise InvalidRecordError("a message ends before the length of its key")
     return [
-        RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]))) for i in bad[:MOST_ERRORS].tolist()
+        RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]), taken))
+        for i in bad[:MOST_ERRORS].tolist()
     ]
 
 
@@ -89,11 +102,11 @@ def reason_of(faults: NDArray[np.uint8]) -> InvalidTimestampError | InvalidRecor
     return InvalidRecordError("records that cannot be taken")
 
 
-def _told(fault: int, timestamp: int) -> str:
+def _told(fault: int, timestamp: int, taken: TimestampRange | None) -> str:
     return {
         OTHER_MAGIC: "its format is not that of the message around it",
         NO_KEY: "it has no key, and the topic is compacted",
-        OUT_OF_RANGE: f"its timestamp {timestamp} is too far from now",
+        OUT_OF_RANGE: f"its timestamp {timestamp} is too far from now, {taken}",
         LOG_APPEND_TYPE: "its timestamp type is LogAppendTime, which only a broker sets",
     }[fault]
 
@@ -123,20 +136,21 @@ def check_timestamps(
     message_set: ByteBufferMessageSet, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int
 ) -> None:
     """RecordValidationError: timestamps that a topic of `timestamp_type` does not take at `now`."""
-    timestamp_type, now = (
-        member("timestamp_type", timestamp_type, TimestampType),
+    timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
+    taken = TimestampRange(
         whole("now", now, 0, INT64_MAX, EPOCH_MS),
-    )
-    limits = (
         whole("before_max_ms", before_max_ms, 0, INT64_MAX, MS),
         whole("after_max_ms", after_max_ms, 0, INT64_MAX, MS),
     )
     rows = message_set.headers()
-    _refuse_any(message_set, rows, lambda content: _timestamp_faults(content, rows, timestamp_type, now, limits))
+    _refuse_any(message_set, rows, lambda content: _timestamp_faults(content, rows, timestamp_type, taken), taken)
 
 
 def _refuse_any(
-    message_set: ByteBufferMessageSet, rows: NDArray[np.void], find: Callable[[Content], NDArray[np.integer[Any]]]
+    message_set: ByteBufferMessageSet,
+    rows: NDArray[np.void],
+    find: Callable[[Content], NDArray[np.integer[Any]]],
+    taken: TimestampRange | None = None,
 ) -> None:
     """Refuse the set for the records in which `find` sees a fault; they are counted from the first of the set."""
     ensure_readable(rows)
@@ -146,7 +160,7 @@ def _refuse_any(
     for content in contents_of(rows, message_set.buffer, message_set._reading):
         faults = find(content).astype(np.uint8)
         bad = np.flatnonzero(faults)
-        errors += errors_of(content, faults, bad, -count)[: MOST_ERRORS - len(errors)]
+        errors += errors_of(content, faults, bad, -count, taken)[: MOST_ERRORS - len(errors)]
         seen = np.union1d(seen, faults[bad])
         count, refused = count + len(content), refused + len(bad)
     if errors:

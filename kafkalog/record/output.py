@@ -4,6 +4,8 @@ from collections.abc import Callable
 from socket import socket
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
+from kafkalog._speedups.output_stream import count_taken
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, SupportsWrite
 
@@ -42,14 +44,14 @@ def by_python(view: View, target: Target) -> Move:
     if isinstance(target, socket) or not hasattr(target, "write"):
         if not hasattr(target, "send"):
             raise TypeError(f"neither a file nor a socket to write to: {type(target).__name__}")
-        return lambda at, length: _taken(target.send, view(at, min(length, SOCKET_PIECE_BYTES)))
-    return lambda at, length: _taken(target.write, view(at, min(length, FILE_PIECE_BYTES)))
+        return lambda at, length: _taken(target, target.send, view(at, min(length, SOCKET_PIECE_BYTES)))
+    return lambda at, length: _taken(target, target.write, view(at, min(length, FILE_PIECE_BYTES)))
 
 
-def _taken(write: Callable[[memoryview], object], piece: memoryview) -> int:
+def _taken(target: Target, write: Callable[[memoryview], object], piece: memoryview) -> int:
     """How many bytes of `piece` are taken; 0 where the target does not wait."""
     try:
-        return cast("int | None", write(piece)) or 0
+        return count_taken(target, cast("int | None", write(piece)), len(piece))
     except BlockingIOError as error:
         return getattr(error, "characters_written", 0)
     except OSError as error:

@@ -11,9 +11,11 @@ deserializer any callable back; null (None) is null on both sides. Source: clien
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from kafkalog._speedups.arguments import instance
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import TimestampType
 from kafkalog.errors import SerializationError
@@ -21,6 +23,8 @@ from kafkalog.errors import SerializationError
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Meant = TypeVar("Meant")
+Given = TypeVar("Given")
+Turned = TypeVar("Turned")
 
 Serializer = Callable[[Meant], bytes | None]
 Deserializer = Callable[[bytes | None], Meant]
@@ -37,6 +41,11 @@ class DecodedRecord(NamedTuple, Generic[Key, Value]):
     timestamp: int
     offset: int
     timestamp_type: TimestampType
+
+
+Encodable: TypeAlias = (
+    tuple[Key, Value] | tuple[Key, Value, Headers] | tuple[Key, Value, Headers, int] | DecodedRecord[Key, Value]
+)
 
 
 # --- one key or value
@@ -87,7 +96,7 @@ def serialize_json(meant: Any) -> bytes | None:
 def deserialize_json(data: bytes | None) -> Any:
     """UTF-8 of one JSON value. SerializationError: it is none, or NaN or Infinity, which JSON does not have."""
     try:
-        return None if data is None else json.loads(data.decode(), parse_constant=_no_constant)
+        return None if data is None else json.loads(data.decode(), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise _refused("JSON", data) from error
 
@@ -141,28 +150,56 @@ def _deserialized_int(data: bytes | None, size: int) -> int | None:
     return int.from_bytes(data, "big", signed=True)
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is more than a float holds")
+    return number
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"JSON has no {name}")
 
 
 def _refused(wanted: str, given: object) -> SerializationError:
     shown = repr(given)
-    return SerializationError(f"not {wanted}", expected=wanted, found=shown if len(shown) <= 80 else shown[:77] + "...")
+    found = shown if len(shown) <= 80 else shown[:77] + "..."
+    return SerializationError("it is something else", expected=wanted, found=found)
 
 
 # --- records
 
 
 def encode(
-    pairs: Iterable[tuple[Key, Value]],
+    items: Iterable[Encodable[Key, Value]],
     key_serializer: Serializer[Key],
     value_serializer: Serializer[Value],
     *,
     timestamp: int = -1,
 ) -> Iterator[Record]:
-    """A record for each (key, value), all with the timestamp given. SerializationError: what a serializer refuses."""
-    for key, value in pairs:
-        yield Record(value_serializer(value), key_serializer(key), timestamp=timestamp)
+    """A record for each (key, value), (key, value, headers), (key, value, headers, timestamp) or `DecodedRecord`.
+
+    timestamp: ms, for those that come without. SerializationError: what a serializer refuses; it says the number of the
+    item, from 0, and whether it was the key or the value. What else a serializer raises gets a note that says so.
+    """
+    for number, item in enumerate(items):
+        where = f"item {number}"
+        key = _turned(key_serializer, item[0], where, "key")
+        value = _turned(value_serializer, item[1], where, "value")
+        headers = item[2] if len(item) > 2 else ()
+        yield Record(value, key, headers, item[3] if len(item) > 3 else timestamp)
+
+
+def _turned(turn: Callable[[Given], Turned], given: Given, where: str, what: str) -> Turned:
+    """`turn(given)`; errors say where and what it was."""
+    try:
+        return turn(given)
+    except SerializationError as error:
+        message = f"{where}: the {what}: {error.message}"
+        raise SerializationError(message, expected=error.expected, found=error.found) from error
+    except Exception as error:
+        error.add_note(f"{where}: the {what} {given!r:.80}")
+        raise
 
 
 def decode(
@@ -170,11 +207,14 @@ def decode(
     key_deserializer: Deserializer[Key],
     value_deserializer: Deserializer[Value],
 ) -> Iterator[DecodedRecord[Key, Value]]:
-    """The records with key and value deserialized. SerializationError: at the first that cannot be; it says which."""
+    """The records with key and value deserialized.
+
+    SerializationError: at the first that cannot be; it says which offset, and whether it was the key or the value. What
+    else a deserializer raises gets a note that says so.
+    """
     for record in records:
-        try:
-            key, value = key_deserializer(record.key), value_deserializer(record.value)
-        except SerializationError as error:
-            message = f"record at offset {record.offset}: {error.message}"
-            raise SerializationError(message, expected=error.expected, found=error.found) from error
+        instance("a record", record, Record)
+        where = f"record at offset {record.offset}"
+        key = _turned(key_deserializer, record.key, where, "key")
+        value = _turned(value_deserializer, record.value, where, "value")
         yield DecodedRecord(key, value, record.headers, record.timestamp, record.offset, record.timestamp_type)

@@ -35,7 +35,7 @@ from kafkalog.errors import (
     UnsupportedForMessageFormatError,
 )
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
-from kafkalog.record.checks import NO_TIMESTAMP, errors_of, faults_of, reason_of
+from kafkalog.record.checks import NO_TIMESTAMP, TimestampRange, errors_of, faults_of, reason_of
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.compressing import checked_level
 from kafkalog.record.content import Content, columns_of, content_of_entry, content_of_messages
@@ -306,15 +306,15 @@ def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Cont
     _check_batch(given, rules, columns is not None)
     other = given.rows["magic"] != given.magic
     content = _content_of(given, int(other.argmax()) if other.any() else len(given.rows))
-    limits = (rules.before_max_ms, rules.after_max_ms)
-    faults = faults_of(content, given.rows, rules.timestamp_type, rules.now, limits, compacted=rules.compacted)
+    taken = TimestampRange(rules.now, rules.before_max_ms, rules.after_max_ms)
+    faults = faults_of(content, given.rows, rules.timestamp_type, taken, compacted=rules.compacted)
     bad = np.flatnonzero(faults)
     if columns is not None and unwritable(columns, rules.magic) < (bad[0] if len(bad) else len(content)):
         ensure_writable(columns, rules.magic)
     if len(bad):
         batch = content.batch == content.batch[bad[0]]
         bad = bad[batch[bad]]
-        errors = errors_of(content, faults, bad, int(batch.argmax()))
+        errors = errors_of(content, faults, bad, int(batch.argmax()), taken)
         raise RecordValidationError.of(reason_of(faults[bad]), errors, len(bad))
     if other.any():
         row = given.rows[other.argmax()]

@@ -18,6 +18,7 @@ from kafkalog import (
     RecordsBuilder,
     TimestampType,
     ValidationResult,
+    batches_of_records,
     validate_messages_and_assign_offsets,
 )
 from kafkalog.errors import InvalidRecordError, RecordValidationError
@@ -188,6 +189,16 @@ def test_settings_are_settings() -> None:
     for given in ({"magic": 1}, 2):
         with pytest.raises(TypeError, match="settings is a BatchSettings, not"):
             RecordsBuilder(given)  # type: ignore[arg-type]
+
+
+def test_batches_are_made_of_records_and_settings() -> None:
+    with pytest.raises(TypeError, match="Record"):
+        list(batches_of_records(["s"]))  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="settings is a BatchSettings"):
+        list(batches_of_records(THREE, {"magic": 1}))  # type: ignore[arg-type]
+    for size in (0, -1):
+        with pytest.raises(ValueError, match=f"max_size is {size} bytes"):
+            list(batches_of_records(THREE, max_size=size))
 
 
 def test_what_gets_assigned_offsets_is_records_and_offsets() -> None:

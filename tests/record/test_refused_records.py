@@ -21,9 +21,9 @@ def keyless(count: int, magic: int = 2) -> ByteBufferMessageSet:
 @pytest.mark.parametrize("count", [1, MOST_ERRORS, MOST_ERRORS + 1, 5 * MOST_ERRORS])
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_so_many_errors_are_kept_and_all_are_counted(magic: int, count: int) -> None:
-    with pytest.raises(RecordValidationError, match=f"{count} of the batch's records") as alone:
+    with pytest.raises(RecordValidationError, match=f"{count} of the records") as alone:
         keyless(count, magic).check_keys()
-    with pytest.raises(RecordValidationError, match=f"{count} of the batch's records") as together:
+    with pytest.raises(RecordValidationError, match=f"{count} of the records") as together:
         validate_messages_and_assign_offsets(keyless(count, magic), first_offset=0, now=1, compacted=True, magic=magic)
     for error in (alone.value, together.value, copy.copy(alone.value).at("path")):
         assert error.refused_count == count

@@ -172,3 +172,41 @@ def test_a_batch_holds_no_nested_set() -> None:
     (batch,) = ByteBufferMessageSet.from_records([Record(b"")], compression_type=CompressionType.GZIP).batches()
     with pytest.raises(ValueError, match="no compressed message"):
         nested_set(batch)
+
+
+# --- which record, and what of it
+
+
+def test_headers_and_timestamps_are_encoded_with_key_and_value() -> None:
+    headers = (("h", b"x"),)
+    given = [(1, "a"), (2, "b", headers), (3, "c", headers, 7)]
+    records = list(encode(given, serialize_int32, serialize_text, timestamp=5))
+    assert [(each.headers, each.timestamp) for each in records] == [((), 5), (headers, 5), (headers, 7)]
+    again = encode(decode(records, deserialize_int32, deserialize_text), serialize_int32, serialize_text)
+    assert list(again) == records
+
+
+def test_an_item_that_cannot_be_encoded_is_named_and_what_of_it() -> None:
+    for item, what in (((1, 5), "value"), (("k", "v"), "key")):
+        with pytest.raises(SerializationError, match=f"item 1: the {what}: ") as error:
+            list(encode([(1, "a"), item], serialize_int32, serialize_text))  # type: ignore[list-item]
+        assert error.value.found in ("5", "'k'")
+
+
+def test_a_record_that_cannot_be_decoded_is_named_and_what_of_it() -> None:
+    for record, what in ((Record(b"\xff", b"1234", offset=8), "value"), (Record(b"v", b"123", offset=8), "key")):
+        with pytest.raises(SerializationError, match=f"record at offset 8: the {what}: "):
+            list(decode([record], deserialize_int32, deserialize_text))
+    with pytest.raises(TypeError, match="a record is a Record, not bytes"):
+        list(decode([b"v"], deserialize_int32, deserialize_text))  # type: ignore[list-item]
+
+
+def test_what_a_deserializer_of_the_callers_raises_tells_the_record_too() -> None:
+    with pytest.raises(ZeroDivisionError) as error:
+        list(decode([Record(b"", b"k", offset=8)], bytes, lambda value: 1 // len(value or b"")))
+    assert error.value.__notes__ == ["record at offset 8: the value b''"]
+
+
+def test_a_number_too_large_for_a_float_is_no_json() -> None:
+    with pytest.raises(SerializationError):
+        deserialize_json(b"1e999")

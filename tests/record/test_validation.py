@@ -242,7 +242,7 @@ def test_one_bad_timestamp_among_bad_formats_makes_it_a_matter_of_timestamps() -
     error = refused(data, magic=1, before_max_ms=1000, after_max_ms=1000)
     assert isinstance(error.reason, InvalidTimestampError)
     assert indices(error) == [0, 1, 2, 3, 4, 5]
-    assert "6 of the batch's records" in str(error)
+    assert "6 of the records" in str(error)
 
 
 # --- 45, 46: offsets and formats

@@ -14,11 +14,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafkalog import ByteBufferMessageSet, FileMessageSet, MessageSet
+from kafkalog import BufferingOutputStream, ByteBufferMessageSet, FileMessageSet, MessageSet
 from kafkalog.errors import CorruptRecordError
 from kafkalog.storage.mapped import ReadableFile
 
@@ -226,6 +227,34 @@ def test_a_file_that_is_not_written_to_refuses(any_set: MessageSet, tmp_path: Pa
 def test_what_is_neither_a_file_nor_a_socket_is_refused(any_set: MessageSet, target: Any) -> None:
     with pytest.raises(TypeError, match="neither a file nor a socket"):
         any_set.write_to(target)
+
+
+class Keeping:
+    """Takes everything and counts nothing, as many who have a `write` do."""
+
+    def __init__(self) -> None:
+        self.kept = b""
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.kept += data
+
+
+def test_who_does_not_say_how_much_has_taken_all_of_it(any_set: MessageSet) -> None:
+    target, stream = Keeping(), BufferingOutputStream(100)
+    assert any_set.write_to(target) == any_set.write_to(stream) == len(DATA)
+    assert target.kept == stream.to_bytes() == DATA
+    again = Keeping()
+    assert stream.write_to(again) == len(DATA)
+    assert again.kept == DATA
+
+
+@pytest.mark.parametrize("answer", [-1, 2**40])
+def test_who_says_to_have_taken_what_cannot_be_is_not_believed(any_set: MessageSet, answer: int) -> None:
+    target, stream = SimpleNamespace(write=lambda data: answer), BufferingOutputStream(100)
+    stream.write(b"x")
+    for write_to in (any_set.write_to, stream.write_to):
+        with pytest.raises(OSError, match=f"took {answer} of"):
+            write_to(target)
 
 
 def test_a_file_grows_by_itself(tmp_path: Path) -> None:
