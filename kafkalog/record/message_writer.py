@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast, overload
 
+from kafkalog._speedups.arguments import EPOCH_MS, INT64_MAX, member, whole
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.output_stream import BufferingOutputStream
 from kafkalog.attributes import LOG_APPEND_TIME_BIT, CompressionType, TimestampType
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class MessageWriter(BufferingOutputStream):
-    """A stream of linked segments of `segment_size` bytes that knows how a message begins.
+    """MessageWriter(segment_size): a stream of linked segments of so many bytes that knows how a message begins.
 
-    ValueError: segment_size < 1.
+    `size`: bytes so far. ValueError: segment_size < 1.
     """
 
     @contextmanager
@@ -66,11 +67,15 @@ class MessageWriter(BufferingOutputStream):
     ) -> None:
         """Bytes, data[offset:offset + length]; or, by keywords alone, one message without its offset and size.
 
-        key: bytes or None. timestamp: ms. payload: the value, None = null, or a callable that writes it to this stream.
+        key=None: bytes. compression_type=CompressionType.NONE: what `payload` has been compressed with before; here
+        nothing is. timestamp=-1: ms, -1 = none. timestamp_type=TimestampType.CREATE_TIME. magic=1: 0 or 1; format 0 has
+        neither timestamp nor type, and those given are of no use. payload=None: the value, None = null, or a callable
+        that writes it to this stream; what it returns is of no use.
+
         IndexError: a range that `data` does not hold. TypeError: both, or neither, or no bytes. ValueError: a magic
         other than 0 and 1, a timestamp less than -1, a codec or timestamp type that the magic does not have.
-        OverflowError: a key or value of 2**31 bytes, a timestamp of 2**63. Then nothing is written; but a payload that
-        raises leaves a message with zeros for its length and checksum: the stream is then of no more use.
+        OverflowError: a key or value of 2**31 bytes. Then nothing is written; but a payload that raises leaves a
+        message with zeros for its length and checksum: the stream is then of no more use.
         """
         if message:
             if data is not None or length is not None or index(offset):
@@ -90,7 +95,9 @@ class MessageWriter(BufferingOutputStream):
         payload: "ReadableBuffer | Callable[[MessageWriter], object] | None" = None,
     ) -> None:
         magic, timestamp = _checked(magic, timestamp)
-        attributes = _attributes(magic, CompressionType(compression_type), TimestampType(timestamp_type))
+        compression_type = member("compression_type", compression_type, CompressionType)
+        timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
+        attributes = _attributes(magic, compression_type, timestamp_type)
         key = _bytes(key)
         value = None if callable(payload) else _bytes(payload)
         with self.with_crc32_prefix():
@@ -114,14 +121,7 @@ class MessageWriter(BufferingOutputStream):
 
 
 def _checked(magic: int, timestamp: int) -> tuple[int, int]:
-    magic, timestamp = index(magic), index(timestamp)
-    if magic not in (0, 1):
-        raise ValueError(f"a message has magic 0 or 1, not {magic}")
-    if timestamp < -1:
-        raise ValueError(f"the timestamp is {timestamp}; at least 0, or -1 for none")
-    if timestamp >= 2**63:
-        raise OverflowError(f"the timestamp is {timestamp}; less than 2**63 is needed")
-    return magic, timestamp
+    return whole("magic", magic, 0, 1), whole("timestamp", timestamp, -1, INT64_MAX, EPOCH_MS)
 
 
 def _attributes(magic: int, compression_type: CompressionType, timestamp_type: TimestampType) -> int:
