@@ -29,7 +29,7 @@ from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata
 from kafkalog.storage.paths import PARTITION_METADATA, TopicPartition, parse_partition_dir
 from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
-from kafkalog.storage.writable_log import Opening, Progress, WritableLog
+from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
 _log = logging.getLogger(__name__)
 
@@ -246,6 +246,8 @@ class _Writer:
         self._scheduler = scheduler or BackgroundScheduler(f"kafkalog {directory.name}")
         self._owns_scheduler = scheduler is None
         self._loaded: list[WritableLog] = []
+        # Logs that were given up are not whole, whoever did it.
+        self._given_up = False
         try:
             self._checkpoints = sessions.read_checkpoints(directory)
             self._session = sessions.begin(directory, self.lock)
@@ -274,11 +276,15 @@ class _Writer:
             clock=self._clock,
             scheduler=self._scheduler,
             progress=progress,
+            at_end=self._at_end,
         )
         log = WritableLog.load(self.directory / name, config, opening)
         self._loaded.append(log)
         log.update_high_watermark(known.high_watermarks.get(partition, log.log_end_offset))
         return log
+
+    def _at_end(self, _: WritableLog, ending: Ending) -> None:
+        self._given_up |= ending is Ending.ABANDONED
 
     def work(self, logs: Callable[[], list[Any]], intervals: Intervals) -> None:
         """Begin the work in the background."""
@@ -309,7 +315,7 @@ class _Writer:
                 close()
             except (KafkaLogError, OSError, ValueError) as error:  # the others must be closed all the same
                 errors.append(error)
-        self._end(in_order=not errors, closed=[log.directory for log in logs])
+        self._end(in_order=not errors and not self._given_up, closed=[log.directory for log in logs])
         if errors:
             raise ExceptionGroup(f"{self.directory} was not closed in order", errors)
 

@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog import LogManager, Record, WritableLog
+from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, LogLockedError, LogStateError, NotALogError
+from kafkalog.storage.checkpoints import read_offset_checkpoint
+from kafkalog.storage.config import LogConfig
+from kafkalog.storage.log import Log
+from kafkalog.storage.paths import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from kafkalog.storage.scheduler import ImmediateScheduler
+from storage.locking import can_be_locked, other
+from storage.logs import CONFIG, NOW, bases, files, fill, values
+from storage.making import Clock
+
+CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def manager(data_dir: Path, config: LogConfig = CONFIG, **settings: Any) -> LogManager[WritableLog]:
+    """A manager without a thread, whose clock stands still."""
+    settings = {"scheduler": ImmediateScheduler(), "clock": Clock(NOW)} | settings
+    return LogManager(data_dir, "a", config, **settings)
+
+
+def appended(log: WritableLog, *given: bytes) -> None:
+    log.append([Record(value) for value in given])
+
+
+def lines(data_dir: Path, name: str) -> list[str]:
+    return (data_dir / name).read_text().splitlines()
+
+
+# --- a mapping
+
+
+def test_the_partitions_are_a_mapping_in_the_order_of_topics_and_numbers(data_dir: Path) -> None:
+    names = ["b-0", "a-10", "a-9", "a-b-0", "a-2"]
+    with manager(data_dir) as written:
+        for name in names:
+            appended(written.create(name), name.encode())
+        inside = list(written)
+    assert inside == ["a-2", "a-9", "a-10", "a-b-0", "b-0"]
+    for mode in ("r", "a"):
+        with LogManager(data_dir, mode) as found:  # type: ignore[call-overload]
+            assert (list(found), len(found)) == (inside, 5)
+            assert {name: values(log) for name, log in found.items()} == {name: [name.encode()] for name in names}
+            assert "a-2" in found
+            assert "a-3" not in found
+            assert found.get("a-3") is None
+            assert found["a-2"] is found["a-2"]
+            with pytest.raises(KeyError):
+                found["c-0"]
+
+
+def test_directories_that_are_no_partitions_in_use_are_left_out(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        written.create("topic-0")
+    uuid = "0123456789abcdef" * 2
+    for name in (f"topic-1.{uuid}-delete", f"topic-2.{uuid}-future", f"topic-3.{uuid}-stray", "notes", "topic-04"):
+        (data_dir / name).mkdir()
+    (data_dir / "topic-5").write_text("a file")
+    for mode in ("r", "a"):
+        with LogManager(data_dir, mode) as found:  # type: ignore[call-overload]
+            assert list(found) == ["topic-0"]
+
+
+@pytest.mark.parametrize("name", ["topic", "", "-0", "topic-", "topic-x", "topic-01", "topic-0-delete", "../topic-0"])
+def test_names_that_are_no_partitions_are_refused(data_dir: Path, name: str) -> None:
+    with manager(data_dir) as found:
+        with pytest.raises(ValueError, match="name of a partition"):
+            found.create(name)
+        with pytest.raises(KeyError):
+            found.delete(name)
+        assert name not in found
+        assert list(data_dir.glob("*/")) == []
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_closed_manager_gives_nothing_more(data_dir: Path, mode: str) -> None:
+    with manager(data_dir) as written:
+        written.create("topic-0")
+    found = LogManager(data_dir, mode)  # type: ignore[call-overload]
+    log = found["topic-0"]
+    found.close()
+    found.close()
+    for ask in (lambda: found["topic-0"], lambda: list(found), lambda: len(found)):
+        with pytest.raises(LogStateError, match="closed"):
+            ask()
+    with pytest.raises((LogStateError, ValueError), match="closed"):
+        list(log)
+
+
+def test_reading_writes_creates_and_locks_nothing(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        appended(written.create("topic-0"), b"v")
+    before = {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")}
+    with LogManager(data_dir) as found:
+        assert values(found["topic-0"]) == [b"v"]
+        assert can_be_locked("data_dir", data_dir)
+        for change in (lambda: found.create("topic-1"), lambda: found.delete("topic-0"), found.checkpoint):
+            with pytest.raises(io.UnsupportedOperation):
+                change()
+    after = {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")}
+    assert {path: time for path, time in after.items() if path.name != LOCK_FILE} == {
+        path: time for path, time in before.items() if path.name != LOCK_FILE
+    }
+
+
+def test_what_is_no_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        LogManager(tmp_path / "file")
+    with pytest.raises(FileNotFoundError):
+        LogManager(tmp_path / "missing")
+    with pytest.raises(ValueError, match="mode is 'w'"):
+        LogManager(tmp_path, "w")  # type: ignore[call-overload]
+
+
+# --- creating and deleting
+
+
+def test_a_new_partition_gets_the_topic_id_of_its_topic(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        ids = [written.create(name).topic_id for name in ("a-0", "a-1", "b-0")]
+        assert ids[0] is not None
+        assert ids[0] == ids[1] != ids[2]
+        text = (data_dir / "a-1" / PARTITION_METADATA).read_text()
+        assert text == f"version: 0\ntopic_id: {ids[0]}"
+    with manager(data_dir) as written:
+        assert written.create("a-2").topic_id == ids[0]
+        assert written["b-0"].topic_id == ids[2]
+
+
+def test_a_partition_that_is_there_is_not_created(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        written.create("topic-0")
+        (data_dir / "topic-1").mkdir()
+        for name in ("topic-0", "topic-1"):
+            with pytest.raises(FileExistsError, match=name):
+                written.create(name)
+
+
+def test_each_topic_has_its_settings(data_dir: Path) -> None:
+    own, new = LogConfig(retention_ms=1), LogConfig(retention_ms=2)
+    with manager(data_dir, topic_configs={"own": own}) as written:
+        assert written.create("own-0").config is own
+        assert written.create("other-0").config is CONFIG
+        assert written.create("new-0", new).config is new
+        assert written.create("new-1").config is new
+        assert (written.config_of("own"), written.config_of("nobody")) == (own, CONFIG)
+
+
+def test_a_deleted_partition_is_gone_with_its_lines_in_the_checkpoints(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        for name in ("a-0", "a-1"):
+            appended(written.create(name), b"v")
+        written.checkpoint()
+        log = written["a-0"]
+        written.delete("a-0")
+        assert list(written) == ["a-1"]
+        assert not (data_dir / "a-0").exists()
+        assert lines(data_dir, RECOVERY_POINT_CHECKPOINT) == ["0", "1", "a 1 0"]
+        with pytest.raises(LogStateError, match="closed"):
+            log.append([Record(b"late")])
+        with pytest.raises(KeyError):
+            written.delete("a-0")
+        appended(written.create("a-0"), b"new")
+    with LogManager(data_dir) as found:
+        assert values(found["a-0"]) == [b"new"]
+
+
+# --- checkpoints
+
+
+def test_checkpoints_are_written_as_a_broker_writes_them(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        log = written.create("topic-1")
+        fill(log, 10)
+        log.update_high_watermark(7)
+        log.delete_records(3)
+        log.flush()
+        appended(written.create("other-0"), b"a", b"b")
+        written.checkpoint()
+        assert lines(data_dir, RECOVERY_POINT_CHECKPOINT) == ["0", "2", "topic 1 10", "other 0 0"]
+        assert lines(data_dir, HIGH_WATERMARK_CHECKPOINT) == ["0", "2", "topic 1 7", "other 0 2"]
+        assert lines(data_dir, LOG_START_OFFSET_CHECKPOINT) == ["0", "1", "topic 1 3"]
+        for name in CHECKPOINTS:
+            assert (data_dir / name).read_bytes().endswith(b"\n")
+
+
+def test_a_log_that_starts_with_its_first_segment_has_no_line_in_the_log_starts(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        log = written.create("topic-0")
+        fill(log, 3)
+        log.roll()
+        fill(log, 3)
+        log.update_high_watermark(6)
+        log.delete_records(3)
+        written.checkpoint()
+        assert lines(data_dir, LOG_START_OFFSET_CHECKPOINT) == ["0", "1", "topic 0 3"]
+        log.delete_old_segments()
+        written.checkpoint()
+        assert lines(data_dir, LOG_START_OFFSET_CHECKPOINT) == ["0", "0"]
+
+
+def test_lines_of_partitions_that_are_not_here_stay(data_dir: Path) -> None:
+    data_dir.mkdir()
+    for name in CHECKPOINTS:
+        (data_dir / name).write_text("0\n1\nelsewhere 3 42\n")
+    with manager(data_dir) as written:
+        appended(written.create("topic-0"), b"v")
+    elsewhere = TopicPartition("elsewhere", 3)
+    assert [read_offset_checkpoint(data_dir / name)[elsewhere] for name in CHECKPOINTS] == [42, 42, 42]
+
+
+def test_checkpoints_that_would_say_the_same_are_not_written_again(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        appended(written.create("topic-0"), b"v")
+        written.checkpoint()
+        before = {name: (data_dir / name).stat().st_ino for name in CHECKPOINTS}
+        written.checkpoint()
+        assert {name: (data_dir / name).stat().st_ino for name in CHECKPOINTS} == before
+
+
+def test_what_the_checkpoints_say_is_what_the_log_has_when_it_is_opened_again(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        log = written.create("topic-0")
+        fill(log, 10)
+        log.update_high_watermark(7)
+        log.delete_records(3)
+    with manager(data_dir) as written:
+        log = written["topic-0"]
+        offsets = (log.log_start_offset, log.high_watermark, log.recovery_point, log.log_end_offset)
+        assert offsets == (3, 7, 10, 10)
+    with LogManager(data_dir) as found:
+        reader = found["topic-0"]
+        assert (reader.log_start_offset, reader.high_watermark, reader.recovery_point) == (3, 7, 10)
+
+
+def test_a_high_watermark_that_a_checkpoint_has_beyond_the_log_is_brought_back(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        fill(written.create("topic-0"), 3)
+    (data_dir / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\ntopic 0 99\n")
+    with manager(data_dir) as written:
+        assert written["topic-0"].high_watermark == 3
+
+
+def test_a_damaged_checkpoint_is_named_and_nothing_stays_locked(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        fill(written.create("topic-0"), 3)
+    (data_dir / RECOVERY_POINT_CHECKPOINT).write_text("7\n")
+    with pytest.raises(CorruptCheckpointError, match=RECOVERY_POINT_CHECKPOINT):
+        manager(data_dir)
+    assert can_be_locked("data_dir", data_dir)
+
+
+# --- the mark of a clean shutdown, the lock
+
+
+def test_the_mark_of_a_clean_shutdown_is_there_when_nobody_writes(data_dir: Path) -> None:
+    mark = data_dir / CLEAN_SHUTDOWN_FILE
+    with manager(data_dir) as written:
+        fill(written.create("topic-0"), 3)
+        assert not mark.exists()
+    assert mark.read_text() == '{"version":0,"brokerEpoch":-1}'
+    with manager(data_dir):
+        assert not mark.exists()
+    assert mark.exists()
+
+
+def test_without_the_mark_logs_are_recovered_and_with_it_they_are_not(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        fill(written.create("topic-0"), 5)
+    recovered: list[tuple[int, int]] = []
+    with manager(data_dir, progress=lambda done, todo: recovered.append((done, todo))):
+        assert recovered == []
+    (data_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    for name in CHECKPOINTS:
+        (data_dir / name).unlink()
+    with manager(data_dir, progress=lambda done, todo: recovered.append((done, todo))) as written:
+        size = written["topic-0"].size_in_bytes
+        assert recovered == [(0, size), (size, size)]
+
+
+def test_a_manager_keeps_every_other_writer_out(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        written.create("topic-0")
+        for what, directory in (("data_dir", data_dir), ("partition", data_dir / "topic-0")):
+            assert not can_be_locked(what, directory)
+        with pytest.raises(LogLockedError):
+            manager(data_dir)
+    assert can_be_locked("data_dir", data_dir)
+
+
+@pytest.mark.parametrize("what", ["data_dir", "partition"])
+def test_a_manager_does_not_open_where_somebody_writes(data_dir: Path, what: str) -> None:
+    with manager(data_dir) as written:
+        fill(written.create("topic-0"), 1)
+    with other(what, data_dir if what == "data_dir" else data_dir / "topic-0") as holder:
+        assert holder.has_it
+        with pytest.raises(LogLockedError, match=LOCK_FILE):
+            manager(data_dir)
+        assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+
+
+# --- where something fails
+
+
+def test_where_one_log_cannot_be_loaded_none_is_and_nothing_stays_open(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        for name in ("a-0", "b-0"):
+            fill(written.create(name), 3)
+    (data_dir / "b-0" / PARTITION_METADATA).write_text("nonsense")
+    with pytest.raises(CorruptCheckpointError, match=PARTITION_METADATA):
+        manager(data_dir)
+    assert can_be_locked("data_dir", data_dir)
+    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists(), "what was loaded was given up"
+    (data_dir / "b-0" / PARTITION_METADATA).unlink()
+    with manager(data_dir) as written:
+        assert values(written["a-0"]) == [b"0", b"1", b"2"]
+
+
+def test_where_one_log_cannot_be_closed_the_others_are_and_the_mark_is_withheld(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = manager(data_dir)
+    for name in ("a-0", "b-0", "c-0"):
+        fill(written.create(name), 3)
+    monkeypatch.setattr(written["b-0"], "_close_in_order", _full)
+    with pytest.raises(ExceptionGroup) as raised:
+        written.close()
+    assert [type(error) for error in raised.value.exceptions] == [OSError]
+    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    assert can_be_locked("data_dir", data_dir)
+    assert lines(data_dir, RECOVERY_POINT_CHECKPOINT) == ["0", "3", "a 0 3", "b 0 0", "c 0 3"]
+    monkeypatch.undo()
+    with manager(data_dir) as again:
+        assert {name: values(log) for name, log in again.items()} == dict.fromkeys(again, [b"0", b"1", b"2"])
+    assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def _full() -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_where_the_checkpoints_cannot_be_written_the_mark_is_withheld(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = manager(data_dir)
+    fill(written.create("a-0"), 3)
+    monkeypatch.setattr("kafkalog.storage.data_dir_session.write_offset_checkpoint", lambda *_: _full())
+    with pytest.raises(ExceptionGroup):
+        written.close()
+    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    assert can_be_locked("data_dir", data_dir)
+
+
+def test_a_log_given_up_by_itself_withholds_the_mark(data_dir: Path) -> None:
+    written = manager(data_dir)
+    fill(written.create("a-0"), 3)
+    fill(written.create("b-0"), 3)
+    written["a-0"].abandon()
+    written.close()
+    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    with manager(data_dir) as again:
+        assert values(again["a-0"]) == values(again["b-0"]) == [b"0", b"1", b"2"]
+
+
+def test_a_log_closed_by_itself_is_whole(data_dir: Path) -> None:
+    written = manager(data_dir)
+    fill(written.create("a-0"), 3)
+    with written["a-0"]:
+        pass
+    written.close()
+    assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    assert lines(data_dir, RECOVERY_POINT_CHECKPOINT) == ["0", "1", "a 0 3"]
+
+
+def test_a_log_that_could_not_be_deleted_withholds_the_mark(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = manager(data_dir)
+    fill(written.create("a-0"), 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(written["a-0"]._local, "delete_all", _full)
+        with pytest.raises(OSError, match="No space"):
+            written.delete("a-0")
+    written.close()
+    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def test_a_broken_loop_of_writing_leaves_the_directory_as_a_crash_would_not(data_dir: Path) -> None:
+    with pytest.raises(RuntimeError, match="mine"), manager(data_dir) as written:
+        fill(written.create("a-0"), 3)
+        raise RuntimeError("mine")
+    with Log(data_dir / "a-0") as log:
+        assert (values(log), bases(log)) == ([b"0", b"1", b"2"], [0])
+    assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    assert files(data_dir / "a-0", ".deleted") == {}
+
+
+def test_partition_metadata_of_another_topic_id_is_refused(data_dir: Path) -> None:
+    from kafkalog.storage.partition_metadata import random_topic_id, write_partition_metadata
+
+    with manager(data_dir) as written:
+        written.create("a-0")
+    with pytest.raises(InconsistentTopicIdError):
+        write_partition_metadata(data_dir / "a-0" / PARTITION_METADATA, random_topic_id())
+
+
+def test_a_data_directory_is_no_log(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        written.create("a-0")
+    with pytest.raises(NotALogError, match="data directory"):
+        Log(data_dir)
