@@ -27,7 +27,7 @@ from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata
-from kafkalog.storage.paths import PARTITION_METADATA, TopicPartition, parse_partition_dir
+from kafkalog.storage.paths import PARTITION_METADATA, TopicPartition, partition_of_dir
 from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
 from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
@@ -336,12 +336,11 @@ def _each(logs: Callable[[], list[WritableLog]], name: str, task: Callable[[Writ
 
 def _is_plain(name: str) -> bool:
     """Whether a directory of that name is a partition in use: not one that is being deleted or moved."""
-    partition = parse_partition_dir(name)
-    return partition is not None and str(partition) == name
+    return partition_of_dir(name) is not None
 
 
 def _partition(name: str) -> TopicPartition:
-    partition = parse_partition_dir(name)
-    if partition is None or str(partition) != name:
+    partition = partition_of_dir(name)
+    if partition is None:
         raise ValueError(f"{name!r} is not the name of a partition: <topic>-<number>")
     return partition

@@ -18,7 +18,7 @@ from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import DirectoryLock, lock_partition
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import random_topic_id
-from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_files
+from kafkalog.storage.paths import TopicPartition, partition_of_dir, segment_files
 from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
 
@@ -44,7 +44,7 @@ class _Partition:
 
     def __init__(self, directory: Path) -> None:
         name = directory.resolve().name
-        partition = parse_partition_dir(name)
+        partition = partition_of_dir(name)
         if partition is None or directory.is_file():
             raise NotALogError(f"{name!r} is no partition's directory: <topic>-<number>", str(directory))
         self.directory = directory

@@ -38,6 +38,7 @@ _SEGMENT = re.compile(r"([0-9]{20,})\.log")
 _LARGEST_OFFSET = 2**63 - 1
 _GOING_AWAY = re.compile(r"^(\S+)-(\S+)\.([0-9a-f]{32})-(delete|future|stray)$")
 _PARTITION = re.compile(r"\d+", re.ASCII)
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
 
 class TopicPartition(NamedTuple):
@@ -61,6 +62,15 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     if not (topic and dash and _PARTITION.fullmatch(partition)):
         return None
     return TopicPartition(topic, int(partition))
+
+
+def partition_of_dir(name: str) -> TopicPartition | None:
+    """The partition that a directory of this name is in use for; None where it is none.
+
+    It is not one that is being deleted or moved, and the topic has a name that Kafka takes.
+    """
+    partition = parse_partition_dir(name)
+    return partition if partition and str(partition) == name and _TOPIC.fullmatch(partition.topic) else None
 
 
 def segment_base_offset(name: str) -> int | None:

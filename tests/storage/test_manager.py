@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from kafkalog import LogManager, Record, WritableLog
-from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, LogLockedError, LogStateError, NotALogError
+from kafkalog.errors import (
+    CorruptCheckpointError,
+    InconsistentTopicIdError,
+    LogLockedError,
+    LogStateError,
+    NotALogError,
+)
 from kafkalog.storage.checkpoints import read_offset_checkpoint
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.log import Log

@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import LogManager, Record, WritableLog
+from kafkalog.errors import CorruptCheckpointError, LogLockedError, NotALogError
+from kafkalog.storage.checkpoints import read_offset_checkpoint
+from kafkalog.storage.clean_shutdown import write_clean_shutdown
+from kafkalog.storage.config import LogConfig
+from kafkalog.storage.paths import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from storage import logs
+from storage.locking import Other, can_be_locked, other, python, started
+from storage.logs import CONFIG, files, values
+
+# Opens a partition in another process and says so; what it reads then tells how it ends.
+ELSEWHERE = """
+import sys, os
+import kafkalog
+log = kafkalog.open(sys.argv[1], "a")
+log.append([kafkalog.Record(b"elsewhere")])
+print("locked", flush=True)
+how = sys.stdin.readline().strip()
+if how == "crash":
+    log.flush()
+    os._exit(1)
+log.close()
+"""
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@contextmanager
+def writing_elsewhere(directory: Path) -> Iterator[Other]:
+    """Another process that has the partition open; it closes it when its input ends."""
+    with started(python(ELSEWHERE, directory)) as process:
+        assert process.has_it
+        yield process
+
+
+def write(directory: Path, *given: bytes) -> None:
+    with kafkalog.open(directory, "a") as log:
+        log.append([Record(value) for value in given])
+
+
+def fill(log: WritableLog, count: int) -> None:
+    """These logs go by the time of day."""
+    logs.fill(log, count, timestamp=log.now())
+
+
+def marked(data_dir: Path) -> bool:
+    return (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def recovered(directory: Path) -> bool:
+    """Whether opening the partition recovers it; it is closed again."""
+    progress: list[tuple[int, int]] = []
+    with kafkalog.open(directory, "a", progress=lambda done, todo: progress.append((done, todo))):
+        return bool(progress)
+
+
+# --- one partition
+
+
+def test_a_partition_is_created_and_its_data_directory_left_as_a_broker_leaves_it(data_dir: Path) -> None:
+    with kafkalog.open(data_dir / "topic-0", "a", CONFIG) as log:
+        assert isinstance(log, WritableLog)
+        assert log.topic_id is not None
+        fill(log, 3)
+        log.update_high_watermark(2)
+        log.delete_records(1)
+        assert not marked(data_dir)
+    assert marked(data_dir)
+    partition = TopicPartition("topic", 0)
+    found = [
+        read_offset_checkpoint(data_dir / name)[partition]
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+    ]
+    assert found == [3, 1, 2]
+    with kafkalog.open(data_dir / "topic-0", "a", CONFIG) as log:
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 2, 3)
+        assert values(log) == [b"1", b"2"]
+
+
+def test_after_a_clean_stop_nothing_is_recovered_and_after_a_crash_it_is(data_dir: Path) -> None:
+    write(data_dir / "topic-0", b"v")
+    assert not recovered(data_dir / "topic-0")
+    with writing_elsewhere(data_dir / "topic-0") as process:
+        process.process.communicate("crash\n")
+    assert not marked(data_dir)
+    assert recovered(data_dir / "topic-0")
+    assert not recovered(data_dir / "topic-0")
+    with kafkalog.open(data_dir / "topic-0") as log:
+        assert values(log) == [b"v", b"elsewhere"]
+
+
+def test_a_log_given_up_leaves_no_mark_and_its_records(data_dir: Path) -> None:
+    with kafkalog.open(data_dir / "topic-0", "a") as log:
+        fill(log, 3)
+        log.abandon()
+    assert not marked(data_dir)
+    assert can_be_locked("data_dir", data_dir)
+    assert recovered(data_dir / "topic-0")
+    assert marked(data_dir)
+
+
+def test_a_deleted_partition_leaves_the_directory_whole(data_dir: Path) -> None:
+    with kafkalog.open(data_dir / "topic-0", "a") as log:
+        fill(log, 3)
+        log.delete()
+    assert not (data_dir / "topic-0").exists()
+    assert marked(data_dir)
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        assert read_offset_checkpoint(data_dir / name) == {}
+    assert can_be_locked("data_dir", data_dir)
+
+
+def test_a_partition_that_cannot_be_loaded_is_not_locked_and_not_called_whole(data_dir: Path) -> None:
+    write(data_dir / "topic-0", b"v")
+    (data_dir / "topic-0" / "partition.metadata").write_text("nonsense")
+    with pytest.raises(CorruptCheckpointError):
+        kafkalog.open(data_dir / "topic-0", "a")
+    assert can_be_locked("data_dir", data_dir)
+    assert not marked(data_dir)
+
+
+def test_a_partition_that_cannot_be_closed_is_not_called_whole(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    log = kafkalog.open(data_dir / "topic-0", "a")
+    fill(log, 3)
+    monkeypatch.setattr(log, "_close_in_order", full)
+    with pytest.raises(OSError, match="No space"):
+        log.close()
+    assert not marked(data_dir)
+    assert can_be_locked("data_dir", data_dir)
+    assert recovered(data_dir / "topic-0")
+
+
+@pytest.mark.parametrize(
+    "name", ["topic", "my topic-0", "topic-0.0123456789abcdef0123456789abcdef-delete", "t" * 250 + "-0", "topic-007"]
+)
+def test_a_directory_with_a_name_that_is_no_partitions_is_not_written_to(data_dir: Path, name: str) -> None:
+    with pytest.raises(NotALogError):
+        kafkalog.open(data_dir / name, "a")
+    assert not data_dir.exists()
+
+
+def test_a_relative_path_and_a_link_lead_to_the_same_partition(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(data_dir / "topic-0", b"v")
+    (data_dir.parent / "link").symlink_to(data_dir)
+    with kafkalog.open(data_dir.parent / "link" / "topic-0", "a"), pytest.raises(LogLockedError):
+        kafkalog.open(data_dir / "topic-0", "a")
+    monkeypatch.chdir(data_dir / "topic-0")
+    with kafkalog.open(".", "a") as log:
+        fill(log, 1)
+    assert marked(data_dir)
+
+
+# --- several partitions, one process
+
+
+def test_the_mark_comes_back_with_the_last_partition_that_is_closed(data_dir: Path) -> None:
+    first, second = (kafkalog.open(data_dir / name, "a") for name in ("a-0", "a-1"))
+    for log in (first, second):
+        fill(log, 2)
+    first.close()
+    assert not marked(data_dir)
+    second.close()
+    assert marked(data_dir)
+
+
+def test_one_partition_that_was_given_up_withholds_the_mark(data_dir: Path) -> None:
+    first, second = (kafkalog.open(data_dir / name, "a") for name in ("a-0", "a-1"))
+    fill(first, 2)
+    fill(second, 2)
+    first.abandon()
+    second.close()
+    assert not marked(data_dir)
+    assert [recovered(data_dir / "a-0"), marked(data_dir)] == [True, False], "of a-1 nobody knows any more"
+    with LogManager(data_dir, "a"):
+        pass
+    assert marked(data_dir)
+
+
+def test_a_partition_closed_and_opened_again_meanwhile_is_not_recovered(data_dir: Path) -> None:
+    with kafkalog.open(data_dir / "a-0", "a") as first:
+        fill(first, 2)
+        write(data_dir / "a-1", b"v")
+        assert not recovered(data_dir / "a-1")
+    assert marked(data_dir)
+
+
+def test_a_partition_is_open_once_in_a_process(data_dir: Path) -> None:
+    with kafkalog.open(data_dir / "a-0", "a"):
+        with pytest.raises(LogLockedError, match="this process"):
+            kafkalog.open(data_dir / "a-0", "a")
+        with pytest.raises(LogLockedError, match="this process"):
+            LogManager(data_dir, "a")
+    with LogManager(data_dir, "a"), pytest.raises(LogLockedError, match="this process"):
+        kafkalog.open(data_dir / "a-0", "a")
+    assert marked(data_dir)
+
+
+# --- other partitions in the directory
+
+
+def test_in_a_directory_that_was_whole_the_other_partitions_still_are(data_dir: Path) -> None:
+    with LogManager(data_dir, "a") as manager:
+        for name in ("a-0", "b-0"):
+            fill(manager.create(name), 2)
+    write(data_dir / "a-0", b"v")
+    assert marked(data_dir)
+
+
+def test_in_a_directory_that_was_not_whole_the_other_partitions_still_are_not(data_dir: Path) -> None:
+    with LogManager(data_dir, "a") as manager:
+        for name in ("a-0", "b-0"):
+            fill(manager.create(name), 2)
+    (data_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    write(data_dir / "a-0", b"v")
+    assert not marked(data_dir)
+    write(data_dir / "b-0", b"v")
+    assert not marked(data_dir), "a-0 was whole, but nothing that lasts says so"
+    first, second = (kafkalog.open(data_dir / name, "a") for name in ("a-0", "b-0"))
+    first.close()
+    second.close()
+    assert marked(data_dir), "one session has closed them all"
+
+
+def test_directories_without_segments_need_not_be_whole(data_dir: Path) -> None:
+    (data_dir / "empty-0").mkdir(parents=True)
+    write(data_dir / "a-0", b"v")
+    assert marked(data_dir)
+
+
+def test_the_mark_of_a_broker_is_taken_for_one_and_its_epoch_is_not_kept(data_dir: Path) -> None:
+    write(data_dir / "a-0", b"v")
+    write_clean_shutdown(data_dir, 17)
+    assert not recovered(data_dir / "a-0")
+    assert (data_dir / CLEAN_SHUTDOWN_FILE).read_text() == '{"version":0,"brokerEpoch":-1}'
+    (data_dir / CLEAN_SHUTDOWN_FILE).write_text("")
+    assert not recovered(data_dir / "a-0"), "older brokers leave an empty file"
+
+
+# --- two processes
+
+
+def test_two_processes_may_each_write_a_partition_and_the_last_one_leaves_no_mark(data_dir: Path) -> None:
+    write(data_dir / "a-0", b"v")
+    write(data_dir / "a-1", b"v")
+    with writing_elsewhere(data_dir / "a-1"):
+        write(data_dir / "a-0", b"beside it")
+        assert not marked(data_dir), "a-1 is still being written to"
+        with pytest.raises(LogLockedError):
+            kafkalog.open(data_dir / "a-1", "a")
+        with pytest.raises(LogLockedError):
+            LogManager(data_dir, "a")
+    assert not marked(data_dir), "neither knows of the other how it ended"
+    recovery = read_offset_checkpoint(data_dir / RECOVERY_POINT_CHECKPOINT)
+    assert recovery == {TopicPartition("a", 0): 2, TopicPartition("a", 1): 2}
+
+
+def test_a_crash_of_another_process_in_between_withholds_the_mark(data_dir: Path) -> None:
+    write(data_dir / "a-0", b"v")
+    write(data_dir / "a-1", b"v")
+    with kafkalog.open(data_dir / "a-0", "a") as log:
+        fill(log, 1)
+        with writing_elsewhere(data_dir / "a-1") as process:
+            process.kill()
+    assert not marked(data_dir)
+    assert recovered(data_dir / "a-1")
+    with kafkalog.open(data_dir / "a-1") as log:
+        assert values(log) == [b"v", b"elsewhere"]
+
+
+def test_a_process_that_comes_and_goes_in_order_withholds_the_mark_too(data_dir: Path) -> None:
+    write(data_dir / "a-0", b"v")
+    write(data_dir / "a-1", b"v")
+    with kafkalog.open(data_dir / "a-0", "a"), writing_elsewhere(data_dir / "a-1"):
+        pass
+    assert not marked(data_dir)
+    with LogManager(data_dir, "a") as manager:
+        assert {name: values(log)[-1] for name, log in manager.items()} == {"a-0": b"v", "a-1": b"elsewhere"}
+    assert marked(data_dir)
+
+
+@pytest.mark.parametrize("what", ["data_dir", "partition"])
+def test_where_another_has_the_lock_nothing_is_changed(data_dir: Path, what: str) -> None:
+    write(data_dir / "a-0", b"v")
+    before = files(data_dir / "a-0")
+    with other(what, data_dir if what == "data_dir" else data_dir / "a-0") as holder:
+        with pytest.raises(LogLockedError, match=str(holder.pid)):
+            kafkalog.open(data_dir / "a-0", "a")
+        assert files(data_dir / "a-0") == before
+        assert marked(data_dir)
+
+
+def test_a_reader_is_kept_out_by_nobody(data_dir: Path) -> None:
+    write(data_dir / "a-0", b"v")
+    with writing_elsewhere(data_dir / "a-0"), kafkalog.open(data_dir / "a-0") as log:
+        assert values(log) == [b"v", b"elsewhere"]
+
+
+# --- settings
+
+
+@pytest.mark.parametrize("compression", ["producer", kafkalog.CompressionType.GZIP])
+def test_the_topics_settings_hold(data_dir: Path, compression: Any) -> None:
+    config = LogConfig(segment_bytes=200, compression_type=compression)
+    with kafkalog.open(data_dir / "a-0", "a", config) as log:
+        fill(log, 10)
+        assert len(log.segments) > 2
+        wanted = kafkalog.CompressionType.NONE if compression == "producer" else compression
+        assert {each.compression_type for each in log.batches()} == {wanted}
