@@ -4,7 +4,8 @@
                                    ^ size: where the next append goes, and where readers of this object end
 
 An append counts once the whole of it has been written: only then does `size` move. One that fails is cut off again.
-The file is never mapped, see `mapped`.
+What is written is written at `size`, wherever a descriptor that others share stands. The file is never mapped, see
+`mapped`.
 """
 
 import fcntl
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from errno import EFBIG, EINVAL, EIO, ENOENT, EOPNOTSUPP
 from pathlib import Path
+from time import monotonic
+from typing import TypeAlias
 
 from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
@@ -22,17 +25,22 @@ from kafkalog.storage.mapped import CLOSE_ON_EXEC, ReadableFile
 
 # Positions in a segment are Java ints.
 MAX_BYTES = 2**31 - 1
+# Asking what is at a path takes longer than writing a batch.
+SECONDS_BETWEEN_LOOKS = 0.1
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+Piece: TypeAlias = bytes | bytearray | memoryview
 
 
 class AppendableFile(ReadableFile):
     """An open file that is read by pieces and written to at its end; created if it is missing.
 
-    preallocate_bytes: as many bytes on disk are reserved for a file that is created. Appending, truncating and closing
-    wait for one another; readers never wait.
+    preallocate_bytes: as many bytes on disk are reserved for a file that is created. check_path: whether to look, ten
+    times a second and when flushing, if the file is still at its path. Appending, truncating and closing wait for one
+    another; readers never wait.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0, check_path: bool = True) -> None:
         """OSError: the path cannot be opened for writing, is larger than a segment may be, or the disk is full.
 
         NotALogError: it is a directory, a pipe or a device. LogLockedError: it is open for writing already.
@@ -43,6 +51,10 @@ class AppendableFile(ReadableFile):
         self._whole = True
         self._created = False
         self._retired = False
+        self._check_path = check_path
+        self._next_look = 0.0
+        # Whether something was appended since somebody looked.
+        self._unlooked = False
         # Whether the last byte written is known to end an entry.
         self._end_is_sound = False
         # Where the file is, wherever the process goes.
@@ -86,7 +98,6 @@ class AppendableFile(ReadableFile):
                 length = preallocate_bytes
             # Bytes of the file itself, as far as this object has made or met them.
             self._length = length
-            os.lseek(self._fd, self._size, os.SEEK_SET)
 
     def _lock_out_others(self) -> None:
         """Two who append would write over each other, and neither would see it.
@@ -118,48 +129,76 @@ class AppendableFile(ReadableFile):
         self.fileno()
         return self._size
 
-    def append(
-        self, pieces: Iterable[memoryview], length: int, ends_entry: bool, ensure_end: Callable[[], object]
-    ) -> int:
+    def append(self, pieces: Iterable[Piece], length: int, ends_entry: bool, ensure_end: Callable[[], object]) -> int:
         """Write `pieces`, `length` bytes together, at the end: all of them, or none. Returns how many.
 
         ends_entry: whether an entry can follow. `ensure_end` raises where none can follow what is there; it is asked
         where that is not known.
         ValueError: the file would grow beyond 2**31 - 1 bytes. OSError: the disk is full, or refuses;
-        FileNotFoundError: the file has been deleted. CorruptRecordError: somebody else has made it longer or shorter.
-        Whatever is raised, the file has been left as it was, or the error says that it could not be.
+        FileNotFoundError: the file has been deleted, or was not at its path at the last look. CorruptRecordError:
+        somebody else has made it longer or shorter. Whatever is raised, the file has been left as it was, or the error
+        says that it could not be.
         """
         with self._lock:
-            if length > MAX_BYTES - self.size:
-                raise ValueError(f"{length} bytes more than the {self.size} of {self.path}: a segment has {MAX_BYTES}")
-            self._prepare()
+            at = self._size if self._fd >= 0 else self.size
+            if length > MAX_BYTES - at:
+                raise ValueError(f"{length} bytes more than the {at} of {self.path}: a segment has {MAX_BYTES}")
+            # Where no more than the length is to be seen to: to ask for all that is known of a file makes Linux note
+            # the time of the next write exactly, which takes longer than writing a small batch.
+            if self._check_path or not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
+                self._prepare()
             if not self._end_is_sound and length:
                 ensure_end()
             self._whole = False
             try:
                 for piece in pieces:
-                    self._write(piece)
+                    taken = os.pwrite(self._fd, piece, at)
+                    at += taken
+                    if taken < len(piece):
+                        at = self._write(memoryview(piece)[taken:], at)
             except BaseException as error:
                 self._take_back(error, length)
                 raise
-            self._length = max(self._length, self._size + length)
-            self._size += length
+            self._size = at
+            self._length = max(self._length, at)
             if length:
                 self._end_is_sound = ends_entry
-            self._whole = True
+            self._unlooked = self._whole = True
             return length
 
-    def _write(self, piece: memoryview) -> None:
-        while piece:
-            taken = os.write(self._fd, piece)
+    def _write(self, rest: memoryview, at: int) -> int:
+        """Write the rest of a piece, of which the system took not all at once, at a position; returns where it ends."""
+        while rest:
+            taken = os.pwrite(self._fd, rest, at)
             if not taken:
                 raise OSError(EIO, "the system takes no bytes")
-            piece = piece[taken:]
+            at += taken
+            rest = rest[taken:]
+        return at
 
     def _prepare(self) -> None:
-        """See that the next byte goes to the end of the file that is at the path."""
+        """See that the next byte goes to the end of the file that is at the path, as far as one look a while tells."""
         if not self._check_length().st_nlink:
-            raise FileNotFoundError(ENOENT, "deleted or replaced while it was open", str(self.path))
+            raise self._gone()
+        if self._check_path and (now := monotonic()) >= self._next_look:
+            self._look()
+            self._next_look = now + SECONDS_BETWEEN_LOOKS
+
+    def _look(self) -> None:
+        """FileNotFoundError: the file is not at its path any more, though it may be at another."""
+        self._unlooked = False
+        if not self._is_at_path():
+            raise self._gone()
+
+    def _is_at_path(self) -> bool:
+        try:
+            found = self._place.stat()
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
+    def _gone(self) -> FileNotFoundError:
+        return FileNotFoundError(ENOENT, "deleted, renamed or replaced while it was open", str(self.path))
 
     def _check_length(self) -> os.stat_result:
         if not self._whole:
@@ -176,9 +215,9 @@ class AppendableFile(ReadableFile):
         return found
 
     def _take_back(self, error: BaseException, length: int) -> None:
-        """Cut off what a failed append has written, and tell of it: in `error` or, if that is os.write's, in its place.
+        """Cut off what a failed append has written, and tell of it in `error`.
 
-        OSError: in its place.
+        OSError: in its place, if that is os.pwrite's.
         """
         outcome, reserved = "the file is as it was before", self._length
         try:
@@ -188,7 +227,7 @@ class AppendableFile(ReadableFile):
         except OSError as second:
             outcome = f"what was written of them could not be cut off: {second}"
         what = f"appending {length} bytes to {self._size} failed, {outcome}"
-        # os.write names no file. Anything else comes from where the bytes come from, or from a signal.
+        # os.pwrite names no file. Anything else comes from where the bytes come from, or from a signal.
         if isinstance(error, OSError) and error.filename is None:
             raise OSError(error.errno, f"{error.strerror}; {what}", str(self.path)) from error
         error.add_note(f"{self.path}: {what}")
@@ -201,7 +240,6 @@ class AppendableFile(ReadableFile):
             except OSError:
                 # What was preallocated is lost; the file is sound without.
                 self._length = os.fstat(self._fd).st_size
-        os.lseek(self._fd, self._size, os.SEEK_SET)
         self._whole = True
 
     def truncate(self, size: int) -> int:
@@ -229,7 +267,6 @@ class AppendableFile(ReadableFile):
         try:
             with naming(self.path):
                 os.ftruncate(self._fd, size)
-                os.lseek(self._fd, size, os.SEEK_SET)
         except BaseException:
             self._length = os.fstat(self._fd).st_size
             self._size = min(before, self._length)
@@ -245,7 +282,15 @@ class AppendableFile(ReadableFile):
                 self._cut(self._size)
 
     def flush(self) -> None:
-        """Have the system put all bytes on the disk, and the name of a file that was created. OSError: it failed."""
+        """Have the system put all bytes on the disk, and the name of a file that was created.
+
+        OSError: it failed; FileNotFoundError: what was appended is on the disk, and the file not at its path any more.
+        """
+        self._sync()
+        if self._check_path and self._unlooked:
+            self._look()
+
+    def _sync(self) -> None:
         with naming(self.path):
             sync(self.fileno())
             if self._created:
@@ -258,7 +303,7 @@ class AppendableFile(ReadableFile):
             if self._fd >= 0:
                 last.callback(self.release)
                 last.callback(self.trim)
-                self.flush()
+                self._sync()
 
     def release(self) -> None:
         """Close without flushing or trimming."""
@@ -274,8 +319,7 @@ class AppendableFile(ReadableFile):
     def unlink(self) -> bool:
         """Delete the file that was opened. Returns whether it was at its path. OSError: it cannot be deleted."""
         try:
-            found = self._place.stat()
-            if (found.st_dev, found.st_ino) == self._identity:
+            if self._is_at_path():
                 self._place.unlink()
                 return True
         except FileNotFoundError:

@@ -28,16 +28,19 @@ from kafkalog.record.decoding import Reading
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
 from kafkalog.record.message_set import RUN_ROWS, ByteBufferMessageSet, MessageSet
-from kafkalog.storage.appending import AppendableFile
+from kafkalog.storage.appending import AppendableFile, Piece
 from kafkalog.storage.mapped import ReadableFile
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from kafkalog.record.output import Target
 
 _log = logging.getLogger(__name__)
 _SIZE = struct.Struct(">i")
-# What is appended is taken from its message set in pieces of so many bytes.
+# What is appended out of a file is taken from it in pieces of so many bytes.
 PIECE_BYTES = 1 << 20
+SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0
 # What any offset, any timestamp reaches.
 NO_OFFSET = NO_TIMESTAMP = -(2**63)
 
@@ -83,8 +86,12 @@ class FileMessageSet(MessageSet):
 
     read_only=False: the file is created if it is missing, a new one with `preallocate_bytes` reserved on disk, and
     appended to at its end. A torn or zeroed tail, as a crash leaves it, must go first: `truncate_to(valid_bytes)`.
-    It must be closed. Any number of threads may read meanwhile; whoever closes it must be the last. One object at a
-    time may write to a file; a forked child, who shares it, must not.
+    It must be closed. Any number of threads may read meanwhile; whoever closes it must be the last.
+
+    One object at a time, in one process alone, may write to a file: a second is refused where the file system knows
+    locks, but a forked child, who shares the lock, is not, and must not write. For whole directories, which a broker
+    may have open, see `kafkalog.storage.lock`. check_path: whether to find out when somebody renames or replaces the
+    file, at the latest a tenth of a second later or at the next flush; False: nobody does, or says so by `moved_to`.
 
     NotALogError: a directory, a pipe or a device. LogLockedError: another writes to it. OSError: the file cannot be
     opened, or a file to append to is larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end;
@@ -100,6 +107,7 @@ class FileMessageSet(MessageSet):
         end: int | None = None,
         read_only: bool = True,
         preallocate_bytes: int = 0,
+        check_path: bool = True,
         sealed: bool = False,
         decompression_limit: int = compression.DEFAULT_LIMIT,
     ) -> None:
@@ -114,7 +122,7 @@ class FileMessageSet(MessageSet):
         self._file: ReadableFile = (
             ReadableFile(path, mapped=sealed)
             if read_only
-            else AppendableFile(path, preallocate_bytes=preallocate_bytes)
+            else AppendableFile(path, preallocate_bytes=preallocate_bytes, check_path=check_path)
         )
         self._first = start
         self._end = end
@@ -268,15 +276,28 @@ class FileMessageSet(MessageSet):
         The bytes are not looked at; but behind a torn tail, also of what was appended before, they could not be read.
 
         LogStateError: the file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the error.
-        OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted since it was opened, or
-        replaced, and has no other name. CorruptRecordError: somebody else has made the file longer or shorter, or
-        `message_set` is a file that became shorter. ValueError: the file would grow beyond 2**31 - 1 bytes.
-        io.UnsupportedOperation: see the class.
+        OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted since it was opened, renamed
+        or replaced; it is looked for ten times a second, and by `flush`. CorruptRecordError: somebody else has made the
+        file longer or shorter, or `message_set` is a file that became shorter. ValueError: the file would grow beyond
+        2**31 - 1 bytes. io.UnsupportedOperation: see the class.
         """
         instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
-        length = message_set.size_in_bytes
-        file = self._writable("append to")
-        return file.append(_pieces(message_set, length), length, _is_whole(message_set, length), self._ensure_end)
+        if isinstance(message_set, ByteBufferMessageSet):
+            return self._append_bytes(message_set._buffer)
+        length, file = message_set.size_in_bytes, self._writable("append to")
+        return file.append(_pieces(message_set, length), length, _ends_well(message_set), self._ensure_end)
+
+    def append_bytes(self, data: "ReadableBuffer") -> int:
+        """Write bytes of entries at the end, as `append` does those of a message set. Returns how many."""
+        if not isinstance(data, (bytes, bytearray)):
+            data = memoryview(data).cast("B")
+        return self._append_bytes(data)
+
+    def _append_bytes(self, data: Piece) -> int:
+        length = len(data)
+        # Nearly every piece is one entry.
+        is_one = length >= SMALLEST_ENTRY and _SIZE.unpack_from(data, SIZE_AT)[0] == length - LOG_OVERHEAD
+        return self._writable("append to").append((data,), length, is_one or _ends_well(data), self._ensure_end)
 
     def _ensure_end(self) -> None:
         """LogStateError: an entry that is appended could not be read, for what is before it."""
@@ -438,18 +459,12 @@ def _opened_again(path: str, span: tuple[int, int | None], sealed: bool, limit: 
 
 def _pieces(message_set: MessageSet, length: int) -> Iterable[memoryview]:
     start = message_set._start
-    if length <= PIECE_BYTES:
-        return (message_set._view(start, length),)
     return (message_set._view(start + at, min(PIECE_BYTES, length - at)) for at in range(0, length, PIECE_BYTES))
 
 
-def _is_whole(message_set: MessageSet, length: int) -> bool:
+def _ends_well(entries: MessageSet | Piece) -> bool:
     """Whether another entry can follow."""
-    if isinstance(message_set, ByteBufferMessageSet) and length >= LOG_OVERHEAD + RECORD_OVERHEAD_V0:
-        # Nearly every set is one entry.
-        (size,) = _SIZE.unpack_from(message_set._buffer, SIZE_AT)
-        if LOG_OVERHEAD + size == length:
-            return True
+    message_set = entries if isinstance(entries, MessageSet) else ByteBufferMessageSet(entries)
     try:
         return message_set.end_of_data.kind is EndKind.END
     except CorruptRecordError:

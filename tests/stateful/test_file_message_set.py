@@ -23,7 +23,7 @@ from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
 from reference.encode import FORMATS
 
-write = os.write
+write = os.pwrite
 
 
 @dataclass(frozen=True)
@@ -114,15 +114,15 @@ class FileMachine(RuleBasedStateMachine):
         data = entry(*form, self.next_offset, [1, 2, 3]).data
         left = min(taken, len(data) - 1)
 
-        def failing(fd: int, piece: memoryview) -> int:
+        def failing(fd: int, piece: memoryview, at: int) -> int:
             nonlocal left
             if not left:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            amount = write(fd, piece[: min(left, at_a_time)])
+            amount = write(fd, piece[: min(left, at_a_time)], at)
             left -= amount
             return amount
 
-        with patch("os.write", failing), pytest.raises(OSError, match="as it was"):
+        with patch("os.pwrite", failing), pytest.raises(OSError, match="as it was"):
             self.messages.append(ByteBufferMessageSet(data))
 
     @precondition(lambda self: not self.torn and len(self.data) < 5000)

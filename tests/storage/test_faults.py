@@ -1,7 +1,7 @@
 """What goes wrong while a file is written: it is then as it was before, or the error says that it is not.
 
 Where the system can be brought to fail by itself it is: full disks, limits, read-only mounts. Else the one call that
-writes, `os.write`, fails in its place.
+writes, `os.pwrite`, fails in its place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -24,9 +25,10 @@ import pytest
 from kafkalog import ByteBufferMessageSet, FileMessageSet
 from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
+from kafkalog.storage import appending
 
 KIB = 1 << 10
-Write = Callable[[int, memoryview], int]
+Write = Callable[[int, bytes | bytearray | memoryview, int], int]
 
 
 def batch(offset: int, size: int = 100) -> ByteBufferMessageSet:
@@ -54,7 +56,7 @@ def offsets(messages: FileMessageSet) -> list[int]:
 
 
 class Seam:
-    """Stands in the place of `os.write`: so many bytes at a time, and an end to them."""
+    """Stands in the place of `os.pwrite`: so many bytes at a time, and an end to them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
@@ -63,22 +65,22 @@ class Seam:
     def fail_after(self, taken: int, error: BaseException, at_a_time: int = 7) -> None:
         left = taken
 
-        def write(fd: int, data: memoryview) -> int:
+        def write(fd: int, data: memoryview, at: int) -> int:
             nonlocal left
             self.calls += 1
             if not left:
                 raise error
-            amount = ORIGINAL_WRITE(fd, data[: min(left, at_a_time)])
+            amount = ORIGINAL_WRITE(fd, data[: min(left, at_a_time)], at)
             left -= amount
             return amount
 
-        self._patch.setattr(os, "write", write)
+        self._patch.setattr(os, "pwrite", write)
 
     def mend(self) -> None:
         self._patch.undo()
 
 
-ORIGINAL_WRITE: Write = os.write
+ORIGINAL_WRITE: Write = os.pwrite
 
 
 @pytest.fixture
@@ -108,7 +110,7 @@ def test_a_system_that_takes_little_at_a_time_gets_all(
 def test_a_system_that_takes_nothing_is_an_error_and_no_endless_loop(
     written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "write", lambda *_: 0)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
     with pytest.raises(OSError, match="takes no bytes") as error:
         written.append(batch(3))
     assert error.value.errno == errno.EIO
@@ -142,13 +144,13 @@ def test_an_append_that_fails_leaves_the_file_as_it_was_and_says_so(
 def test_a_reader_never_sees_half_of_an_append(written: FileMessageSet, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[list[int], int, str]] = []
 
-    def watched(fd: int, data: memoryview) -> int:
-        taken = ORIGINAL_WRITE(fd, data[:10])
+    def watched(fd: int, data: memoryview, at: int) -> int:
+        taken = ORIGINAL_WRITE(fd, data[:10], at)
         seen.append((offsets(written), written.size_in_bytes, written.end_of_data.kind.name))
         return taken
 
     size = written.size_in_bytes
-    monkeypatch.setattr(os, "write", watched)
+    monkeypatch.setattr(os, "pwrite", watched)
     written.append(batch(3))
     assert seen == [([0, 1, 2], size, "END")] * len(seen)
     assert len(seen) > 10
@@ -173,12 +175,12 @@ def test_a_signal_that_is_handled_does_not_disturb_an_append(
     """A real one, again and again, while a message set larger than any one write goes out."""
     signals = []
 
-    def write(fd: int, data: memoryview) -> int:
+    def write(fd: int, data: memoryview, at: int) -> int:
         os.kill(os.getpid(), signal.SIGUSR1)
-        return ORIGINAL_WRITE(fd, data[: 100 * KIB])
+        return ORIGINAL_WRITE(fd, data[: 100 * KIB], at)
 
     before = signal.signal(signal.SIGUSR1, lambda *_: signals.append(1))
-    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "pwrite", write)
     try:
         written.append(batch(3, size=4 << 20))
     finally:
@@ -198,14 +200,14 @@ def test_a_signal_handler_that_raises_takes_the_append_back(
     def handler(*_: object) -> NoReturn:
         raise TakenBack
 
-    def write(fd: int, data: memoryview) -> int:
-        taken = ORIGINAL_WRITE(fd, data[:50])
+    def write(fd: int, data: memoryview, at: int) -> int:
+        taken = ORIGINAL_WRITE(fd, data[:50], at)
         os.kill(os.getpid(), signal.SIGUSR1)
         return taken
 
     content = path.read_bytes()
     before = signal.signal(signal.SIGUSR1, handler)
-    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "pwrite", write)
     try:
         with pytest.raises(TakenBack):
             written.append(batch(3))
@@ -221,12 +223,12 @@ def test_a_source_that_breaks_off_is_the_error_and_nothing_is_appended(
     source = tmp_path / "source.log"
     source.write_bytes(bytes(3 << 20))
 
-    def write(fd: int, data: memoryview) -> int:
+    def write(fd: int, data: memoryview, at: int) -> int:
         os.truncate(source, 5)
-        return ORIGINAL_WRITE(fd, data)
+        return ORIGINAL_WRITE(fd, data, at)
 
     before = path.read_bytes()
-    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "pwrite", write)
     with pytest.raises(CorruptRecordError, match="shorter") as error:
         written.append(FileMessageSet(source))
     assert error.value.path == str(source)
@@ -310,11 +312,14 @@ def test_a_truncation_that_fails_changes_nothing(
 def test_a_truncation_that_is_broken_off_leaves_no_hole(
     path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> NoReturn:
+    truncate = os.ftruncate
+
+    def interrupted(fd: int, size: int) -> NoReturn:
+        truncate(fd, size)
         raise KeyboardInterrupt
 
     # The file has been cut by then, and what is written next still goes to where it ended.
-    monkeypatch.setattr(os, "lseek", interrupted)
+    monkeypatch.setattr(os, "ftruncate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         written.truncate_to(batch(0).size_in_bytes)
     monkeypatch.undo()
@@ -505,7 +510,7 @@ def test_a_missing_directory_is_not_created(tmp_path: Path) -> None:
 
 def test_nothing_is_appended_to_a_file_that_was_deleted(path: Path, written: FileMessageSet) -> None:
     path.unlink()
-    with pytest.raises(FileNotFoundError, match="deleted or replaced") as error:
+    with pytest.raises(FileNotFoundError, match="deleted, renamed or replaced") as error:
         written.append(batch(3))
     assert error.value.filename == str(path)
     assert offsets(written) == [0, 1, 2]
@@ -516,11 +521,66 @@ def test_nothing_is_appended_to_a_file_that_was_replaced(path: Path, written: Fi
     other.write_bytes(b"another file")
     other.replace(path)
     for write in (lambda: written.append(batch(3)), lambda: written.truncate_to(0)):
-        with pytest.raises(FileNotFoundError, match="deleted or replaced"):
+        with pytest.raises(FileNotFoundError, match="deleted, renamed or replaced"):
             write()
     # Whoever reads has the file that was opened.
     assert offsets(written) == [0, 1, 2]
     assert path.read_bytes() == b"another file"
+
+
+def moved_away(path: Path) -> None:
+    path.rename(path.with_suffix(".deleted"))
+
+
+def moved_away_with_another_in_its_place(path: Path) -> None:
+    path.rename(path.with_suffix(".deleted"))
+    path.touch()
+
+
+def replaced_and_kept_by_another_name(path: Path) -> None:
+    path.with_suffix(".backup").hardlink_to(path)
+    other = path.with_suffix(".other")
+    other.write_bytes(path.read_bytes())
+    other.replace(path)
+
+
+@pytest.mark.parametrize("move", [moved_away, moved_away_with_another_in_its_place, replaced_and_kept_by_another_name])
+def test_a_file_that_has_another_name_now_is_missed_at_the_next_look(
+    path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch, move: Callable[[Path], None]
+) -> None:
+    now = time.monotonic() + 3600
+    monkeypatch.setattr(appending, "monotonic", lambda: now)
+    written.append(batch(3))
+    move(path)
+    # Between looks it is not asked for.
+    written.append(batch(4))
+    for call in (written.flush, lambda: written.append(batch(5))):
+        now += appending.SECONDS_BETWEEN_LOOKS
+        with pytest.raises(FileNotFoundError, match="renamed") as error:
+            call()
+        assert error.value.filename == str(path)
+    assert offsets(written) == [0, 1, 2, 3, 4]
+
+
+def test_a_file_whose_owner_says_where_it_went_or_wants_no_look_is_appended_to(path: Path, tmp_path: Path) -> None:
+    for number, wanted in enumerate((True, False)):
+        with FileMessageSet(path, read_only=False, check_path=wanted) as messages:
+            messages.append(batch(0))
+            moved = path.rename(tmp_path / f"moved-{number}.log")
+            if wanted:
+                messages.moved_to(moved)
+            messages.append(batch(1))
+            messages.flush()
+        assert offsets(FileMessageSet(moved)) == [0, 1]
+
+
+def test_what_is_written_goes_to_the_end_wherever_a_shared_descriptor_stands(
+    path: Path, written: FileMessageSet
+) -> None:
+    os.lseek(written._file.fileno(), 5, os.SEEK_SET)
+    written.append(batch(3))
+    assert offsets(written) == [0, 1, 2, 3]
+    assert os.lseek(written._file.fileno(), 0, os.SEEK_CUR) == 5
 
 
 @pytest.mark.parametrize("size", [0, 100, 5000])
@@ -569,10 +629,10 @@ def test_failing_appends_disturb_no_reader_in_another_thread(path: Path, monkeyp
     done = threading.Event()
     chance = random.Random(5)
 
-    def flaky(fd: int, data: memoryview) -> int:
+    def flaky(fd: int, data: memoryview, at: int) -> int:
         if chance.random() < 0.3:
             raise no_space()
-        return ORIGINAL_WRITE(fd, data[:40])
+        return ORIGINAL_WRITE(fd, data[:40], at)
 
     def read() -> None:
         while not done.is_set():
@@ -583,7 +643,7 @@ def test_failing_appends_disturb_no_reader_in_another_thread(path: Path, monkeyp
     with FileMessageSet(path, read_only=False) as messages:
         reader = threading.Thread(target=read)
         reader.start()
-        monkeypatch.setattr(os, "write", flaky)
+        monkeypatch.setattr(os, "pwrite", flaky)
         offset = failures = 0
         while offset < 100:
             try:
