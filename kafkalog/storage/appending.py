@@ -126,7 +126,8 @@ class AppendableFile(ReadableFile):
     @property
     def size(self) -> int:
         """Bytes written. ValueError: the file has been closed."""
-        self.fileno()
+        if self._fd < 0:
+            self.fileno()
         return self._size
 
     def append(self, pieces: Iterable[Piece], length: int, ends_entry: bool, ensure_end: Callable[[], object]) -> int:

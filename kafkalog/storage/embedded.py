@@ -63,7 +63,7 @@ class EmbeddedAppender:
         log.roll_if_needed(
             RollParams(*self._roll_limits, batch.max_timestamp, batch.last_offset, size, now), batch.first_offset
         )
-        log.put(batch.last_offset, ByteBufferMessageSet(batch.data), (span,))
+        log.put(batch.data, span)
         log.replicated_to_end()
         return LogAppendInfo(
             batch.first_offset,

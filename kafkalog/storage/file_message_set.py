@@ -146,6 +146,8 @@ class FileMessageSet(MessageSet):
     @property
     def size_in_bytes(self) -> int:
         """Bytes from start to end as the file is now, a torn or zeroed tail included, a preallocated one not."""
+        if self._end is None and not self._first:
+            return self._file.size
         return max(0, self._stop() - self._first)
 
     def read(self, position: int, length: int) -> "FileMessageSet":

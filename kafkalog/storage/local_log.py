@@ -74,6 +74,12 @@ class LocalLog:
         segment.append(last_offset, messages, spans)
         self._end_at(last_offset + 1, segment)
 
+    def append_batch(self, data: bytes | bytearray, span: BatchSpan) -> None:
+        """As `append`, for one batch."""
+        segment = self.active_segment
+        segment.append_batch(data, span)
+        self._end_at(span.last_offset + 1, segment)
+
     def update_log_end(self, offset: int) -> None:
         """The log ends at this offset, in the active segment."""
         self._end_at(offset, self.active_segment)

@@ -496,10 +496,10 @@ class WritableLog(Log):
         self._update_first_unstable()
         self._flush_if_due()
 
-    def put(self, last_offset: int, messages: ByteBufferMessageSet, spans: tuple[BatchSpan, ...]) -> None:
-        """Write batches without producers, whose offsets follow the log's end, to the active segment."""
-        self._local.append(last_offset, messages, spans)
-        self._producers.update_map_end_offset(last_offset + 1)
+    def put(self, data: bytes | bytearray, span: BatchSpan) -> None:
+        """Write a batch without a producer, whose offsets follow the log's end, to the active segment."""
+        self._local.append_batch(data, span)
+        self._producers.update_map_end_offset(span.last_offset + 1)
         self._flush_if_due()
 
     def _flush_if_due(self) -> None:

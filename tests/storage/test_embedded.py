@@ -1,0 +1,110 @@
+"""One's own records: the short way into the segment, and the leader's, leave the same bytes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog import CompressionType, LogConfig, Record, TimestampType, errors
+from kafkalog.storage import embedded
+from kafkalog.storage.scheduler import ImmediateScheduler
+from kafkalog.storage.writable_log import Opening, WritableLog
+
+NOW = 1_800_000_000_000
+SMALL = LogConfig(segment_bytes=900, index_interval_bytes=100, segment_index_bytes=240, max_message_bytes=400)
+payloads = st.none() | st.binary(max_size=60)
+record = st.builds(Record, payloads, payloads, timestamp=st.sampled_from([-1, 0, 5, NOW - 1, NOW, NOW + 3_600_000]))
+
+
+def opened(directory: Path, config: LogConfig = SMALL) -> WritableLog:
+    return WritableLog.load(directory, config, Opening(scheduler=ImmediateScheduler(), clock=lambda: NOW))
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@given(
+    appends=st.lists(st.lists(record, max_size=9), max_size=8),
+    codec=st.sampled_from([None, CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD]),
+    epoch=st.sampled_from([None, 3]),
+)
+@settings(max_examples=25, deadline=None)
+def test_both_ways_leave_the_same_files_and_answers(
+    tmp_path_factory: pytest.TempPathFactory,
+    appends: list[list[Record]],
+    codec: CompressionType | None,
+    epoch: int | None,
+) -> None:
+    home = tmp_path_factory.mktemp("ways")
+    answers = []
+    for name, looks in (("short-0", lambda _: True), ("long-0", lambda _: False)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(embedded, "asks_nothing_of_records", looks)
+            log = opened(home / name)
+        if epoch is not None:
+            log.note_epoch(epoch, 0)
+        answers.append([log.append(records, compression_type=codec) for records in appends])
+        answers[-1].append((log.high_watermark, log.log_end_offset, log.last_stable_offset))
+        log.close()
+    assert answers[0] == answers[1]
+    assert files(home / "short-0") == files(home / "long-0")
+
+
+@pytest.mark.parametrize(
+    ("config", "bad", "error"),
+    [
+        (LogConfig(cleanup_policy=("compact",)), Record(b"no key"), errors.RecordValidationError),
+        (
+            LogConfig(message_timestamp_before_max_ms=10),
+            Record(b"v", b"k", timestamp=NOW - 11),
+            errors.RecordValidationError,
+        ),
+        (LogConfig(), Record(b"v", b"k", timestamp=NOW + 3_600_001), errors.RecordValidationError),
+        (LogConfig(max_message_bytes=100), Record(b"v" * 100, b"k"), errors.RecordTooLargeError),
+        (LogConfig(segment_bytes=100), Record(b"v" * 100, b"k"), errors.RecordBatchTooLargeError),
+    ],
+)
+def test_a_record_that_the_topic_does_not_take_is_refused_and_nothing_is_written(
+    tmp_path: Path, config: LogConfig, bad: Record, error: type[Exception]
+) -> None:
+    log = opened(tmp_path / "t-0", config)
+
+    with pytest.raises(error):
+        log.append([bad])
+
+    assert (log.log_end_offset, log.size_in_bytes) == (0, 0)
+    log.append([Record(b"good", b"k", timestamp=NOW)])
+    assert [each.offset for each in log] == [0]
+    log.close()
+
+
+def test_a_topic_of_append_time_stamps_records_itself(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+
+    info = log.append([Record(b"v", timestamp=5)])
+
+    assert info.log_append_time == NOW
+    assert [(each.timestamp, each.timestamp_type) for each in log] == [(NOW, TimestampType.LOG_APPEND_TIME)]
+    log.close()
+
+
+def test_the_topics_codec_comes_before_the_one_asked_for(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", LogConfig(compression_type=CompressionType.ZSTD))
+
+    log.append([Record(b"v" * 1000)], compression_type=CompressionType.LZ4)
+
+    assert [batch.compression_type for batch in log.batches()] == [CompressionType.ZSTD]
+    log.close()
+
+
+@pytest.mark.parametrize("records", [list, lambda: iter(())])
+def test_no_records_are_no_batch(tmp_path: Path, records: Callable[[], list[Record]]) -> None:
+    log = opened(tmp_path / "t-0")
+
+    info = log.append(records())
+
+    assert (info.first_offset, info.offsets_count, log.log_end_offset) == (-1, 0, 0)
+    log.close()
