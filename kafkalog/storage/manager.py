@@ -26,8 +26,8 @@ from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.log import Log
-from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata
-from kafkalog.storage.paths import PARTITION_METADATA, TopicPartition, partition_of_dir
+from kafkalog.storage.partition_metadata import topic_id_in
+from kafkalog.storage.paths import TopicPartition, partition_of_dir
 from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
 from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
@@ -168,7 +168,7 @@ class LogManager(Mapping[str, AnyLog]):
                 raise FileExistsError(errno.EEXIST, "there is such a partition", str(self.directory / name))
             if config is not None:
                 self._topic_configs[partition.topic] = config
-            topic_id = self._topic_id(partition.topic) or random_topic_id()
+            topic_id = topic_id_in(self.directory, partition.topic)
             self._logs[name] = writer.load(name, self.config_of(partition.topic), topic_id)
             log: AnyLog = self._logs[name]
             return log
@@ -182,12 +182,6 @@ class LogManager(Mapping[str, AnyLog]):
             log.delete()
             del self._logs[name]
             sessions.forget_partition(self.directory, writer.lock, _partition(name))
-
-    def _topic_id(self, topic: str) -> str | None:
-        """The id that other partitions of the topic have."""
-        names = (name for name in self._logs if _partition(name).topic == topic)
-        found = (read_partition_metadata(self.directory / name / PARTITION_METADATA) for name in names)
-        return next((each.topic_id for each in found if each is not None), None)
 
     def _writable(self, what: str) -> "_Writer":
         if self._writer is None:

@@ -17,7 +17,7 @@ from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import DirectoryLock, lock_partition
 from kafkalog.storage.log import Log
-from kafkalog.storage.partition_metadata import random_topic_id
+from kafkalog.storage.partition_metadata import topic_id_in
 from kafkalog.storage.paths import TopicPartition, partition_of_dir, segment_files
 from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
@@ -63,12 +63,13 @@ class _Partition:
     def _loaded(self, lock: DirectoryLock, config: LogConfig | None, progress: Progress | None) -> WritableLog:
         checkpoints = sessions.read_checkpoints(self.data_dir)
         is_new = not self.directory.exists() or not segment_files(self.directory)
+        topic_id = topic_id_in(self.data_dir, self.partition.topic) if is_new else None
         session = sessions.begin(self.data_dir, lock)
         opening = Opening(
             had_clean_shutdown=is_new or session.was_clean or self.directory.resolve().name in session.closed,
             log_start_offset=checkpoints.log_starts.get(self.partition, 0),
             recovery_point=checkpoints.recovery_points.get(self.partition, 0),
-            topic_id=random_topic_id() if is_new else None,
+            topic_id=topic_id,
             progress=progress,
         )
         session.closed.discard(self.directory.resolve().name)

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError
 from kafkalog.storage.atomic import write_atomically
+from kafkalog.storage.paths import PARTITION_METADATA, partition_of_dir
 
 _VERSION = 0
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
@@ -36,6 +37,17 @@ def random_topic_id() -> str:
     while (topic_id := _encoded(uuid4().bytes)).startswith("-"):
         pass
     return topic_id
+
+
+def topic_id_in(data_dir: Path, topic: str) -> str:
+    """The id that a topic's partitions below a data directory have, or a new one. CorruptCheckpointError, OSError."""
+    for directory in sorted(data_dir.iterdir()):
+        partition = partition_of_dir(directory.name)
+        if partition is not None and partition.topic == topic:
+            found = read_partition_metadata(directory / PARTITION_METADATA)
+            if found is not None:
+                return found.topic_id
+    return random_topic_id()
 
 
 def read_partition_metadata(path: Path) -> PartitionMetadata | None:

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -79,7 +79,8 @@ class Opening:
 
     had_clean_shutdown: whoever wrote it last closed it; else segments from the recovery point on are read again.
     progress: called with bytes done and bytes to do while they are. scheduler: None = one of the log's own.
-    topic_id: of a partition that is new. at_end: called once, when the log has been closed, given up or deleted.
+    topic_id: what partition.metadata says, or is to say where there is none; None = whatever it says. at_end: called
+    once, when the log has been closed, given up or deleted.
     """
 
     had_clean_shutdown: bool = False
@@ -138,7 +139,8 @@ class WritableLog(Log):
         """The log in `directory`, created if it is missing, recovered if it was not closed.
 
         Nothing is locked: that is for `LogManager` and `kafkalog.open`. ValueError: the directory is not named as a
-        partition. OSError: it cannot be read or written.
+        partition. InconsistentTopicIdError: it belongs to another topic. OSError: it cannot be read or written.
+        Whatever is raised, no file is left open.
         """
         path, config, opening = Path(directory), config or LogConfig(), opening or Opening()
         partition = _partition_of(path)
@@ -149,8 +151,17 @@ class WritableLog(Log):
             scheduler=opening.scheduler or BackgroundScheduler(f"kafkalog {path.name}"),
             clock=opening.clock,
         )
-        producers = ProducerStateManager(path, partition, clock=opening.clock)
-        epochs = LeaderEpochCache(path / LEADER_EPOCH_CHECKPOINT, scheduler=home.scheduler)
+        with ExitStack() as on_error:
+            if opening.scheduler is None:
+                on_error.callback(home.scheduler.shutdown)
+            log = cls._loaded(home, partition, opening, on_error)
+            on_error.pop_all()
+            return log
+
+    @classmethod
+    def _loaded(cls, home: SegmentHome, partition: TopicPartition, opening: Opening, on_error: ExitStack) -> Self:
+        producers = ProducerStateManager(home.directory, partition, clock=opening.clock)
+        epochs = LeaderEpochCache(home.directory / LEADER_EPOCH_CHECKPOINT, scheduler=home.scheduler)
         loaded = load_log(
             LoadRequest(
                 **vars(home),
@@ -163,6 +174,7 @@ class WritableLog(Log):
             )
         )
         local = LocalLog(loaded.segments, loaded.next_offset, loaded.recovery_point, home)
+        on_error.callback(local.release)
         return cls(local, loaded.log_start_offset, producers, epochs, opening)
 
     def now(self) -> int:
@@ -737,10 +749,9 @@ class WritableLog(Log):
 
     def _load_metadata(self, topic_id: str | None) -> PartitionMetadata | None:
         found = read_partition_metadata(self.directory / PARTITION_METADATA)
-        if found is None and topic_id is not None:
+        if topic_id is not None:
             write_partition_metadata(self.directory / PARTITION_METADATA, topic_id)
-            found = PartitionMetadata(0, topic_id)
-        return found
+        return PartitionMetadata(0, topic_id) if found is None and topic_id is not None else found
 
 
 class _Changing:
