@@ -55,11 +55,12 @@ def is_half_done(line: str, before: Contents, after: Contents) -> bool:
     """Whether a command that was refused left bytes in a log, as when an index is found full after the bytes are in."""
     if line.startswith("open"):
         return True
-    grown = [
-        size > before[name][0] if name in before else crc != crc32(bytes(size))
-        for name, (size, crc) in ((name, content) for name, content in after.items() if name.endswith(".log"))
+    logs = {name: content for name, content in after.items() if name.endswith(".log") and content != before.get(name)}
+    # One that was preallocated does not grow when it is written to, and is cut when the next one is begun.
+    written = [
+        size >= before[name][0] if name in before else crc != crc32(bytes(size)) for name, (size, crc) in logs.items()
     ]
-    return line.startswith(("leader", "follower")) and any(grown)
+    return line.startswith(("leader", "follower")) and any(written)
 
 
 def in_an_offset(log: Path, position: int) -> bool:
@@ -178,12 +179,17 @@ class Author:
         """Whether one befell a log, and not only what stands beside it: no clean stop leaves it so."""
         if self.draw.random() > (0.2 if closed else 0.8):
             return False
-        damaged = []
+        damaged: list[str] = []
         for _ in range(self.draw.choice((1, 1, 1, 2))):
-            accidents = list(self._possible_accidents())
+            # What is to replace a segment is whole: kafkalog does not let damage in by that door. And one batch may be
+            # appended, not two with the same offset.
+            alone = (".swap", "damage append") if damaged else ()
+            accidents = [each for each in self._possible_accidents() if not any(what in each[0] for what in alone)]
             for line in self.draw.choice(accidents or [[]]):
                 damaged.append(line)
                 self._say(line)
+            if damaged and damaged[-1].endswith(".swap"):
+                break
         return any(".log" in line for line in damaged)
 
     def _possible_accidents(self) -> Iterator[list[str]]:
