@@ -14,9 +14,10 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from kafkalog._speedups.arguments cimport whole
 from kafkalog._speedups.layout cimport (
     BATCH_BASE_SEQUENCE_AT,
     BATCH_BASE_TIMESTAMP_AT,
@@ -35,11 +36,11 @@ from kafkalog._speedups.layout cimport (
 from kafkalog._speedups.record cimport Record, checked_bytes, checked_headers
 from kafkalog._speedups.store cimport size_of_varlong, store_big_endian, store_varlong
 
-from operator import index
-
 from crc32c import crc32c
 
 from kafkalog._speedups.checksum import crc32
+
+cdef str EPOCH_MS = "ms since the epoch"
 
 cdef extern from "Python.h":
     enum:
@@ -181,7 +182,7 @@ cdef class RecordsEncoder:
     cdef int check(self, int64_t offset, int64_t timestamp, bint has_headers) except -1:
         if self.records_count and offset <= self.last_offset:
             raise ValueError(f"offset {offset} follows offset {self.last_offset}; offsets must increase")
-        if not 0 <= offset - self.base_offset <= INT32_MAX:
+        if offset < self.base_offset or <uint64_t> offset - <uint64_t> self.base_offset > INT32_MAX:
             raise ValueError(f"offset {offset} is not within 2**31 - 1 of the base offset {self.base_offset}")
         if timestamp < -1:
             raise ValueError(f"the timestamp is {timestamp}; at least 0, or -1 for none")
@@ -301,13 +302,12 @@ cdef class RecordsEncoder:
         ValueError: the offset does not follow, the timestamp is less than -1, headers below magic 2, too large.
         TypeError: not bytes.
         """
-        if type(timestamp) is not int:
-            timestamp = index(timestamp)
+        timestamp = whole("timestamp", timestamp, INT64_MIN, INT64_MAX, EPOCH_MS)
         if value is not None and type(value) is not bytes:
             value = checked_bytes("value", value)
         if key is not None and type(key) is not bytes:
             key = checked_bytes("key", key)
-        self.put(self.next_offset() if offset is None else index(offset), timestamp, key, value,
+        self.put(self.next_offset() if offset is None else whole("offset", offset, INT64_MIN, INT64_MAX), timestamp, key, value,
                  encoded_headers(headers) if headers else ())
 
     def extend(self, records, bint keep_offsets=False, *, int64_t default_timestamp=-1):
@@ -353,7 +353,7 @@ cdef class RecordsEncoder:
         value = checked_bytes("value", value)
         if self.magic < 2:
             return LOG_OVERHEAD + self.message_length(key, value)
-        body = self.body_length(self.next_offset(), index(timestamp), key, value, encoded_headers(headers))
+        body = self.body_length(self.next_offset(), whole("timestamp", timestamp, INT64_MIN, INT64_MAX, EPOCH_MS), key, value, encoded_headers(headers))
         return size_of_varlong(body) + body
 
     def take(self, Py_ssize_t header_size=0):

@@ -167,6 +167,8 @@ _FIELDS: "tuple[Rule, ...]" = (
     ("delete_horizon_ms", (-INT64_MAX - 1, INT64_MAX, EPOCH_MS), True),
 )
 
+_DEFAULTS = BatchSettings()
+
 
 class RecordsBuilder(RecordsEncoder):
     """Records appended one after the other, then `build()`: the bytes of the batch.
@@ -183,9 +185,7 @@ class RecordsBuilder(RecordsEncoder):
     """
 
     def __init__(self, settings: BatchSettings | None = None, *, max_size: int = 2**31 - 1) -> None:
-        self.settings = settings = (
-            BatchSettings() if settings is None else instance("settings", settings, BatchSettings)
-        )
+        self.settings = settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
         self.max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
         self.estimated_compression_ratio = 1.0
         self._base_sequence = settings.base_sequence
@@ -331,7 +331,7 @@ def built_batches(
     is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
     base_offset: in place of that of `settings`, which may so serve again. ValueError, TypeError: as `RecordsBuilder`.
     """
-    settings = BatchSettings() if settings is None else instance("settings", settings, BatchSettings)
+    settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
     max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
     offset = settings.base_offset if base_offset is None else base_offset
     if offset < 0:

@@ -108,6 +108,8 @@ NUMBERS: dict[str, Callable[[Any], object]] = {
     "delete_horizon_ms": lambda given: BatchSettings(delete_horizon_ms=given),
     "max_size": lambda given: RecordsBuilder(max_size=given),
     "timestamp": lambda given: SET.with_timestamps(TimestampType.LOG_APPEND_TIME, given),
+    "timestamp of a builder": lambda given: RecordsBuilder().append(b"x", timestamp=given),
+    "offset of a builder": lambda given: RecordsBuilder().append(b"x", offset=given),
     "timestamp of records": lambda given: ByteBufferMessageSet.from_records(THREE, timestamp=given),
     "timestamp of a record": lambda given: Record(timestamp=given),
     "offset of a record": lambda given: Record(offset=given),
@@ -174,6 +176,12 @@ def test_offsets_end_at_the_largest_and_do_not_run_over_it(magic: int, codec: in
         for first in (LARGEST - 1, LARGEST):
             with pytest.raises(ValueError, match=f"3 records from offset {first} on"):
                 number(first)
+
+
+def test_an_offset_below_the_base_is_refused_however_far_below() -> None:
+    builder = RecordsBuilder(BatchSettings(base_offset=LARGEST))
+    with pytest.raises(ValueError, match="not within"):
+        builder.append(b"x", offset=-(2**63))
 
 
 # --- objects
