@@ -122,13 +122,13 @@ def records(count: int) -> Iterator[tuple[int, bytes, bytes]]:
             yield timestamp, b"k%06d" % (i % 1_000_000), _VALUE % fields
 
 
-def full_batches(count: int) -> Iterator[bytearray]:
-    """Batches filled up to 64 KiB."""
-    builder, base_offset, used = _builder(), 0, 0
+def full_batches(count: int, size: int = BATCH_BYTES) -> Iterator[bytearray]:
+    """Batches filled up to `size` bytes."""
+    builder, base_offset, used = _builder(size), 0, 0
     for timestamp, key, value in records(count):
         if builder.append(used, timestamp, key, value, []) is None:
             yield _placed(builder, base_offset)
-            builder, base_offset, used = _builder(), base_offset + used, 0
+            builder, base_offset, used = _builder(size), base_offset + used, 0
             builder.append(used, timestamp, key, value, [])
         used += 1
     yield _placed(builder, base_offset)
@@ -142,8 +142,8 @@ def single_batches(count: int) -> Iterator[bytearray]:
         yield _placed(builder, offset)
 
 
-def _builder() -> DefaultRecordBatchBuilder:
-    return DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, BATCH_BYTES)
+def _builder(size: int = BATCH_BYTES) -> DefaultRecordBatchBuilder:
+    return DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, size)
 
 
 def _placed(builder: DefaultRecordBatchBuilder, base_offset: int) -> bytearray:

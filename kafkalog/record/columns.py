@@ -131,6 +131,10 @@ class RecordColumns:
 
     def where(self, wanted: NDArray[np.bool_]) -> "RecordColumns":
         """The records i for which wanted[i]; bool, shape (n,)."""
+        first, count = int(wanted.argmax()) if len(wanted) else 0, int(np.count_nonzero(wanted))
+        if wanted[first : first + count].all():
+            # They lie together: nothing need be copied.
+            return self[first : first + count]
         return RecordColumns(self.buffer, self._block[:, wanted], self.batch[wanted], self.batches)
 
     def key(self, i: int) -> bytes | None:

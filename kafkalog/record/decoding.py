@@ -73,6 +73,9 @@ def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
 
 def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
     """Cut rows of the header table where enough records have come together to be read at once."""
+    if len(rows) == 1:
+        yield rows
+        return
     start = 0
     for end in cut_rows(rows, RECORDS_A_PIECE):
         yield rows[start:end]

@@ -7,6 +7,7 @@ Kafka: `Records` and `MemoryRecords` (before 0.11 `MessageSet` and `ByteBufferMe
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Self
 
@@ -36,6 +37,8 @@ RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
 # With threads, runs are longer where nothing is compressed: handing one over costs as much as decoding some batches.
 THREAD_RUN_BYTES = 4 * RUN_BYTES
+# Where the first run is but one entry, the next has at most so many times its bytes, and so on.
+RUN_GROWTH = 8
 INT8_MIN, INT8_MAX = -128, 127
 # What a producer's batch may have, unless told otherwise (batch.size).
 DEFAULT_BATCH_BYTES = 16 * 1024
@@ -47,6 +50,9 @@ class MessageSet(ABC):
     Reading gives everything before damage and then raises `CorruptRecordError` (framing, checksum) or
     `InvalidRecordError` (content). A torn or zeroed tail is no damage: reading ends there, and `end_of_data` tells.
     """
+
+    # Less in a set that begins where somebody seeks: who seeks may want no more than a record.
+    _first_run_bytes = THREAD_RUN_BYTES
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -100,14 +106,16 @@ class MessageSet(ABC):
         fifth of the time on uncompressed data and hands out what a damaged batch decodes to. ValueError: threads < 1.
         """
         threads = whole("threads", threads, 1, INT32_MAX)
-        reading = replace(self._reading, check_crcs=flag("check_crcs", check_crcs))
-
-        def decode(rows: NDArray[np.void]) -> Iterator[RecordColumns]:
-            return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
-
+        reading = self._reading
+        if flag("check_crcs", check_crcs) != reading.check_crcs:
+            reading = replace(reading, check_crcs=check_crcs)
+        decode = partial(self._decoded, reading)
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
         return ordered_map(decode, self._units(), threads)
+
+    def _decoded(self, reading: Reading, rows: NDArray[np.void]) -> Iterator[RecordColumns]:
+        return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
 
     def ensure_valid(self) -> None:
         """Check the format and the CRC of every entry; nothing is decompressed.
@@ -197,11 +205,12 @@ class MessageSet(ABC):
         CorruptRecordError: the framing is damaged, after the rows before it.
         """
         position = self._start if start is None else start
-        more = True
+        more, reach = True, self._first_run_bytes
         while more:
-            rows, stop = self._scan(position, rows=RUN_ROWS, span=span, max_size=max_size)
+            rows, stop = self._scan(position, rows=RUN_ROWS, span=min(span, reach), max_size=max_size)
             if len(rows):
                 yield rows
+            reach = RUN_GROWTH * (stop.position - position)
             position, more = stop.position, stop.more
         self._check_end(stop)
 

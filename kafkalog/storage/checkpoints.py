@@ -12,6 +12,7 @@ LeaderEpochCheckpointFile}.java.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -22,6 +23,8 @@ from kafkalog.storage.paths import TopicPartition
 
 Entry = TypeVar("Entry")
 
+# What changed so short a time ago may change again without its time of change telling.
+SETTLED_NS = 50_000_000
 _VERSION = 0
 _WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -41,6 +44,31 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
     CorruptCheckpointError: the file does not follow the format.
     """
     return dict(_read_entries(path, _offset_entry))
+
+
+class OffsetCheckpointFile:
+    """The offset checkpoint at a path, which somebody else replaces now and then: read again where it is another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # What tells one file from another, and what was in it.
+        self._known: tuple[tuple[int, int, int] | None, dict[TopicPartition, int]] = None, {}
+
+    def read(self) -> Mapping[TopicPartition, int]:
+        """As `read_offset_checkpoint`."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return {}
+        found = status.st_ino, status.st_size, status.st_mtime_ns
+        known, offsets = self._known
+        if found == known:
+            return offsets
+        offsets = read_offset_checkpoint(self.path)
+        # A younger one may be replaced without its time telling: that one counts in steps.
+        settled = time.time_ns() - status.st_mtime_ns > SETTLED_NS
+        self._known = found if settled else None, offsets
+        return offsets
 
 
 def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:

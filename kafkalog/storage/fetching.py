@@ -110,10 +110,16 @@ def aborted_txns(segments: LogSegments, first: LogSegment, start: int, end: int)
 # --- by time
 
 
-def offset_for_timestamp(
+def offset_for_timestamp(segments: LogSegments, log_start: int, timestamp: int) -> TimestampAndOffset | None:
+    """The first record from log_start on that is as late as `timestamp` (ms)."""
+    segment = segments.first_as_late_as(timestamp)
+    return None if segment is None else segment.find_offset_by_timestamp(timestamp, log_start)
+
+
+def special_offset(
     segments: LogSegments, log_start: int, log_end: int, epochs: LeaderEpochCache, timestamp: int
 ) -> TimestampAndOffset | None:
-    """The first record from log_start on that is as late as `timestamp` (ms), or what a special value stands for."""
+    """What a special value stands for. ValueError: it is none."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         first = epochs.earliest_entry
         known = first is not None and first.start_offset <= log_start
@@ -124,12 +130,7 @@ def offset_for_timestamp(
         return TimestampAndOffset(-1, -1, -1)
     if timestamp == MAX_TIMESTAMP:
         return _latest_record(segments)
-    if timestamp < 0:
-        raise ValueError(f"timestamp is {timestamp}, neither 0 ms or more nor one of Kafka's special values -1..-6")
-    for segment in segments.values:
-        if segment.largest_timestamp >= timestamp:
-            return segment.find_offset_by_timestamp(timestamp, log_start)
-    return None
+    raise ValueError(f"timestamp is {timestamp}, neither 0 ms or more nor one of Kafka's special values -1..-6")
 
 
 def _latest_record(segments: LogSegments) -> TimestampAndOffset | None:

@@ -159,10 +159,15 @@ class FileMessageSet(MessageSet):
         first = self._first + position
         return self._slice(first, first + length, sealed=False)
 
-    def starting_at(self, offset: int) -> "FileMessageSet":
-        """This set without the batches before the first whose last offset is `offset` or more."""
-        found = self.search(offset)
-        return self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
+    def starting_at(self, offset: int, start: int = 0, *, hint: int | None = None) -> "FileMessageSet":
+        """This set without the batches before the first whose last offset is `offset` or more.
+
+        start, hint: as `search`.
+        """
+        found = self.search(offset, start, hint=hint)
+        part = self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
+        part._first_run_bytes = 1
+        return part
 
     def last_offset(self) -> int | None:
         """The last offset of the last whole batch, before damage if there is any; None where there is no batch."""

@@ -13,13 +13,11 @@ from pathlib import Path
 
 from kafkalog.record import compression
 from kafkalog.record.message_set import RUN_ROWS
+from kafkalog.storage.checkpoints import SETTLED_NS
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import segment_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
-
-# A directory that changed so short a time ago may change again without its time telling: that one counts in steps.
-_SETTLED_NS = 50_000_000
 
 
 class SegmentListing:
@@ -54,7 +52,7 @@ class SegmentListing:
             kept.get((base, i < last)) or self._segment(base, path, sealed=i < last)
             for i, (base, path) in enumerate(files)
         )
-        self._listed_at = changed_at if time.time_ns() - changed_at > _SETTLED_NS else -1
+        self._listed_at = changed_at if time.time_ns() - changed_at > SETTLED_NS else -1
 
     def _segment(self, base: int, path: Path, *, sealed: bool) -> LogSegment:
         return LogSegment(base, path, sealed=sealed, decompression_limit=self._decompression_limit)

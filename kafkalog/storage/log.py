@@ -22,7 +22,7 @@ from kafkalog.record.batch import RecordBatch
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.serialization import DecodedRecord, Deserializer, decode, deserialize_bytes
 from kafkalog.storage import fetching
-from kafkalog.storage.checkpoints import read_offset_checkpoint
+from kafkalog.storage.checkpoints import OffsetCheckpointFile
 from kafkalog.storage.clock import wall_clock_ms
 from kafkalog.storage.committed import AbortedBatches
 from kafkalog.storage.config import LogConfig
@@ -77,6 +77,7 @@ class Log:
             what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
             raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
         self._listing = SegmentListing(self.directory, decompression_limit)
+        self._checkpoints: dict[str, OffsetCheckpointFile] = {}
         if not self._listing.segments().values and self.topic_partition is None:
             raise NotALogError(_what_is_missing(self.directory), str(directory))
         self._producers_read: ProducerStateManager | None = None
@@ -184,7 +185,10 @@ class Log:
         """What a checkpoint of the data directory says of this partition."""
         if self.topic_partition is None:
             return otherwise
-        return read_offset_checkpoint(self.directory.resolve().parent / name).get(self.topic_partition, otherwise)
+        file = self._checkpoints.get(name)
+        if file is None:
+            file = self._checkpoints[name] = OffsetCheckpointFile(self.directory.resolve().parent / name)
+        return file.read().get(self.topic_partition, otherwise)
 
     def _producers_now(self) -> ProducerStateManager:
         end = self.log_end_offset
@@ -234,13 +238,11 @@ class Log:
         Special values as in Kafka, which give timestamp -1: -2 (and -4) the log's start, -1 its end; and -3, the first
         record with the largest timestamp. ValueError: another negative value.
         """
-        return fetching.offset_for_timestamp(
-            self._segments_now(),
-            self.log_start_offset,
-            self.log_end_offset,
-            self.leader_epochs,
-            operator.index(timestamp),
-        )
+        timestamp = operator.index(timestamp)
+        if timestamp >= 0:
+            return fetching.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
+        start, end = self.log_start_offset, self.log_end_offset
+        return fetching.special_offset(self._segments_now(), start, end, self.leader_epochs, timestamp)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -298,7 +300,7 @@ class Log:
         for segment, following, message_set in self._message_sets(cursor, stop):
             for part in message_set.columns(threads=threads, check_crcs=check_crcs):
                 own = _own(segment.base_offset, following, part)
-                wanted = part[:own].between(cursor.offset, stop)
+                wanted = (part if own == len(part) else part[:own]).between(cursor.offset, stop)
                 if aborted is not None:
                     wanted = aborted.left_out_of(wanted)
                 if len(wanted):
@@ -357,7 +359,8 @@ class Log:
         """The segments to read from the cursor to `stop`, the offsets where they end, and their entries from there on.
 
         Whoever reads moves the cursor. It tells where to go on when segments were rolled, merged or deleted meanwhile.
-        One file is open at a time: a partition may have more segments than a process may have open files.
+        A segment that is read from its start has a file opened for it, and closed: of those who read a log from end to
+        end, none drives out what others keep open.
         OffsetOutOfRangeError: the records at the cursor have been deleted.
         """
         segments = self._segments_now()
@@ -368,9 +371,11 @@ class Log:
                 raise self._deleted_meanwhile(cursor.offset, segment)
             following = segments.higher(segment.base_offset)
             end = NO_END if following is None else following.base_offset
-            with segment.opened() as entries:
-                whole = segment.base_offset >= cursor.offset
-                yield segment, end, entries if whole else entries.starting_at(cursor.offset)
+            if segment.base_offset < cursor.offset:
+                yield segment, end, segment.entries_from(cursor.offset)
+            else:
+                with segment.opened() as entries:
+                    yield segment, end, entries
             segments = self._segments_now()
             if following is not None:
                 cursor.pass_over(end)

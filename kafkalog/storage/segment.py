@@ -227,6 +227,14 @@ class LogSegment(SegmentFiles):
 
     # --- reading
 
+    def entries_from(self, offset: int) -> FileMessageSet:
+        """The entries from the first batch on whose last offset is `offset` or more.
+
+        CorruptRecordError: damage on the way there.
+        """
+        entry = self.offset_index.lookup(offset)
+        return self.log.starting_at(offset, entry.position, hint=entry.offset)
+
     def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
         """The first batch whose last offset is `offset` or more; None where there is none.
 

@@ -94,10 +94,15 @@ class SegmentRecovery:
 
     def _indexed(self, positions: list[int]) -> list[int]:
         """Which batches get an entry: each that begins more than an interval behind the one before that did."""
-        indexed, i = [], 0
-        while (i := bisect_right(positions, self._last_indexed + self._index_interval_bytes, i)) < len(positions):
-            self._last_indexed = positions[i]
-            indexed.append(i)
+        indexed, i, reached = [], 0, self._last_indexed + self._index_interval_bytes
+        while i < len(positions):
+            if positions[i] <= reached:
+                i = bisect_right(positions, reached, i)
+            else:
+                indexed.append(i)
+                reached = positions[i] + self._index_interval_bytes
+                i += 1
+        self._last_indexed = reached - self._index_interval_bytes
         return indexed
 
     def _largest_of(self, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

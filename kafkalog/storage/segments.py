@@ -29,6 +29,8 @@ class LogSegments:
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._sorted = _Sorted((), ())
+        # Of some segments' first: the largest timestamp up to each. Sealed ones keep theirs.
+        self._latest: tuple[_Sorted, tuple[int, ...]] = self._sorted, ()
         self._replace({each.base_offset: each for each in segments})
 
     # --- changing: one thread at a time
@@ -161,6 +163,29 @@ class LogSegments:
         """The segments whose base is above `offset`."""
         bases, segments = self._sorted
         return segments[bisect_right(bases, offset) :]
+
+    def first_as_late_as(self, timestamp: int) -> LogSegment | None:
+        """The first segment whose largest timestamp is `timestamp` (ms) or more. OSError: one has gone."""
+        current, (known, latest) = self._sorted, self._latest
+        if known is not current:
+            latest = ()
+        if len(latest) < len(current.segments) - 1 and (not latest or latest[-1] < timestamp):
+            latest = self._look_at_more(current, latest, timestamp)
+        at = bisect_left(latest, timestamp)
+        if at < len(latest):
+            return current.segments[at]
+        active = current.segments[-1:]
+        return active[0] if active and active[0].largest_timestamp >= timestamp else None
+
+    def _look_at_more(self, current: _Sorted, known: tuple[int, ...], timestamp: int) -> tuple[int, ...]:
+        """The largest timestamp up to each sealed segment, as far as the first that is as late as `timestamp`."""
+        latest = list(known)
+        for segment in current.segments[len(known) : -1]:
+            latest.append(max(segment.largest_timestamp, latest[-1] if latest else segment.largest_timestamp))
+            if latest[-1] >= timestamp:
+                break
+        self._latest = current, tuple(latest)
+        return self._latest[1]
 
     def between(self, start: int, end: int) -> tuple[LogSegment, ...]:
         """The segments that may hold offsets in [start, end): from the one that `start` falls into on.

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, FileMessageSet, Record, RecordColumns
 from reference.compression import GZIP, LZ4
@@ -136,3 +138,15 @@ def test_the_first_records_of_a_large_log_come_before_the_last_are_read() -> Non
     sound = entries(records(b"a"), 2)
     messages = ByteBufferMessageSet(sound * 100_000 + b"\xff" * 100)
     assert [record.value for record in islice(messages, 1000)] == [b"a"] * 1000
+
+
+@given(st.lists(st.booleans(), min_size=12, max_size=12))
+def test_the_records_chosen_are_those_and_in_their_order(chosen: list[bool]) -> None:
+    columns = columns_of(V2Batch(records(*(b"%d" % n for n in range(12)))).encoded())
+    found = columns.where(np.array(chosen))
+    assert found.offset.tolist() == [n for n in range(12) if chosen[n]]
+    assert [record.value for record in found] == [b"%d" % n for n in range(12) if chosen[n]]
+
+
+def test_no_records_can_be_chosen_of_none() -> None:
+    assert len(RecordColumns.empty().where(np.array([], bool))) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from golden import unpacked
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.checkpoints import (
     EpochEntry,
+    OffsetCheckpointFile,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     write_leader_epoch_checkpoint,
@@ -156,3 +158,34 @@ def test_any_bytes_are_entries_or_damage(tmp_path_factory, content: bytes) -> No
     for read in (read_offset_checkpoint, read_leader_epoch_checkpoint):
         with suppress(CorruptCheckpointError):
             assert all(len(entry) == 2 for entry in read(path))
+
+
+def test_a_checkpoint_is_read_again_only_where_it_has_been_replaced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OffsetCheckpointFile(path)
+    assert file.read() == {}
+    write_offset_checkpoint(path, OFFSETS)
+    assert file.read() == OFFSETS
+    settle(path)
+    assert file.read() == OFFSETS
+    with monkeypatch.context() as patches:
+        patches.setattr("kafkalog.storage.checkpoints.read_offset_checkpoint", None)
+        assert file.read() == OFFSETS
+    write_offset_checkpoint(path, {})
+    assert file.read() == {}
+    path.unlink()
+    assert file.read() == {}
+
+
+def test_a_checkpoint_replaced_twice_in_a_moment_is_read_each_time(path: Path) -> None:
+    file = OffsetCheckpointFile(path)
+    for offset in range(20):
+        path.write_text(f"0\n1\norders 0 {offset % 10}\n")
+        assert file.read() == {TopicPartition("orders", 0): offset % 10}
+
+
+def settle(path: Path) -> None:
+    """Have the file be as old as one that a broker wrote a while ago."""
+    before = path.stat().st_mtime_ns - 10**9
+    os.utime(path, ns=(before, before))

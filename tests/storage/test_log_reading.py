@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel, LogOffsetMetadata, Record
-from kafkalog.errors import LogStateError, OffsetOutOfRangeError, SerializationError
+from kafkalog import (
+    ByteBufferMessageSet,
+    CompressionType,
+    FileMessageSet,
+    IsolationLevel,
+    LogOffsetMetadata,
+    Record,
+    WritableLog,
+)
+from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
 from kafkalog.record.serialization import deserialize_json, deserialize_text
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.fetching import Fetch, fetch
@@ -314,3 +322,49 @@ def test_a_log_opened_for_reading_knows_a_transaction_that_is_open(directory: Pa
         with Log(directory) as reader:
             assert (reader.high_watermark, reader.last_stable_offset) == (4, 3)
             assert seen(reader, 0, IsolationLevel.TXN_COMMITTED) == [0, 1, 2]
+
+
+# --- seeking
+
+
+def test_a_record_sought_far_inside_is_found_by_the_index_past_damage_that_comes_before(directory: Path) -> None:
+    with opened(directory) as log:
+        fill(log, 100)
+    path = directory / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[8:12] = bytes(4)  # the first batch's size
+    path.write_bytes(data)
+    with Log(directory) as log:
+        assert next(log.records(60)).offset == 60
+        assert [record.offset for record in log.records(97)] == [97, 98, 99]
+        with pytest.raises(CorruptRecordError):
+            next(log.records())
+
+
+def test_the_first_record_sought_costs_no_more_than_its_batch(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    view = FileMessageSet._view
+
+    def watched(self: FileMessageSet, position: int, length: int) -> memoryview:
+        read.append(length)
+        return view(self, position, length)
+
+    with opened(directory) as log:
+        fill(log, 1000)
+        monkeypatch.setattr(FileMessageSet, "_view", watched)
+        walk = log.records(10)
+        assert next(walk).offset == 10
+        assert read == [SIZE + 1]
+        assert [record.offset for record in walk] == list(range(11, 1000))
+        assert len(read) < 10
+
+
+def test_who_reads_on_after_a_seek_goes_on_through_segments_that_were_rolled(directory: Path) -> None:
+    with opened(directory) as log:
+        fill(log, 10)
+        walk = log.records(5)
+        found = [next(walk).offset]
+        log.roll()
+        fill(log, 10)
+        log.flush()
+        assert found + [record.offset for record in walk] == list(range(5, 20))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.storage.index import TimestampEntry
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from storage.making import fill, segment
@@ -126,3 +127,27 @@ def test_all_are_released_as_they_are(tmp_path: Path) -> None:
     fill(segments.active, range(40, 42))
     segments.release()
     assert (tmp_path / f"{40:020d}.index").stat().st_size == 2000
+
+
+@given(st.lists(st.integers(0, 9), max_size=8), st.lists(st.integers(0, 10), max_size=6))
+def test_the_first_segment_as_late_as_a_time_is_found_however_times_fall_and_segments_come(
+    largest: list[int], asked: list[int]
+) -> None:
+    segments = LogSegments()
+    for number, timestamp in enumerate([None, *largest]):
+        if timestamp is not None:
+            added = bare(number)
+            added._largest = TimestampEntry(timestamp, number)
+            segments.add(added)
+        for time in asked:
+            expected = next((each for each in segments if each.largest_timestamp >= time), None)
+            assert segments.first_as_late_as(time) is expected
+
+
+def test_segments_after_the_one_that_is_late_enough_are_not_looked_at() -> None:
+    segments = LogSegments(bare(number) for number in range(3))
+    segments.values[0]._largest = TimestampEntry(5, 0)
+    # The others have no files.
+    assert base(segments.first_as_late_as(5)) == 0
+    with pytest.raises(OSError, match=f"{1:020}"):
+        segments.first_as_late_as(6)
