@@ -25,6 +25,7 @@ from kafkalog.storage.checkpoints import read_offset_checkpoint, write_offset_ch
 from kafkalog.storage.clean_shutdown import delete_clean_shutdown, was_clean_shutdown, write_clean_shutdown
 from kafkalog.storage.lock import DirectoryLock, checkpoints_locked, nobody_else
 from kafkalog.storage.paths import (
+    CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -172,5 +173,7 @@ def forget_partition(data_dir: Path, lock: DirectoryLock, partition: TopicPartit
 
 
 def _partitions_with_segments(data_dir: Path) -> set[str]:
-    named = (each for each in data_dir.iterdir() if parse_partition_dir(each.name) is not None)
-    return {each.name for each in named if each.is_dir() and segment_files(each)}
+    """The partitions that the mark of a clean shutdown is about; the cluster's metadata is recovered always."""
+    named = ((each, parse_partition_dir(each.name)) for each in data_dir.iterdir())
+    kept = (each for each, partition in named if partition and partition.topic != CLUSTER_METADATA_TOPIC)
+    return {each.name for each in kept if each.is_dir() and segment_files(each)}

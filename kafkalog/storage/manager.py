@@ -27,7 +27,7 @@ from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import topic_id_in
-from kafkalog.storage.paths import TopicPartition, partition_of_dir
+from kafkalog.storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition, partition_of_dir
 from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
 from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
@@ -53,7 +53,7 @@ class LogManager(Mapping[str, AnyLog]):
     mode "r": every log is opened when it is asked for; nothing is written, created or locked. "a": the directory is
     locked as a broker locks it, and created if it is missing; all logs are loaded, those recovered that need it; a
     thread flushes, checkpoints and applies retention until `close`. Partitions that are being deleted or moved are
-    left out.
+    left out; in mode "a" so is the log of the cluster's metadata, which only its controllers may change.
 
     config: the settings of topics that topic_configs does not have. progress: called with the bytes recovered and to
     recover, log by log.
@@ -190,6 +190,8 @@ class LogManager(Mapping[str, AnyLog]):
 
     def _load_all(self, writer: "_Writer", progress: Progress | None) -> None:
         for name in self._names():
+            if _partition(name).topic == CLUSTER_METADATA_TOPIC:
+                continue
             self._logs[name] = writer.load(name, self.config_of(_partition(name).topic), None, progress)
 
     # --- closing

@@ -33,6 +33,8 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
+# The controllers' own log may lie beside the partitions. They keep it by rules of their own: brokers leave it alone.
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 _SEGMENT = re.compile(r"([0-9]{20,})\.log")
 _LARGEST_OFFSET = 2**63 - 1
