@@ -38,9 +38,11 @@ def command(source: Path, arguments: Sequence[str] = (), *, options: Sequence[st
     return [java(), *options, "-cp", f"{classes(source)}{os.pathsep}{jars()}/*", source.stem, *arguments]
 
 
-def kafka_command(main_class: str, arguments: Sequence[str] = (), *, options: Sequence[str] = ()) -> list[str]:
-    """The command that runs a class out of Kafka's jars."""
-    return [java(), *options, "-cp", f"{jars()}/*", main_class, *arguments]
+def kafka_command(
+    main_class: str, arguments: Sequence[str] = (), *, options: Sequence[str] = (), poms: Sequence[Path] = (POM,)
+) -> list[str]:
+    """The command that runs a class out of Kafka's jars, with those of other poms beside them."""
+    return [java(), *options, "-cp", os.pathsep.join(f"{jars(pom)}/*" for pom in poms), main_class, *arguments]
 
 
 @cache
@@ -63,12 +65,12 @@ def _tool(name: str) -> str:
 
 
 @cache
-def jars() -> Path:
-    """Kafka's jars with all they depend on."""
-    return once(f"jars-{digest(POM)}", _copy_dependencies)
+def jars(pom: Path = POM) -> Path:
+    """The jars that a pom names, with all they depend on; Kafka's, unless told otherwise."""
+    return once(f"jars-{digest(pom)}", lambda target: _copy_dependencies(pom, target))
 
 
-def _copy_dependencies(target: Path) -> None:
+def _copy_dependencies(pom: Path, target: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise JavaUnavailable("mvn is not installed: Kafka's jars cannot be fetched")
@@ -78,7 +80,7 @@ def _copy_dependencies(target: Path) -> None:
         "-B",
         "-Dstyle.color=never",
         "-f",
-        str(POM),
+        str(pom),
         "dependency:copy-dependencies",
         f"-DoutputDirectory={target}",
     ]
