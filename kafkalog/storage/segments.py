@@ -165,7 +165,10 @@ class LogSegments:
         return segments[bisect_right(bases, offset) :]
 
     def first_as_late_as(self, timestamp: int) -> LogSegment | None:
-        """The first segment whose largest timestamp is `timestamp` (ms) or more. OSError: one has gone."""
+        """The first segment whose largest timestamp is `timestamp` (ms) or more, empty ones passed over.
+
+        OSError: one has gone.
+        """
         current, (known, latest) = self._sorted, self._latest
         if known is not current:
             latest = ()
@@ -181,7 +184,7 @@ class LogSegments:
         """The largest timestamp up to each sealed segment, as far as the first that is as late as `timestamp`."""
         latest = list(known)
         for segment in current.segments[len(known) : -1]:
-            latest.append(max(segment.largest_timestamp, latest[-1] if latest else segment.largest_timestamp))
+            latest.append(max(_latest_in(segment), latest[-1] if latest else -1))
             if latest[-1] >= timestamp:
                 break
         self._latest = current, tuple(latest)
@@ -210,3 +213,14 @@ class LogSegments:
 
     def __repr__(self) -> str:
         return f"<LogSegments {list(self._sorted.bases)}>"
+
+
+def _latest_in(segment: LogSegment) -> int:
+    """A segment's largest timestamp, ms; -1 where compaction has left nothing in it.
+
+    Kafka takes an empty segment for as old as its file, and looks no further for any time before that.
+    """
+    latest = segment.largest_record_timestamp
+    if latest is not None:
+        return latest
+    return segment.largest_timestamp if segment.size else -1
