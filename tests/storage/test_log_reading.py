@@ -11,7 +11,6 @@ from kafkalog import (
     IsolationLevel,
     LogOffsetMetadata,
     Record,
-    WritableLog,
 )
 from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
 from kafkalog.record.serialization import deserialize_json, deserialize_text

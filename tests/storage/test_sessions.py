@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -315,6 +316,73 @@ def test_a_reader_is_kept_out_by_nobody(data_dir: Path) -> None:
     write(data_dir / "a-0", b"v")
     with writing_elsewhere(data_dir / "a-0"), kafkalog.open(data_dir / "a-0") as log:
         assert values(log) == [b"v", b"elsewhere"]
+
+
+# Opens and closes a partition again and again.
+TURNS = """
+import sys
+import kafkalog
+for turn in range(20):
+    with kafkalog.open(sys.argv[1], "a") as log:
+        log.append([kafkalog.Record(b"%d" % turn)])
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_processes_that_come_and_go_keep_each_others_lines_in_the_checkpoints(data_dir: Path) -> None:
+    data_dir.mkdir()
+    with started(python(TURNS, data_dir / "a-0")) as first, started(python(TURNS, data_dir / "a-1")) as second:
+        assert first.has_it
+        assert second.has_it
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        assert read_offset_checkpoint(data_dir / name) == {TopicPartition("a", 0): 20, TopicPartition("a", 1): 20}
+    with LogManager(data_dir, "a") as manager:
+        assert all(values(log) == [b"%d" % turn for turn in range(20)] for log in manager.values())
+
+
+def test_threads_may_open_and_close_partitions_as_they_like(data_dir: Path) -> None:
+    def turns(name: str) -> None:
+        for turn in range(10):
+            write(data_dir / name, b"%d" % turn)
+
+    names = [f"a-{number}" for number in range(4)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(turns, names))
+    assert marked(data_dir)
+    with LogManager(data_dir) as manager:
+        assert list(manager) == names
+        assert all(values(log) == [b"%d" % turn for turn in range(10)] for log in manager.values())
+    assert read_offset_checkpoint(data_dir / RECOVERY_POINT_CHECKPOINT) == {
+        TopicPartition("a", number): 10 for number in range(4)
+    }
+
+
+def test_a_forked_child_has_neither_the_log_nor_the_lock_and_changes_nothing(data_dir: Path) -> None:
+    code = """
+import os, sys
+import kafkalog
+from kafkalog.errors import LogLockedError
+log = kafkalog.open(sys.argv[1], "a")
+log.append([kafkalog.Record(b"parent")])
+child = os.fork()
+if not child:
+    try:
+        kafkalog.open(sys.argv[1], "a")
+    except LogLockedError:
+        os._exit(7)
+    os._exit(0)
+refused = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+log.append([kafkalog.Record(b"parent")])
+log.close()
+print("locked" if refused else "child had it", flush=True)
+sys.stdin.readline()
+"""
+    with started(python(code, data_dir / "a-0")) as process:
+        assert process.answer == "locked"
+    assert marked(data_dir)
+    with kafkalog.open(data_dir / "a-0") as log:
+        assert values(log) == [b"parent", b"parent"]
 
 
 # --- settings
