@@ -2,27 +2,35 @@
 
     python asv_bench/peers.py [--codec lz4] [--scale 0.06] [--rounds 5] [--only columns] [-o json]
     python asv_bench/peers.py --only writing        building batches; without --only, after all readings
+    python asv_bench/peers.py --only log            the log beside Kafka's UnifiedLog; without --only, last
 
 An entry only; what it does is in `comparison`. The tree goes to the end of the module path, so that the installed
-kafkalog is measured. In JSON, readings and writings are a document each.
+kafkalog is measured. In JSON, readings, writings and the log are a document each.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "tests")]
 
-from asv_bench.comparison import command, writing  # noqa: E402
+from asv_bench.comparison import command, log, writing  # noqa: E402
+
+OTHERS = {writing.GROUP: writing.main, log.GROUP: log.main}
 
 
 def main(arguments: list[str]) -> None:
-    """What is asked for: readings, writings, or first the ones and then the others."""
-    of_reading, of_writing = writing.asked(arguments)
-    if of_reading is not None:
-        command.main(of_reading)
-    if of_writing is not None:
-        writing.main(of_writing)
+    """What is asked for: readings, writings, the log, or one after the other."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--only", action="append", default=[])
+    options, shared = parser.parse_known_args(arguments)
+    readings = [word for name in options.only if name not in OTHERS for word in ("--only", name)]
+    if readings or not options.only:
+        command.main([*readings, *shared])
+    for name, run in OTHERS.items():
+        if name in options.only or not options.only:
+            run(shared)
 
 
 if __name__ == "__main__":

@@ -58,11 +58,12 @@ def command(reader: str) -> list[str]:
 class Worker:
     """A reader's process."""
 
-    def __init__(self, reader: str, clock: str = "wall") -> None:
+    def __init__(self, reader: str, clock: str = "wall", program: list[str] | None = None) -> None:
+        """program: what answers, if it is not one that reads segments."""
         self.reader = reader
         self.clock = clock
         self.process = subprocess.Popen(
-            command(reader), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            program or command(reader), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self._complaints: list[str] = []
         self._listener = threading.Thread(target=self._listen, daemon=True)

@@ -10,10 +10,8 @@ import json
 import os
 import platform
 import struct
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,20 +126,6 @@ def _builder(size: int) -> DefaultRecordBatchBuilder:
 # --- measuring
 
 
-class Writer(Worker):
-    """A process that writes; it is asked as a reader is."""
-
-    def __init__(self, writer: str, clock: str) -> None:
-        self.reader = writer
-        self.clock = clock
-        self.process = subprocess.Popen(
-            _command(writer), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self._complaints: list[str] = []
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-
 def _command(writer: str) -> list[str]:
     if writer == "java":
         return java.command(JAVA_WRITER, options=JAVA_OPTIONS)
@@ -153,7 +137,7 @@ class Writers(Workers):
 
     def _worker(self, reader: str) -> Worker:
         if reader not in self._running:
-            self._running[reader] = self.enter_context(Writer(reader, self.clock))
+            self._running[reader] = self.enter_context(Worker(reader, self.clock, _command(reader)))
         return self._running[reader]
 
 
@@ -204,18 +188,6 @@ def _records_count(scale: float) -> int:
 
 
 # --- the command
-
-
-def asked(arguments: Sequence[str]) -> tuple[list[str] | None, list[str] | None]:
-    """The arguments for the comparison of readers and for this one, out of those of both; None: it is not asked for."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--only", action="append", default=[])
-    options, others = parser.parse_known_args(arguments)
-    readings = [word for name in options.only if name != GROUP for word in ("--only", name)]
-    return (
-        [*readings, *others] if readings or not options.only else None,
-        others if GROUP in options.only or not options.only else None,
-    )
 
 
 def main(arguments: Sequence[str]) -> None:
