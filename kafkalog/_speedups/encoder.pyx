@@ -154,9 +154,9 @@ cdef class RecordsEncoder:
             self.base_timestamp = -1
         self.max_timestamp = self.offset_of_max_timestamp = self.last_offset = -1
 
-    def restart(self, int64_t base_offset):
-        """Forget the records, and begin another batch with what this one was told."""
-        self.begin(base_offset)
+    def restart(self, base_offset):
+        """Forget the records, and begin another batch with what this one was told. ValueError: no offset."""
+        self.begin(whole("base_offset", base_offset, 0, INT64_MAX))
 
     def __dealloc__(self):
         PyMem_Free(self.data)

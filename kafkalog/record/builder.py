@@ -333,9 +333,7 @@ def built_batches(
     """
     settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
     max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
-    offset = settings.base_offset if base_offset is None else base_offset
-    if offset < 0:
-        raise ValueError(f"base_offset is {offset}, less than 0")
+    offset = settings.base_offset if base_offset is None else whole("base_offset", base_offset, 0, INT64_MAX)
     waiting = iter(records)
     if settings.compression_type is not _NONE:
         yield from _compressed_batches(waiting, settings, offset, max_size, default_timestamp)

@@ -144,9 +144,9 @@ class AppendableFile(ReadableFile):
             at = self._size if self._fd >= 0 else self.size
             if length > MAX_BYTES - at:
                 raise ValueError(f"{length} bytes more than the {at} of {self.path}: a segment has {MAX_BYTES}")
-            # Where no more than the length is to be seen to: to ask for all that is known of a file makes Linux note
-            # the time of the next write exactly, which takes longer than writing a small batch.
-            if self._check_path or not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
+            # Mostly the length only: to ask for all that is known of a file makes Linux note the time of the next write
+            # exactly, which takes longer than writing a small batch.
+            if self._is_look_due() or not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
                 self._prepare()
             if not self._end_is_sound and length:
                 ensure_end()
@@ -178,18 +178,21 @@ class AppendableFile(ReadableFile):
         return at
 
     def _prepare(self) -> None:
-        """See that the next byte goes to the end of the file that is at the path, as far as one look a while tells."""
+        """See that the next byte goes to the end of the file that is at the path."""
         if not self._check_length().st_nlink:
             raise self._gone()
-        if self._check_path and (now := monotonic()) >= self._next_look:
+        if self._check_path:
             self._look()
-            self._next_look = now + SECONDS_BETWEEN_LOOKS
+
+    def _is_look_due(self) -> bool:
+        return self._check_path and monotonic() >= self._next_look
 
     def _look(self) -> None:
         """FileNotFoundError: the file is not at its path any more, though it may be at another."""
         self._unlooked = False
         if not self._is_at_path():
             raise self._gone()
+        self._next_look = monotonic() + SECONDS_BETWEEN_LOOKS
 
     def _is_at_path(self) -> bool:
         try:

@@ -97,8 +97,18 @@ def test_settings_serve_again_with_another_base_offset() -> None:
             (found,) = ByteBufferMessageSet(batch.data)
             (row,) = ByteBufferMessageSet(batch.data).headers()
             assert (found.offset, batch.first_offset, row["partition_leader_epoch"]) == (offset, offset, 9)
-    with pytest.raises(ValueError, match="less than 0"):
+    with pytest.raises(ValueError, match="base_offset is -1"):
         list(built_batches([], settings, max_size=100, base_offset=-1))
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
+@pytest.mark.parametrize("max_size", [50, 1000])
+def test_no_batch_begins_or_goes_on_behind_the_last_offset_that_there_is(codec: CompressionType, max_size: int) -> None:
+    settings = BatchSettings(compression_type=codec, base_offset=2**63 - 1)
+    with pytest.raises(ValueError, match="offset"):
+        list(built_batches([Record(bytes(50))] * 2, settings, max_size=max_size))
+    (last,) = built_batches([Record(bytes(50))], settings, max_size=max_size)
+    assert last.last_offset == 2**63 - 1
 
 
 def test_records_are_taken_no_faster_than_batches_are_asked_for() -> None:
