@@ -284,9 +284,9 @@ class FileMessageSet(MessageSet):
 
         LogStateError: the file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the error.
         OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted since it was opened, renamed
-        or replaced; it is looked for ten times a second, and by `flush` and `truncate_to`. CorruptRecordError: somebody else has made the
-        file longer or shorter, or `message_set` is a file that became shorter. ValueError: the file would grow beyond
-        2**31 - 1 bytes. io.UnsupportedOperation: see the class.
+        or replaced; it is looked for ten times a second, and by `flush` and `truncate_to`. CorruptRecordError: somebody
+        else has made the file longer or shorter, or `message_set` is a file that became shorter. ValueError: the file
+        would grow beyond 2**31 - 1 bytes. io.UnsupportedOperation: see the class.
         """
         instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
         if isinstance(message_set, ByteBufferMessageSet):
