@@ -15,7 +15,7 @@ Source: storage/.../internals/log/LogManager.java.
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +104,7 @@ class Session:
         return self.was_clean or not (_partitions_with_segments(self.data_dir) - self.closed)
 
 
+_ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _sessions: dict[Path, Session] = {}
 _guard = threading.RLock()
 
@@ -117,26 +118,37 @@ def _forget_sessions() -> None:
 os.register_at_fork(after_in_child=_forget_sessions)
 
 
-def begin(data_dir: Path, lock: DirectoryLock) -> Session:
-    """Go to work in a data directory, or on with it: the mark of a clean shutdown is taken away. OSError."""
+def begin(data_dir: Path, take_lock: Callable[[], DirectoryLock]) -> tuple[Session, DirectoryLock]:
+    """Go to work in a data directory, or on with it: the mark of a clean shutdown is taken away.
+
+    The lock is taken here, so that no session ends between the one and the other. LogLockedError, OSError.
+    """
     with _guard:
-        session = _sessions.get(data_dir.resolve())
-        if session is None:
-            stamp = time.time_ns()
-            session = Session(data_dir.resolve(), was_clean_shutdown(data_dir), stamp)
-            delete_clean_shutdown(data_dir)
-            os.utime(lock.path, ns=(stamp, stamp))
-            _sessions[session.data_dir] = session
+        lock = take_lock()
+        try:
+            session = _sessions.get(data_dir.resolve()) or _begun(data_dir, lock)
+        except BaseException:
+            lock.release()
+            raise
         session.open += 1
-        return session
+        return session, lock
+
+
+def _begun(data_dir: Path, lock: DirectoryLock) -> Session:
+    stamp = time.time_ns()
+    session = Session(data_dir.resolve(), was_clean_shutdown(data_dir), stamp)
+    delete_clean_shutdown(data_dir)
+    os.utime(lock.path, ns=(stamp, stamp))
+    _sessions[session.data_dir] = session
+    return session
 
 
 def end(session: Session, lock: DirectoryLock, closed: Iterable[Path], *, in_order: bool) -> None:
-    """A partition of the session, or all, have been closed; the last one leaves the mark, where that is true. OSError.
+    """A partition of the session, or all, have been closed; the last one leaves the mark, where that is true.
 
-    Call it before `lock` is released.
+    The lock is released. OSError: the mark could not be left.
     """
-    with _guard:
+    with _guard, lock:
         session.open -= 1
         session.in_order &= in_order
         if in_order:
@@ -173,7 +185,11 @@ def forget_partition(data_dir: Path, lock: DirectoryLock, partition: TopicPartit
 
 
 def _partitions_with_segments(data_dir: Path) -> set[str]:
-    """The partitions that the mark of a clean shutdown is about; the cluster's metadata is recovered always."""
+    """The partitions that the mark of a clean shutdown is about.
+
+    Not about those that are on their way out, and not about the cluster's metadata, which is recovered always.
+    """
     named = ((each, parse_partition_dir(each.name)) for each in data_dir.iterdir())
     kept = (each for each, partition in named if partition and partition.topic != CLUSTER_METADATA_TOPIC)
+    kept = (each for each in kept if not each.name.endswith(_ON_THEIR_WAY_OUT))
     return {each.name for each in kept if each.is_dir() and segment_files(each)}

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.storage import data_dir_session as sessions
@@ -45,6 +45,9 @@ class Intervals:
 
 
 AnyLog = TypeVar("AnyLog", bound=Log)
+Logs: TypeAlias = Callable[[], list[Any]]
+# How the names of topics begin that brokers keep for themselves.
+INTERNAL_TOPICS = "__"
 
 
 class LogManager(Mapping[str, AnyLog]):
@@ -55,7 +58,9 @@ class LogManager(Mapping[str, AnyLog]):
     thread flushes, checkpoints and applies retention until `close`. Partitions that are being deleted or moved are
     left out; in mode "a" so is the log of the cluster's metadata, which only its controllers may change.
 
-    config: the settings of topics that topic_configs does not have. progress: called with the bytes recovered and to
+    config: the settings of topics that topic_configs does not have. A broker's directory does not tell its topics'
+    settings: retention is applied only to topics whose settings were given here or to `create`; to those whose names
+    begin with `__`, which are Kafka's own, only by topic_configs. progress: called with the bytes recovered and to
     recover, log by log.
 
     NotADirectoryError, FileNotFoundError: no such directory. LogLockedError: a broker, or another writer, has it.
@@ -100,6 +105,7 @@ class LogManager(Mapping[str, AnyLog]):
             raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
         self.directory = Path(log_dir)
         self.config = config or LogConfig()
+        self._config_given = config is not None
         self._topic_configs = dict(topic_configs or {})
         self._lock = threading.RLock()
         self._closed = False
@@ -109,7 +115,7 @@ class LogManager(Mapping[str, AnyLog]):
             self._writer = _Writer(self.directory, scheduler, clock)
             with self._writer.giving_up_on_error():
                 self._load_all(self._writer, progress)
-                self._writer.work(self.logs, intervals or Intervals())
+                self._writer.work(self.logs, self._retained, intervals or Intervals())
         elif not self.directory.is_dir():
             self.directory.stat()
             raise NotADirectoryError(errno.ENOTDIR, "a data directory is needed", str(log_dir))
@@ -118,6 +124,14 @@ class LogManager(Mapping[str, AnyLog]):
         """The logs that are open now."""
         with self._lock:
             return list(self._logs.values())
+
+    def _retained(self) -> list[AnyLog]:
+        """The logs whose settings are known: nobody's records are deleted by a default."""
+        with self._lock:
+            return [log for name, log in self._logs.items() if self._knows_settings_of(_partition(name).topic)]
+
+    def _knows_settings_of(self, topic: str) -> bool:
+        return topic in self._topic_configs or (self._config_given and not topic.startswith(INTERNAL_TOPICS))
 
     def config_of(self, topic: str) -> LogConfig:
         """A topic's settings."""
@@ -237,19 +251,16 @@ class _Writer:
     def __init__(self, directory: Path, scheduler: Scheduler | None, clock: Clock) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self.lock = lock_data_dir(directory)
+        # A damaged checkpoint is told of before anything is changed.
+        sessions.read_checkpoints(directory)
+        self._session, self.lock = sessions.begin(directory, lambda: lock_data_dir(directory))
+        self._checkpoints = sessions.read_checkpoints(directory)
         self._clock = clock
         self._scheduler = scheduler or BackgroundScheduler(f"kafkalog {directory.name}")
         self._owns_scheduler = scheduler is None
         self._loaded: list[WritableLog] = []
         # Logs that were given up are not whole, whoever did it.
         self._given_up = False
-        try:
-            self._checkpoints = sessions.read_checkpoints(directory)
-            self._session = sessions.begin(directory, self.lock)
-        except BaseException:
-            self.lock.release()
-            raise
 
     @contextmanager
     def giving_up_on_error(self) -> Iterator[None]:
@@ -282,15 +293,15 @@ class _Writer:
     def _at_end(self, _: WritableLog, ending: Ending) -> None:
         self._given_up |= ending is Ending.ABANDONED
 
-    def work(self, logs: Callable[[], list[Any]], intervals: Intervals) -> None:
-        """Begin the work in the background."""
-        tasks: list[tuple[str, Callable[[WritableLog], object], int]] = [
-            ("flush", self._flush_if_due, intervals.flush_ms),
-            ("retention", WritableLog.delete_old_segments, intervals.retention_ms),
-            ("expiry of producers", WritableLog.remove_expired_producers, intervals.producers_ms),
+    def work(self, logs: Logs, retained: Logs, intervals: Intervals) -> None:
+        """Begin the work in the background. retained: those that old segments may be deleted of."""
+        tasks: list[tuple[str, Logs, Callable[[WritableLog], object], int]] = [
+            ("flush", logs, self._flush_if_due, intervals.flush_ms),
+            ("retention", retained, WritableLog.delete_old_segments, intervals.retention_ms),
+            ("expiry of producers", logs, WritableLog.remove_expired_producers, intervals.producers_ms),
         ]
-        for name, task, period in tasks:
-            self._scheduler.schedule(name, partial(_each, logs, name, task), period, period)
+        for name, those, task, period in tasks:
+            self._scheduler.schedule(name, partial(_each, those, name, task), period, period)
         period = intervals.checkpoint_ms
         self._scheduler.schedule("checkpoint", lambda: self.checkpoint(logs()), period, period)
 
@@ -316,10 +327,9 @@ class _Writer:
             raise ExceptionGroup(f"{self.directory} was not closed in order", errors)
 
     def _end(self, *, in_order: bool, closed: Iterable[Path] = ()) -> None:
-        with self.lock:
-            if self._owns_scheduler:
-                self._scheduler.shutdown()
-            sessions.end(self._session, self.lock, closed, in_order=in_order)
+        if self._owns_scheduler:
+            self._scheduler.shutdown()
+        sessions.end(self._session, self.lock, closed, in_order=in_order)
 
 
 def _each(logs: Callable[[], list[WritableLog]], name: str, task: Callable[[WritableLog], object]) -> None:

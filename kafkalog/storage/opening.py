@@ -53,18 +53,21 @@ class _Partition:
 
     def opened(self, config: LogConfig | None, progress: Progress | None) -> WritableLog:
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        lock = lock_partition(self.directory.resolve())
+        # A damaged checkpoint is told of before anything is changed.
+        sessions.read_checkpoints(self.data_dir)
+        session, lock = sessions.begin(self.data_dir, lambda: lock_partition(self.directory.resolve()))
         try:
-            return self._loaded(lock, config, progress)
+            return self._loaded(session, lock, config, progress)
         except BaseException:
-            lock.release()
+            sessions.end(session, lock, [], in_order=False)
             raise
 
-    def _loaded(self, lock: DirectoryLock, config: LogConfig | None, progress: Progress | None) -> WritableLog:
+    def _loaded(
+        self, session: sessions.Session, lock: DirectoryLock, config: LogConfig | None, progress: Progress | None
+    ) -> WritableLog:
         checkpoints = sessions.read_checkpoints(self.data_dir)
         is_new = not self.directory.exists() or not segment_files(self.directory)
         topic_id = topic_id_in(self.data_dir, self.partition.topic) if is_new else None
-        session = sessions.begin(self.data_dir, lock)
         opening = Opening(
             had_clean_shutdown=is_new or session.was_clean or self.directory.resolve().name in session.closed,
             log_start_offset=checkpoints.log_starts.get(self.partition, 0),
@@ -75,21 +78,16 @@ class _Partition:
         session.closed.discard(self.directory.resolve().name)
 
         def at_end(log: WritableLog, ending: Ending) -> None:
-            with lock:
-                in_order = False
-                try:
-                    if ending is Ending.CLOSED:
-                        sessions.update_checkpoints(self.data_dir, lock, [log])
-                    elif ending is Ending.DELETED:
-                        sessions.forget_partition(self.data_dir, lock, self.partition)
-                    in_order = ending is not Ending.ABANDONED
-                finally:
-                    sessions.end(session, lock, [self.directory], in_order=in_order)
+            in_order = False
+            try:
+                if ending is Ending.CLOSED:
+                    sessions.update_checkpoints(self.data_dir, lock, [log])
+                elif ending is Ending.DELETED:
+                    sessions.forget_partition(self.data_dir, lock, self.partition)
+                in_order = ending is not Ending.ABANDONED
+            finally:
+                sessions.end(session, lock, [self.directory], in_order=in_order)
 
-        try:
-            log = WritableLog.load(self.directory, config, replace(opening, at_end=at_end))
-        except BaseException:
-            sessions.end(session, lock, [], in_order=False)
-            raise
+        log = WritableLog.load(self.directory, config, replace(opening, at_end=at_end))
         log.update_high_watermark(checkpoints.high_watermarks.get(self.partition, log.log_end_offset))
         return log
