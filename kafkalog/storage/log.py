@@ -216,14 +216,19 @@ class Log:
         OffsetOutOfRangeError: start_offset is before the log's start or after its end. ValueError: max_length < 0.
         CorruptRecordError: damage on the way.
         """
-        start_offset = operator.index(start_offset)
-        if start_offset < self.log_start_offset:
+        at = operator.index(start_offset)
+        try:
+            return self._fetched(at, max_length, isolation, min_one_message)
+        except FileNotFoundError:
+            # Segments were deleted while they were looked at: as the directory is now.
+            return self._fetched(at, max_length, isolation, min_one_message)
+
+    def _fetched(self, at: int, max_length: int, isolation: IsolationLevel, min_one_message: bool) -> FetchDataInfo:
+        if at < self.log_start_offset:
             expected = f"{self.log_start_offset}..{self.log_end_offset}"
-            raise OffsetOutOfRangeError(
-                "an offset before the log's start", str(self.directory), None, expected, start_offset
-            )
+            raise OffsetOutOfRangeError("an offset before the log's start", str(self.directory), None, expected, at)
         committed = isolation is IsolationLevel.TXN_COMMITTED
-        asked = Fetch(start_offset, max_length, min_one_message, self._bound(isolation), committed)
+        asked = Fetch(at, max_length, min_one_message, self._bound(isolation), committed)
         return fetching.fetch(self._segments_now(), self._log_end(), asked)
 
     def _bound(self, isolation: IsolationLevel) -> LogOffsetMetadata:

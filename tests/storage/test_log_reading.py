@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from kafkalog import (
 )
 from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
 from kafkalog.record.serialization import deserialize_json, deserialize_text
+from kafkalog.storage import fetching
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.fetching import Fetch, fetch
 from kafkalog.storage.log import Log
@@ -367,3 +369,23 @@ def test_who_reads_on_after_a_seek_goes_on_through_segments_that_were_rolled(dir
         fill(log, 10)
         log.flush()
         assert found + [record.offset for record in walk] == list(range(5, 20))
+
+
+def test_a_segment_that_is_deleted_while_it_is_looked_for_is_before_the_logs_start(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(directory, LogConfig(segment_bytes=3 * SIZE)) as log, Log(directory) as reader:
+        fill(log, 7)
+        replicated(log)
+        turns = iter([True])
+
+        def late(*arguments: Any) -> object:
+            if next(turns, False):
+                log.delete_records(4)
+                log.delete_old_segments()
+            return fetch(*arguments)
+
+        monkeypatch.setattr(fetching, "fetch", late)
+        with pytest.raises(OffsetOutOfRangeError):
+            reader.read(1, EVERYTHING)
+        assert seen(reader, 4) == [4, 5]
