@@ -16,7 +16,7 @@ from kafkalog.storage.writable_log import Opening, WritableLog
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from asv_bench.logs import BenchLog, make_log  # noqa: E402
+from asv_bench.logs import BenchLog, make_log
 
 SEGMENTS, SEGMENT_BYTES = 1_000, 1_000_000
 LARGE_SEGMENTS, LARGE_SEGMENT_BYTES = 10, 100_000_000

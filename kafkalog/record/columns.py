@@ -53,6 +53,13 @@ class RecordColumns:
         return self._field(0)
 
     @property
+    def offset_span(self) -> tuple[int, int]:
+        """The smallest offset and the largest. ValueError: there are no records."""
+        offset = self._block[0]
+        # The methods `min` and `max` cost twice as much, which counts where there are few records.
+        return int(np.minimum.reduce(offset)), int(np.maximum.reduce(offset))
+
+    @property
     def timestamp(self) -> NDArray[np.int64]:
         """Milliseconds since the epoch, int64; -1 = none."""
         return self._field(1)
@@ -125,14 +132,21 @@ class RecordColumns:
 
     def between(self, start: int, end: int) -> "RecordColumns":
         """The records with start <= offset < end; this object itself where that is all of them."""
-        if len(self) == 0 or (start <= int(self.offset.min()) and int(self.offset.max()) < end):
+        if len(self) == 0:
             return self
-        return self.where((self.offset >= start) & (self.offset < end))
+        lowest, highest = self.offset_span
+        if start <= lowest and highest < end:
+            return self
+        wanted = self.offset >= start
+        if highest >= end:
+            wanted &= self.offset < end
+        return self.where(wanted)
 
     def where(self, wanted: NDArray[np.bool_]) -> "RecordColumns":
         """The records i for which wanted[i]; bool, shape (n,)."""
-        first, count = int(wanted.argmax()) if len(wanted) else 0, int(np.count_nonzero(wanted))
-        if wanted[first : first + count].all():
+        count = int(np.count_nonzero(wanted))
+        first = int(wanted.argmax()) if count else 0
+        if np.count_nonzero(wanted[first : first + count]) == count:
             # They lie together: nothing need be copied.
             return self[first : first + count]
         return RecordColumns(self.buffer, self._block[:, wanted], self.batch[wanted], self.batches)

@@ -85,7 +85,7 @@ def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLogError | None]:
     """Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains."""
     rows, error = _sound_rows(entries, reading)
-    regions = _regions(entries._replace(rows=rows), reading)
+    regions = _regions(entries if rows is entries.rows else entries._replace(rows=rows), reading)
     block, batch, count, fault = kernel.decode_batches(regions.buffer, regions.rows, regions.starts, regions.ends)
     columns = RecordColumns(regions.buffer, block[:, :count], batch[:count], regions.rows)
     if fault is not None:

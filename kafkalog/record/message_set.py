@@ -207,7 +207,9 @@ class MessageSet(ABC):
         position = self._start if start is None else start
         more, reach = True, self._first_run_bytes
         while more:
-            rows, stop = self._scan(position, rows=RUN_ROWS, span=min(span, reach), max_size=max_size)
+            rows, stop = self._scan(
+                position, rows=1 if reach == 1 else RUN_ROWS, span=min(span, reach), max_size=max_size
+            )
             if len(rows):
                 yield rows
             reach = RUN_GROWTH * (stop.position - position)

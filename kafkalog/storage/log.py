@@ -304,8 +304,14 @@ class Log:
         aborted, cursor = self._aborted(first, stop, isolation), _Cursor(first)
         for segment, following, message_set in self._message_sets(cursor, stop):
             for part in message_set.columns(threads=threads, check_crcs=check_crcs):
-                own = _own(segment.base_offset, following, part)
-                wanted = (part if own == len(part) else part[:own]).between(cursor.offset, stop)
+                lowest, highest = part.offset_span
+                own = len(part)
+                if lowest < segment.base_offset or highest >= following:
+                    own = _own(segment.base_offset, following, part)
+                wanted = part
+                if own < len(part) or lowest < cursor.offset or highest >= stop:
+                    offset = part.offset[:own]
+                    wanted = part[:own].where((offset >= cursor.offset) & (offset < stop))
                 if aborted is not None:
                     wanted = aborted.left_out_of(wanted)
                 if len(wanted):
@@ -432,8 +438,6 @@ class _Cursor:
 
 def _own(base: int, following: int, part: RecordColumns) -> int:
     """How many records come before the first whose offset cannot be in the segment: no checksum covers offsets."""
-    if base <= int(part.offset.min()) and int(part.offset.max()) < following:
-        return len(part)
     return int(((part.offset < base) | (part.offset >= following)).argmax())
 
 
