@@ -51,29 +51,32 @@ class _Partition:
         self.partition: TopicPartition = partition
         self.data_dir = directory.resolve().parent
 
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no segment yet."""
+        return not self.directory.exists() or not segment_files(self.directory)
+
     def opened(self, config: LogConfig | None, progress: Progress | None) -> WritableLog:
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        # A damaged checkpoint is told of before anything is changed.
+        # What is damaged in the data directory is told of before anything is changed.
         sessions.read_checkpoints(self.data_dir)
+        topic_id = topic_id_in(self.data_dir, self.partition.topic) if self.is_new else None
         session, lock = sessions.begin(self.data_dir, lambda: lock_partition(self.directory.resolve()))
         try:
-            return self._loaded(session, lock, config, progress)
+            return self._loaded(session, lock, config, Opening(topic_id=topic_id, progress=progress))
         except BaseException:
             sessions.end(session, lock, [], in_order=False)
             raise
 
     def _loaded(
-        self, session: sessions.Session, lock: DirectoryLock, config: LogConfig | None, progress: Progress | None
+        self, session: sessions.Session, lock: DirectoryLock, config: LogConfig | None, opening: Opening
     ) -> WritableLog:
         checkpoints = sessions.read_checkpoints(self.data_dir)
-        is_new = not self.directory.exists() or not segment_files(self.directory)
-        topic_id = topic_id_in(self.data_dir, self.partition.topic) if is_new else None
-        opening = Opening(
-            had_clean_shutdown=is_new or session.was_clean or self.directory.resolve().name in session.closed,
+        opening = replace(
+            opening,
+            had_clean_shutdown=self.is_new or session.was_clean or self.directory.resolve().name in session.closed,
             log_start_offset=checkpoints.log_starts.get(self.partition, 0),
             recovery_point=checkpoints.recovery_points.get(self.partition, 0),
-            topic_id=topic_id,
-            progress=progress,
         )
         session.closed.discard(self.directory.resolve().name)
 
