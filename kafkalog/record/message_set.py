@@ -131,8 +131,8 @@ class MessageSet(ABC):
         As recovery sees them: the magic is not looked at, the checksum does not cover it. CorruptRecordError: the first
         whose checksum does not hold, or damage in the framing, after the entries before it.
         """
-        for run in self._runs():
-            entries = self._entries(run)
+        for entries in self._loaded_runs():
+            run = entries.rows
             bad, computed = first_invalid(entries.view, run, entries.position)
             if bad:
                 yield entries._replace(rows=run[:bad])
@@ -219,6 +219,10 @@ class MessageSet(ABC):
     def _check_end(self, stop: Stop) -> None:
         """CorruptRecordError: the walk did not end where this set of messages may end."""
         stop.end(self._reading.path)
+
+    def _loaded_runs(self) -> Iterator[Entries]:
+        """As `_runs`, with the bytes of all entries."""
+        return map(self._entries, self._runs())
 
     def _entries(self, run: NDArray[np.void]) -> Entries:
         start = int(run["position"][0])

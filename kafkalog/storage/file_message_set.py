@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
-from kafkalog._speedups.framing import find_file_entry, scan_file_headers
+from kafkalog._speedups.framing import find_file_entry, scan_file_headers, scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
-from kafkalog.record.decoding import Reading
+from kafkalog.record.decoding import Entries, Reading
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
-from kafkalog.record.message_set import RUN_ROWS, ByteBufferMessageSet, MessageSet
+from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS, ByteBufferMessageSet, MessageSet
 from kafkalog.storage.appending import AppendableFile, Piece
 from kafkalog.storage.mapped import ReadableFile
 
@@ -439,6 +439,21 @@ class FileMessageSet(MessageSet):
         except OSError as error:
             raise OSError(error.errno, error.strerror, self.path) from None
         return found, Stop(*stop)
+
+    def _loaded_runs(self) -> Iterator[Entries]:
+        """Read first, then scanned in memory: where all bytes are wanted, headers need not be read by themselves."""
+        position = self._first
+        while True:
+            view = self._view(position, min(RUN_BYTES, max(0, self._stop() - position)))
+            rows, *_ = scan_headers(view, position)
+            if not len(rows):
+                # The end, damage, or an entry that is longer: the file tells.
+                rows, stop = self._scan(position, rows=1, span=-1)
+                if not len(rows):
+                    return self._check_end(stop)
+                view = self._view(position, int(rows["size_in_bytes"][0]))
+            yield Entries(rows, view, position)
+            position = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
 
     def _check_end(self, stop: Stop) -> None:
         kind, position = stop.end(self._reading.path)

@@ -19,6 +19,7 @@ from kafkalog.storage.paths import segment_base_offset
 from kafkalog.storage.producer_state import ProducerStateEntry
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.transaction_index import AbortedTxn
+from reference.encode import V2Batch, records
 from storage.making import ABORT, COMMIT, append, batch, fill, marker, offsets, producers, segment
 
 MAX_INT = 2**31 - 1
@@ -256,3 +257,19 @@ def assert_every_batch_is_found(made: LogSegment, rows: np.ndarray) -> None:
         )
         if row["base_offset"] >= 0:
             assert place == LogOffsetMetadata(int(row["base_offset"]), made.base_offset, int(row["position"]))
+
+
+def test_sound_runs_are_all_entries_whatever_their_sizes_and_where_a_read_cuts_them(tmp_path: Path) -> None:
+    sizes = [100, 400_000, 3_000_000, 700_000, 700_000, *[5000] * 300, 1_100_000, 10]
+    data = [V2Batch(records(bytes(size), offset=offset)).encoded() for offset, size in enumerate(sizes)]
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(data) + b"\0" * 7)
+    with FileMessageSet(path) as messages:
+        runs = list(messages.sound_runs())
+        assert np.array_equal(np.concatenate([run.rows for run in runs]), messages.headers())
+    entries = [
+        bytes(run.view[at - run.position : at - run.position + size])
+        for run in runs
+        for at, size in zip(run.rows["position"].tolist(), run.rows["size_in_bytes"].tolist(), strict=True)
+    ]
+    assert entries == data
