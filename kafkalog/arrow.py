@@ -45,14 +45,18 @@ def to_arrow(columns: "RecordColumns") -> pa.RecordBatch:
         pa.array(columns.offset),
         pa.array(columns.timestamp, mask=columns.timestamp == -1).cast(pa.timestamp("ms", tz="UTC")),
         pa.array(columns.timestamp_type),
-        _binary(columns.buffer, columns.key_start, columns.key_length),
-        _binary(columns.buffer, columns.value_start, columns.value_length),
+        binary_array(columns.buffer, columns.key_start, columns.key_length),
+        binary_array(columns.buffer, columns.value_start, columns.value_length),
         _headers(columns),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _binary(buffer: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.Array:
+def binary_array(buffer: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.Array:
+    """A `binary` array of the pieces buffer[starts[i]:starts[i] + lengths[i]]; length -1 = null.
+
+    OverflowError: more than 2**31 - 1 bytes together.
+    """
     starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
     ends, data = gather(buffer, starts, lengths)
     null = lengths < 0

@@ -8,13 +8,12 @@ Every byte of a window is tried at once: a few comparisons of single bytes leave
 fields nearly all of the rest, the checksum decides. A file is searched in time linear in its size, whatever it holds.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.fsck.ranges import CRC32, CRC32C, RangeChecksums, crc_function
-from kafkalog.storage.mapped import ReadableFile
 
 WINDOW_BYTES = 256 * 1024
 _LONGEST_HEADER = 64
@@ -47,6 +46,13 @@ Places = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+class Viewed(Protocol):
+    """A file whose bytes are looked at by pieces."""
+
+    def view(self, position: int, length: int) -> memoryview:
+        """Bytes [position, position + length)."""
+
+
 class _Window(NamedTuple):
     """The sound entries that begin in [start, end)."""
 
@@ -58,7 +64,7 @@ class _Window(NamedTuple):
 class SoundEntries:
     """The entries of a file, up to `end`, whose header makes sense and whose checksum holds, wherever they begin."""
 
-    def __init__(self, file: ReadableFile, end: int) -> None:
+    def __init__(self, file: Viewed, end: int) -> None:
         self._file = file
         self._end = end
         self._window = _Window(0, 0, np.empty(0, np.int64))

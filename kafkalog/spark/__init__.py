@@ -1,0 +1,42 @@
+"""Segments read by Spark, in parallel, with the schema and the options of Spark's own Kafka source.
+
+    options -> planner (driver: names, indexes, a few headers) -> splits -> split_reader (a task each) -> Arrow batches
+
+`plan_splits` and `read_split` need no Spark; what a session sees stands on them: the data source, and `read_rdd`.
+The public names are imported when they are first used, so that importing this package costs nothing and needs neither
+pyspark nor pyarrow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.spark.options import ReadOptions
+    from kafkalog.spark.planner import Split, SplitGroup, plan_splits
+    from kafkalog.spark.split_reader import read_records, read_split
+
+__all__ = ["ReadOptions", "Split", "SplitGroup", "plan_splits", "read_records", "read_split"]
+
+_HOMES = {
+    "KafkaLogDataSource": "kafkalog.spark.source",
+    "ReadOptions": "kafkalog.spark.options",
+    "Split": "kafkalog.spark.planner",
+    "SplitGroup": "kafkalog.spark.planner",
+    "plan_splits": "kafkalog.spark.planner",
+    "read_rdd": "kafkalog.spark.rdd",
+    "read_records": "kafkalog.spark.split_reader",
+    "read_split": "kafkalog.spark.split_reader",
+    "register": "kafkalog.spark.source",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kafkalog.spark' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_HOMES})

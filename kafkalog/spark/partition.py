@@ -1,0 +1,95 @@
+"""What the planner asks of a partition's directory, wherever it lies.
+
+00000000000000000000.log | 00000000000000004096.log | 00000000000000008192.log (the last one: it may still grow)
+^ log start offset                                                        ^ log end: offset, and position there
+            |          |          cuts: positions where a batch begins, about as far apart as a task should read
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from kafkalog.storage.log import NO_END
+from kafkalog.storage.paths import TopicPartition
+
+
+class SegmentFile(NamedTuple):
+    """A `.log` file: its base offset, its path or URL, its size (bytes) when it was listed, and the next one's base."""
+
+    base_offset: int
+    path: str
+    size: int
+    next_base: int = NO_END
+
+    @property
+    def sealed(self) -> bool:
+        """Whether another segment follows, so that nothing is appended any more."""
+        return self.next_base != NO_END
+
+
+class LogEnd(NamedTuple):
+    """The offset of the next record, and where in the last segment (bytes) there is nothing more to read."""
+
+    offset: int
+    position: int
+
+
+class PartitionSource(ABC):
+    """The directory of one partition, as it was when it was listed.
+
+    topic_partition; path: of the directory; segments: in order.
+    """
+
+    topic_partition: TopicPartition
+    path: str
+    segments: tuple[SegmentFile, ...]
+
+    @property
+    @abstractmethod
+    def log_start_offset(self) -> int:
+        """The first offset a consumer gets."""
+
+    @property
+    @abstractmethod
+    def log_end(self) -> LogEnd:
+        """Behind the last whole batch."""
+
+    @property
+    @abstractmethod
+    def last_stable_offset(self) -> int:
+        """Every transaction before it is decided."""
+
+    @property
+    @abstractmethod
+    def leader_epoch(self) -> int:
+        """The latest that is known; -1 where none is."""
+
+    @abstractmethod
+    def offset_for_timestamp(self, timestamp: int) -> int | None:
+        """The first record whose timestamp (ms) is that or more; None where there is none."""
+
+    @abstractmethod
+    def span(self, segment: SegmentFile, first: int, end: int) -> tuple[int, int]:
+        """Positions in a segment between which all batches with offsets first <= offset < end begin."""
+
+    @abstractmethod
+    def cuts(self, segment: SegmentFile, start: int, end: int, target: int) -> list[int]:
+        """Positions in (start, end) where batches begin, about `target` bytes apart, as far as is known."""
+
+    def end_offset(self, *, committed: bool) -> int:
+        """The offset after the last that a reader sees."""
+        return min(self.log_end.offset, self.last_stable_offset) if committed else self.log_end.offset
+
+    def end_position(self, segment: SegmentFile) -> int:
+        """Where there is nothing more to read in a segment, bytes."""
+        return segment.size if segment.sealed else self.log_end.position
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of open files."""
+
+
+def segment_file_list(found: list[tuple[int, str, int]]) -> tuple[SegmentFile, ...]:
+    """Segments of (base offset, path, size), which need not be in order."""
+    found.sort()
+    following = [base for base, _, _ in found[1:]] + [NO_END]
+    return tuple(SegmentFile(*each, next_base) for each, next_base in zip(found, following, strict=True))

@@ -1,0 +1,396 @@
+"""From options to splits: which bytes of which files each task reads.
+
+    paths -> partition directories -> offsets from..to -> segments that hold them -> cut at batches -> packed -> splits
+
+Only names, sizes, indexes and a few headers are read, so that a thousand segments take milliseconds. Replicas of a
+partition are read once: the one with the highest leader epoch, then the longest.
+
+A split owns the batches that begin in [start_pos, end_pos); offset bounds hold inside. Tasks are weighed by bytes, not
+by offsets as in Spark's source: bytes are what takes time. minPartitions makes the pieces smaller,
+maxRecordsPerPartition bounds offsets.
+"""
+
+import glob
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from kafkalog.errors import NotALogError, OffsetOutOfRangeError
+from kafkalog.spark.local import LocalPartition
+from kafkalog.spark.options import Bound, ReadOptions
+from kafkalog.spark.partition import PartitionSource, SegmentFile
+from kafkalog.storage import data_dir
+from kafkalog.storage.data_dir import DataDir, PartitionDir
+from kafkalog.storage.fetching import EARLIEST, LATEST
+from kafkalog.storage.paths import TopicPartition
+
+_log = logging.getLogger(__name__)
+# Small segments share a task up to this share of splitBytes: a task of its own costs more than reading them.
+_PACKED_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one task reads: the batches of a file that begin in [start_pos, end_pos), bytes.
+
+    Of them the records with first_offset <= offset <= last_offset. base_offset, next_base: between them all offsets of
+    the segment lie. file_size: bytes, when it was planned. sealed: nothing is appended to the file any more.
+    """
+
+    path: str
+    start_pos: int
+    end_pos: int
+    first_offset: int
+    last_offset: int
+    topic: str
+    partition: int
+    base_offset: int
+    next_base: int
+    file_size: int
+    sealed: bool
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes to read, about."""
+        return self.end_pos - self.start_pos
+
+    @property
+    def splits(self) -> tuple["Split", ...]:
+        """Itself: as a group of one."""
+        return (self,)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Split, tuple(getattr(self, name) for name in self.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitGroup:
+    """Several small splits that one task reads, one after the other."""
+
+    splits: tuple[Split, ...]
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes to read, about."""
+        return sum(each.size_in_bytes for each in self.splits)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SplitGroup, (self.splits,)
+
+
+AnySplit: TypeAlias = Split | SplitGroup
+
+
+class OffsetRange(NamedTuple):
+    """Offsets start <= offset < end."""
+
+    start: int
+    end: int
+
+
+Ranges: TypeAlias = dict[TopicPartition, OffsetRange]
+
+
+def plan_splits(
+    options: ReadOptions,
+    ranges: Mapping[TopicPartition, tuple[int, int]] | None = None,
+    sources: "Iterable[PartitionSource] | None" = None,
+) -> list[AnySplit]:
+    """The splits of all that the options ask for, by topic, partition and offset.
+
+    ranges: start <= offset < end a partition, in place of what the options say (a micro-batch of a stream); sources:
+    what `discover` found, where that is known.
+
+    ValueError: an option does not fit what is there. OffsetOutOfRangeError: offsets are asked for that are not there
+    any more, and failOnDataLoss is true. OSError, KafkaLogError: a directory or an index cannot be read.
+    """
+    found = discover(options) if sources is None else list(sources)
+    if ranges is None:
+        ranges = offset_ranges(options, found)
+    wanted = [(each, OffsetRange(*ranges[each.topic_partition])) for each in found if each.topic_partition in ranges]
+    pieces = [piece for source, span in wanted for piece in _pieces(source, span)]
+    target = _target(options, sum(piece.end - piece.start for piece in pieces))
+    cut = [split for piece in pieces for split in _cut(piece, target, options.max_records_per_partition)]
+    for source in found:
+        source.close()
+    return list(_packed(cut, target // _PACKED_SHARE, options.max_records_per_partition))
+
+
+# --- what there is
+
+
+def discover(options: ReadOptions) -> list[PartitionSource]:
+    """The partitions that the paths lead to and the options ask for, replicas once, by topic and number.
+
+    FileNotFoundError: a path, or what a glob should match, is not there. NotALogError: it holds no log. ValueError: a
+    topic or partition that is asked for is not there.
+    """
+    found: dict[TopicPartition, PartitionSource] = {}
+    seen: set[str] = set()
+    for source in _sources(options):
+        if source.path in seen or not options.topics.wanted(source.topic_partition):
+            continue
+        seen.add(source.path)
+        rival = found.get(source.topic_partition)
+        found[source.topic_partition] = source if rival is None else _better(rival, source)
+    missing = options.topics.missing(found)
+    if missing and not options.streaming:
+        raise ValueError(f"option {options.topics.option}: not found: {', '.join(missing)}")
+    return [found[partition] for partition in sorted(found)]
+
+
+def _better(one: PartitionSource, other: PartitionSource) -> PartitionSource:
+    """The replica to read."""
+
+    def rank(each: PartitionSource) -> tuple[int, int, int]:
+        return each.leader_epoch, each.log_end.offset, -each.log_start_offset
+
+    chosen = other if rank(other) > rank(one) else one
+    _log.info("%s: of %s and %s the replica in %s is read", one.topic_partition, one.path, other.path, chosen.path)
+    return chosen
+
+
+def _sources(options: ReadOptions) -> Iterator[PartitionSource]:
+    for path in options.paths:
+        if is_remote(path):
+            from kafkalog.spark.remote import remote_partitions
+
+            yield from remote_partitions(path)
+            continue
+        for each in _matches(local_path(path)):
+            yield from _local_partitions(each)
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URL that leads elsewhere than to this machine's files."""
+    return "://" in path and not path.lower().startswith("file:")
+
+
+def local_path(path: str) -> str:
+    """A path, or the path that a file: URL stands for."""
+    return unquote(urlsplit(path).path) if path.lower().startswith("file:/") else path
+
+
+def _matches(path: str) -> list[str]:
+    if os.path.lexists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - an absolute pattern
+    if not found:
+        raise FileNotFoundError(f"option path: nothing matches {path!r}")
+    return found
+
+
+def _local_partitions(path: str) -> Iterator[LocalPartition]:
+    found = data_dir.discover(path)
+    if isinstance(found, DataDir):
+        for each in found.partitions:
+            # What is being deleted or moved here is none of the log.
+            if each.mark is None and each.topic_partition is not None:
+                yield LocalPartition(each.path.resolve(), each.topic_partition)
+    elif isinstance(found, PartitionDir) and found.topic_partition is not None:
+        yield LocalPartition(found.path.resolve(), found.topic_partition)
+    else:
+        raise NotALogError("a partition directory, <topic>-<number>, or one that holds some is needed", path)
+
+
+# --- from where to where
+
+
+def offset_ranges(options: ReadOptions, sources: Iterable[PartitionSource]) -> Ranges:
+    """Which offsets of each partition the options ask for, as they are now.
+
+    ValueError: offsets or times are given and a partition is not among them, or one that is not there; a start by time
+    finds no record. OffsetOutOfRangeError: offsets that are not there, and failOnDataLoss is true.
+    """
+    found = list(sources)
+    starts = starting_offsets(options, found)
+    ends = _resolved(options.ending, found, lambda source, time: _end_at(source, time, options), options)
+    by_partition = {source.topic_partition: source for source in found}
+    return {
+        partition: _within(by_partition[partition], OffsetRange(starts[partition], ends[partition]), options)
+        for partition in starts
+    }
+
+
+def starting_offsets(options: ReadOptions, sources: Iterable[PartitionSource]) -> dict[TopicPartition, int]:
+    """Where reading begins in each partition, as the options say. ValueError: as `offset_ranges`."""
+    return _resolved(options.starting, list(sources), lambda source, time: _start_at(source, time, options), options)
+
+
+def earliest_offsets(sources: Iterable[PartitionSource]) -> dict[TopicPartition, int]:
+    """The first offset of each partition."""
+    return {each.topic_partition: each.log_start_offset for each in sources}
+
+
+def latest_offsets(options: ReadOptions, sources: Iterable[PartitionSource]) -> dict[TopicPartition, int]:
+    """The offset after the last that a reader sees, of each partition."""
+    return {each.topic_partition: each.end_offset(committed=options.committed) for each in sources}
+
+
+def _resolved(
+    bound: Bound, sources: list[PartitionSource], at_time: Callable[[PartitionSource, int], int], options: ReadOptions
+) -> dict[TopicPartition, int]:
+    figures = bound.offsets if bound.offsets is not None else bound.timestamps
+    if figures is not None:
+        _ensure_all(bound.option, figures, sources)
+    resolved: dict[TopicPartition, int] = {}
+    for source in sources:
+        figure = None if figures is None else figures[source.topic_partition]
+        time = bound.timestamp if bound.timestamps is None else figure
+        if time is not None:
+            resolved[source.topic_partition] = at_time(source, time)
+        else:
+            offset = figure if figure is not None else bound.offset
+            assert offset is not None
+            resolved[source.topic_partition] = _absolute(source, offset, options)
+    return resolved
+
+
+def _ensure_all(option: str, figures: Mapping[TopicPartition, int], sources: list[PartitionSource]) -> None:
+    there = {source.topic_partition for source in sources}
+    unnamed, unknown = sorted(there - figures.keys()), sorted(figures.keys() - there)
+    if unnamed:
+        raise ValueError(f"option {option} must name every partition: {', '.join(map(str, unnamed))} missing")
+    if unknown:
+        raise ValueError(f"option {option}: no such partition is read: {', '.join(map(str, unknown))}")
+
+
+def _absolute(source: PartitionSource, offset: int, options: ReadOptions) -> int:
+    if offset == EARLIEST:
+        return source.log_start_offset
+    return source.end_offset(committed=options.committed) if offset == LATEST else offset
+
+
+def _start_at(source: PartitionSource, time: int, options: ReadOptions) -> int:
+    offset = source.offset_for_timestamp(time)
+    if offset is not None:
+        return offset
+    if options.latest_when_no_timestamp:
+        return source.end_offset(committed=options.committed)
+    raise ValueError(
+        f"option {options.starting.option}: {source.topic_partition} has no record as late as {time} ms; with "
+        "startingOffsetsByTimestampStrategy=latest its end is taken"
+    )
+
+
+def _end_at(source: PartitionSource, time: int, options: ReadOptions) -> int:
+    offset = source.offset_for_timestamp(time)
+    return source.end_offset(committed=options.committed) if offset is None else offset
+
+
+def _within(source: PartitionSource, asked: OffsetRange, options: ReadOptions) -> OffsetRange:
+    """The range, as far as it is in the log; what is missing of it is lost."""
+    first, end = source.log_start_offset, source.log_end.offset
+    if asked.start < first:
+        _lost(source, options.starting, OffsetRange(asked.start, min(first, asked.end)), options)
+    if asked.end > end:
+        _lost(source, options.ending, OffsetRange(max(end, asked.start), asked.end), options)
+    # Undecided transactions are not lost.
+    last = source.end_offset(committed=options.committed)
+    return OffsetRange(max(asked.start, first), min(asked.end, last))
+
+
+def _lost(source: PartitionSource, bound: Bound, lost: OffsetRange, options: ReadOptions) -> None:
+    if lost.start >= lost.end:
+        return
+    what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1}, asked for by {bound.option}, are not there"
+    if options.fail_on_data_loss:
+        there = f"{source.log_start_offset}..{source.log_end.offset}"
+        asked = f"{lost.start}..{lost.end}"
+        raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false reads the rest", source.path, None, there, asked)
+    _log.warning("%s: %s", source.path, what)
+
+
+# --- cutting and packing
+
+
+class _Piece(NamedTuple):
+    """What is wanted of a segment: batches that begin in [start, end), offsets in [span.start, span.end)."""
+
+    source: PartitionSource
+    segment: SegmentFile
+    start: int
+    end: int
+    span: OffsetRange
+
+
+def _pieces(source: PartitionSource, span: OffsetRange) -> Iterator[_Piece]:
+    for segment in source.segments:
+        if segment.base_offset >= span.end or segment.next_base <= span.start or span.start >= span.end:
+            continue
+        start, end = 0, source.end_position(segment)
+        if span.start > segment.base_offset or span.end < segment.next_base:
+            start, end = source.span(segment, span.start, span.end)
+        if start < end:
+            yield _Piece(source, segment, start, end, span)
+
+
+def _target(options: ReadOptions, total: int) -> int:
+    """About so many bytes a task."""
+    wanted = options.min_partitions
+    return options.split_bytes if wanted is None else max(1, min(options.split_bytes, -(-total // wanted)))
+
+
+def _cut(piece: _Piece, target: int, max_records: int | None) -> Iterator[Split]:
+    if max_records is not None:
+        for part in _by_offsets(piece, max_records):
+            yield from _cut(part, target, None)
+        return
+    edges = [piece.start, *piece.source.cuts(piece.segment, piece.start, piece.end, target), piece.end]
+    for start, end in pairwise(edges):
+        yield _split(piece, start, end)
+
+
+def _by_offsets(piece: _Piece, most: int) -> Iterator[_Piece]:
+    """The piece in parts of at most so many offsets."""
+    segment = piece.segment
+    first = max(piece.span.start, segment.base_offset)
+    end = min(piece.span.end, segment.next_base)
+    parts = -(-(end - first) // most)
+    for k in range(parts):
+        span = OffsetRange(first + (end - first) * k // parts, first + (end - first) * (k + 1) // parts)
+        start, stop = piece.source.span(segment, span.start, span.end)
+        if start < stop:
+            yield piece._replace(start=start, end=stop, span=span)
+
+
+def _split(piece: _Piece, start: int, end: int) -> Split:
+    segment, (topic, partition) = piece.segment, piece.source.topic_partition
+    return Split(
+        path=segment.path,
+        start_pos=start,
+        end_pos=end,
+        first_offset=piece.span.start,
+        last_offset=piece.span.end - 1,
+        topic=topic,
+        partition=partition,
+        base_offset=segment.base_offset,
+        next_base=segment.next_base,
+        file_size=segment.size,
+        sealed=segment.sealed,
+    )
+
+
+def _packed(splits: list[Split], room: int, max_records: int | None) -> Iterator[AnySplit]:
+    """Small neighbours together."""
+    if max_records is not None:
+        yield from splits
+        return
+    group: list[Split] = []
+    size = 0
+    for split in splits:
+        if group and size + split.size_in_bytes > room:
+            yield _grouped(group)
+            group, size = [], 0
+        group.append(split)
+        size += split.size_in_bytes
+    if group:
+        yield _grouped(group)
+
+
+def _grouped(group: list[Split]) -> AnySplit:
+    return group[0] if len(group) == 1 else SplitGroup(tuple(group))

@@ -1,0 +1,149 @@
+"""The columns: those of Spark's own Kafka source, and what else may be asked for.
+
+    key value topic partition offset timestamp timestampType        always
+    headers                                                         includeHeaders; null where a record has none
+    producerId producerEpoch sequence leaderEpoch isControl file position       includeMetadata
+    _corrupt                                                        onCorrupt=permissive: what is damaged, or null
+
+A time is in Spark's unit, microseconds. A record without one (format 0) has -1 ms, as Spark's source gives it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.spark.options import OnCorrupt, ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CORRUPT = "_corrupt"
+HEADERS = "headers"
+
+
+class _Type(NamedTuple):
+    """A column's type as DDL writes it and as Spark calls it."""
+
+    ddl: str
+    spark: str
+
+
+_BINARY = _Type("binary", "binary")
+_STRING = _Type("string", "string")
+_INT = _Type("int", "int")
+_LONG = _Type("long", "bigint")
+_HEADERS = _Type("array<struct<key: string, value: binary>>", "array<struct<key:string,value:binary>>")
+
+KAFKA_COLUMNS = {
+    "key": _BINARY,
+    "value": _BINARY,
+    "topic": _STRING,
+    "partition": _INT,
+    "offset": _LONG,
+    "timestamp": _Type("timestamp", "timestamp"),
+    "timestampType": _INT,
+}
+METADATA_COLUMNS = {
+    "producerId": _LONG,
+    "producerEpoch": _INT,
+    "sequence": _INT,
+    "leaderEpoch": _INT,
+    "isControl": _Type("boolean", "boolean"),
+    "file": _STRING,
+    "position": _LONG,
+}
+_ALL = {**KAFKA_COLUMNS, HEADERS: _HEADERS, **METADATA_COLUMNS, CORRUPT: _STRING}
+_BY_LOWER_CASE = {name.lower(): name for name in _ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that is asked for: what is in it, the name it is to have, and whether it may be null."""
+
+    source: str
+    name: str
+    nullable: bool = True
+
+
+def column_names(options: ReadOptions) -> list[str]:
+    """The columns there are when nobody chooses."""
+    names = [*KAFKA_COLUMNS]
+    if options.include_headers:
+        names.append(HEADERS)
+    if options.include_metadata:
+        names.extend(METADATA_COLUMNS)
+    if options.on_corrupt is OnCorrupt.PERMISSIVE:
+        names.append(CORRUPT)
+    return names
+
+
+def ddl(options: ReadOptions) -> str:
+    """Those columns as Spark's DDL."""
+    return ", ".join(f"{name} {_ALL[name].ddl}" for name in column_names(options))
+
+
+def default_columns(options: ReadOptions) -> tuple[Column, ...]:
+    """Those columns, all nullable, as Spark's source has them."""
+    return tuple(Column(name, name) for name in column_names(options))
+
+
+def chosen_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:
+    """The columns of a schema that the user gives: (name, Spark's `simpleString` of its type, nullable) a field.
+
+    Any column may be asked for, in any order, whatever the options include. ValueError: there is no such column, or it
+    has another type.
+    """
+    columns = tuple(_chosen(*field) for field in fields)
+    if not columns:
+        raise ValueError("the schema has no column")
+    return columns
+
+
+def _chosen(name: str, found: str, nullable: bool) -> Column:
+    source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower())
+    if source is None:
+        raise ValueError(f"schema: there is no column {name!r}; there are {', '.join(_ALL)}")
+    expected = _ALL[source]
+    if found.replace(" ", "").lower() != expected.spark:
+        raise ValueError(f"schema: column {name} is {expected.ddl}, not {found}")
+    return Column(source, name, nullable)
+
+
+def columns_of(wanted: "Sequence[Column | str | tuple[str, bool]] | None", options: ReadOptions) -> tuple[Column, ...]:
+    """Columns by name, or by name and nullability; None: those there are when nobody chooses."""
+    if wanted is None:
+        return default_columns(options)
+    return tuple(each if isinstance(each, Column) else _named(each) for each in wanted)
+
+
+def _named(wanted: str | tuple[str, bool]) -> Column:
+    name, nullable = (wanted, True) if isinstance(wanted, str) else wanted
+    source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower(), name)
+    if source not in _ALL:
+        raise ValueError(f"there is no column {name!r}; there are {', '.join(_ALL)}")
+    return Column(source, name, nullable)
+
+
+def arrow_schema(columns: Sequence[Column]) -> "pa.Schema":
+    """The Arrow schema that Spark wants for these. ImportError: pyarrow is missing."""
+    import pyarrow as pa
+
+    types = _arrow_types()
+    return pa.schema([pa.field(each.name, types[_ALL[each.source].spark], each.nullable) for each in columns])
+
+
+def _arrow_types() -> "dict[str, pa.DataType]":
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ImportError("reading for Spark needs pyarrow: pip install 'kafkalog[spark]'") from error
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return {
+        "binary": pa.binary(),
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        _HEADERS.spark: pa.list_(pa.field("element", header)),
+    }

@@ -1,0 +1,309 @@
+"""A split to Arrow batches: what one task does.
+
+    window ─ headers ─ bounds, aborted transactions ─ checksums, decompression, kernel ─ RecordColumns ─ Arrow batches
+
+A position out of an index is a hint: where no sound batch begins at a split's start, the segment is walked from its
+start to the first batch behind it. Damage raises (onCorrupt=fail), is passed over to the next sound batch and counted
+(skip), or becomes a row of its own besides (permissive).
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups import framing
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.framing import first_unreadable, scan_headers
+from kafkalog._speedups.record import Record
+from kafkalog.errors import CorruptRecordError, KafkaLogError
+from kafkalog.fsck.search import SoundEntries
+from kafkalog.record.columns import RecordColumns
+from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
+from kafkalog.record.framing import Stop
+from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS
+from kafkalog.spark.options import OnCorrupt, ReadOptions
+from kafkalog.spark.planner import AnySplit, Split, is_remote
+from kafkalog.spark.schema import Column, columns_of
+from kafkalog.spark.window import MappedWindow, ReadWindow, ShorterFileError, Window
+from kafkalog.storage.committed import AbortedBatches
+from kafkalog.storage.paths import TXN_INDEX_SUFFIX
+from kafkalog.storage.transaction_index import AbortedTxn, TransactionIndex
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+_LONGEST_HEADER = 61
+
+
+class Damage(NamedTuple):
+    """What could not be read: where, its offset as far as its header tells (None: it does not), and what is wrong."""
+
+    path: str
+    position: int
+    offset: int | None
+    message: str
+
+
+def read_split(
+    split: AnySplit | None,
+    columns: "Sequence[Column | str | tuple[str, bool]] | None" = None,
+    options: ReadOptions | None = None,
+) -> "Iterator[pa.RecordBatch]":
+    """The records of a split as Arrow batches of at most 8,192 rows and about 4 MiB.
+
+    split: None, which Spark gives where there is nothing to read, has no records. columns: which, in which order, by
+    name, by (name, nullable), or as `schema.chosen_columns` gives them; None: all that the options include. options:
+    those the split was planned with.
+
+    CorruptRecordError, InvalidRecordError: damage, with onCorrupt=fail, after the records before it. FileNotFoundError,
+    ShorterFileError: the file has gone, or lost its end, with failOnDataLoss=true. ImportError: pyarrow is missing.
+    ValueError: a column that does not exist, or null in one that is said to have none.
+    """
+    from kafkalog.spark.batches import BatchMaker
+
+    options = options or _DEFAULTS
+    chosen = columns_of(columns, options)
+    for each in () if split is None else split.splits:
+        maker = BatchMaker(chosen, each)
+        for part in split_parts(each, options):
+            yield from maker.damaged(part) if isinstance(part, Damage) else maker.batches(part)
+
+
+def read_records(split: AnySplit | None, options: ReadOptions | None = None) -> Iterator[Record]:
+    """The same as `Record`s; permissive leaves damage out, as skip does."""
+    for each in () if split is None else split.splits:
+        for part in split_parts(each, options or _DEFAULTS):
+            if isinstance(part, RecordColumns):
+                for records in part.record_lists():
+                    yield from records
+
+
+_DEFAULTS = ReadOptions.parse({"path": "-"})
+
+
+def split_parts(split: Split, options: ReadOptions) -> Iterator[RecordColumns | Damage]:
+    """The records of a split as columns, some thousand at a time; with onCorrupt=permissive, damage among them."""
+    try:
+        window = _opened(split)
+    except FileNotFoundError as error:
+        _lost(split, options, error)
+        return
+    with closing(window):
+        try:
+            yield from _SplitReader(split, options, window).parts()
+        except ShorterFileError as error:
+            _lost(split, options, error)
+
+
+def _opened(split: Split) -> Window:
+    if is_remote(split.path):
+        from kafkalog.spark.remote import RemoteWindow
+
+        return RemoteWindow(split.path)
+    return MappedWindow(split.path) if split.sealed else ReadWindow(split.path)
+
+
+def _lost(split: Split, options: ReadOptions, error: Exception) -> None:
+    if options.fail_on_data_loss:
+        error.add_note(f"{split.path} was planned to be read; failOnDataLoss=false goes on without it")
+        raise error
+    _log.warning("%s of %s-%d is lost: %s", split.path, split.topic, split.partition, error)
+
+
+class _SplitReader:
+    """Walks over the batches that begin in a split."""
+
+    def __init__(self, split: Split, options: ReadOptions, window: Window) -> None:
+        self._split = split
+        self._options = options
+        self._window = window
+        self._end = split.end_pos
+        self._reading = Reading(control=options.include_control, path=split.path)
+        self._aborted = AbortedBatches(_aborted_txns(split)) if options.committed else None
+        self._search: SoundEntries | None = None
+        self._damaged = 0
+
+    def parts(self) -> Iterator[RecordColumns | Damage]:
+        self._ensure_as_planned()
+        position = self._first_batch()
+        while position < self._end:
+            view, rows, stop = self._scan(position)
+            start, position = position, stop.position
+            try:
+                yield from self._columns(Entries(rows, view, start))
+                if not stop.more and position < self._end:
+                    raise self._early_end(stop)
+            except ShorterFileError:
+                raise
+            except KafkaLogError as error:
+                damage, position = self._passed_over(error, rows, stop.position)
+                if self._options.on_corrupt is OnCorrupt.PERMISSIVE:
+                    yield damage
+        if self._damaged:
+            _log.warning("%s: %d damaged places were passed over", self._split.path, self._damaged)
+
+    def _ensure_as_planned(self) -> None:
+        """ShorterFileError: the file is not the one that was planned."""
+        split, size = self._split, self._window.size
+        if size < split.end_pos or (split.sealed and size != split.file_size):
+            what = "the file is not as long as it was when the read was planned"
+            error = ShorterFileError(what, split.path, None, f"{split.file_size} bytes", size)
+            if self._options.fail_on_data_loss:
+                raise error
+            _log.warning("%s", error)
+            self._end = min(self._end, size)
+
+    # --- walking
+
+    def _first_batch(self) -> int:
+        """Where the first batch of the split begins."""
+        start = self._split.start_pos
+        if start == 0 or start >= self._end or self._is_sound(start):
+            return start
+        if self._options.on_corrupt is not OnCorrupt.FAIL:
+            return self._next_sound(start)
+        _log.warning("%s: no batch begins at %d; the segment is walked from its start", self._split.path, start)
+        position = 0
+        while position < start:
+            _, _, stop = self._scan(position, start)
+            position = stop.position
+            if not stop.more and position < start:
+                raise self._early_end(stop)
+        return position
+
+    def _is_sound(self, position: int) -> bool:
+        """Whether a batch of this segment begins there whose checksum holds."""
+        _, rows, stop = self._scan(position, position + 1)
+        if not len(rows) or first_unreadable(rows[:1]) == 0:
+            return False
+        entry = self._window.view(position, stop.position - position)
+        base, last = int(rows["base_offset"][0]), int(rows["last_offset"][0])
+        own = self._split.base_offset <= last < self._split.next_base and (base < 0 or base >= self._split.base_offset)
+        return own and first_invalid(entry, rows[:1], position)[0] == 1
+
+    def _scan(self, position: int, end: int | None = None) -> tuple[memoryview, NDArray[np.void], Stop]:
+        """Header rows of the batches that begin in [position, end), a run of them, and the bytes they are in."""
+        span = min(RUN_BYTES, (self._end if end is None else end) - position)
+        least = RUN_BYTES
+        while True:
+            view = self._window.peek(position, least)
+            rows, status, at, expected, found = scan_headers(view, position, 0, RUN_ROWS, span=span)
+            if status != framing.TORN or position + len(view) >= self._window.size:
+                return view, rows, Stop(status, position + at, expected, found)
+            if len(rows):
+                return view, rows, Stop(framing.LIMIT, position + at, 0, 0)
+            # The first batch is longer than what is at hand.
+            least = max(2 * least, expected)
+
+    def _early_end(self, stop: Stop) -> KafkaLogError:
+        """What it means that a walk stopped before the split's end."""
+        if stop.status not in (framing.END, framing.TORN, framing.ZEROED):
+            return stop.damage(self._split.path)
+        kind = stop.end(self._split.path).kind.value
+        what = f"the segment ends in a {kind} tail where there were batches when the read was planned"
+        if self._split.sealed:
+            what = f"a segment that has a successor ends in a {kind} tail"
+        left = f"{self._window.size - stop.position} bytes more"
+        return CorruptRecordError(what, self._split.path, stop.position, "a batch", left)
+
+    # --- records
+
+    def _columns(self, entries: Entries) -> Iterator[RecordColumns]:
+        first, end = self._split.first_offset, self._split.last_offset + 1
+        for rows in pieces(self._wanted(entries.rows)):
+            for columns in read_columns(entries._replace(rows=rows), self._reading):
+                own = self._own(columns)
+                wanted = columns[:own].between(first, end)
+                if len(wanted):
+                    yield wanted
+                if own < len(columns):
+                    raise self._foreign(columns, own)
+
+    def _wanted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
+        """The rows whose batches may hold records that are asked for."""
+        split = self._split
+        if not len(rows):
+            return rows
+        if rows["last_offset"].min() < split.first_offset or rows["base_offset"].max() > split.last_offset:
+            after = (rows["magic"] >= 2) & (rows["base_offset"] > split.last_offset)
+            rows = rows[(rows["last_offset"] >= split.first_offset) & ~after]
+        if self._aborted is not None:
+            aborted = self._aborted.among(rows)
+            # Markers are no records of the transaction that they end.
+            rows = rows[~aborted] if aborted.any() else rows
+        return rows
+
+    def _own(self, columns: RecordColumns) -> int:
+        """How many records come before the first whose offset cannot be in the segment: no checksum covers offsets."""
+        base, following = self._split.base_offset, self._split.next_base
+        if base <= int(columns.offset.min()) and int(columns.offset.max()) < following:
+            return len(columns)
+        return int(((columns.offset < base) | (columns.offset >= following)).argmax())
+
+    def _foreign(self, columns: RecordColumns, wrong: int) -> CorruptRecordError:
+        position = int(columns.batches["position"][columns.batch[wrong]])
+        expected = f"{self._split.base_offset}..{self._split.next_base - 1}"
+        what = "an offset that is not of this segment"
+        return CorruptRecordError(what, self._split.path, position, expected, int(columns.offset[wrong]))
+
+    # --- damage
+
+    def _passed_over(self, error: KafkaLogError, rows: NDArray[np.void], stopped: int) -> tuple[Damage, int]:
+        """What is damaged, and where to go on. The error itself, with onCorrupt=fail."""
+        if self._options.on_corrupt is OnCorrupt.FAIL:
+            raise error
+        at = stopped if error.position is None else error.position
+        self._damaged += 1
+        row = int(np.searchsorted(rows["position"], at, "right")) - 1
+        if at >= stopped or row < 0:
+            position, following, offset = stopped, None, None
+        else:
+            position = int(rows["position"][row])
+            following = position + int(rows["size_in_bytes"][row])
+            found = int(rows["base_offset"][row])
+            offset = found if found >= 0 else int(rows["last_offset"][row])
+        damage = Damage(self._split.path, position, offset, str(error.at(self._split.path)))
+        _log.warning("passed over: %s", damage.message)
+        return damage, self._behind(position, following)
+
+    def _behind(self, position: int, following: int | None) -> int:
+        """Where to go on behind damage: where its size leads, if to a batch; else at the next batch that is found."""
+        if following is not None and (following >= self._window.size or self._is_sound(following)):
+            return following
+        return self._next_sound(position + 1)
+
+    def _next_sound(self, position: int) -> int:
+        if self._search is None:
+            self._search = SoundEntries(self._window, self._window.size)
+        found = self._search.first(position, self._end)
+        return self._end if found is None else found
+
+
+def _aborted_txns(split: Split) -> Iterator[AbortedTxn]:
+    """The aborted transactions that may have records in the split: from its segment on, until no later one can."""
+    first = max(split.first_offset, split.base_offset)
+    end = min(split.last_offset + 1, split.next_base)
+    if is_remote(split.path):
+        from kafkalog.spark.remote import remote_aborted_txns
+
+        yield from remote_aborted_txns(split.path, first, end)
+        return
+    directory = Path(split.path).parent
+    names = sorted((each.name for each in directory.glob(f"*{TXN_INDEX_SUFFIX}")), key=_base_of)
+    for name in names:
+        if _base_of(name) >= split.base_offset:
+            found = TransactionIndex(directory / name, _base_of(name), writable=False).collect_aborted_txns(first, end)
+            yield from found.aborted_txns
+            if found.is_complete:
+                return
+
+
+def _base_of(name: str) -> int:
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isdecimal() else -1

@@ -1,0 +1,114 @@
+"""The bytes of a split, a window at a time.
+
+sealed    nothing is appended any more: a window is mapped, and let go of when the reader has passed it
+active    read piece by piece: touching a mapped page that has been cut off kills the process
+remote    ranged reads, a window each (`remote.py`)
+
+An executor's memory limit counts maps, so that no more than a window is mapped at once, however long the split is.
+"""
+
+import mmap
+from abc import ABC, abstractmethod
+
+from kafkalog.errors import CorruptRecordError
+from kafkalog.storage.mapped import ReadableFile
+
+MAPPED_BYTES = 32 << 20
+READ_BYTES = 4 << 20
+_PAGE = mmap.ALLOCATIONGRANULARITY
+
+
+class ShorterFileError(CorruptRecordError):
+    """Bytes of a file that were there when the read was planned are not there any more."""
+
+
+class Window(ABC):
+    """Bytes of a file, those around where one reads at hand. size: of the file when it was opened."""
+
+    most: int
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self._start = 0
+        self._bytes = memoryview(b"")
+
+    def peek(self, position: int, least: int) -> memoryview:
+        """At least `least` bytes from a position on (fewer at the file's end), as many more as are at hand.
+
+        ShorterFileError: the file became shorter.
+        """
+        least = min(least, self.size - position)
+        offset = position - self._start
+        if offset < 0 or offset + least > len(self._bytes):
+            # The old window goes before the new one comes: memory is counted.
+            self._bytes = memoryview(b"")
+            self._start, self._bytes = self._load(position, max(least, min(self.most, self.size - position)))
+            offset = position - self._start
+        else:
+            self._check(position, len(self._bytes) - offset)
+        return self._bytes[offset:]
+
+    def view(self, position: int, length: int) -> memoryview:
+        """Exactly these bytes."""
+        return self.peek(position, length)[:length]
+
+    @abstractmethod
+    def _load(self, position: int, length: int) -> tuple[int, memoryview]:
+        """A window that holds these bytes, and where it begins."""
+
+    def _check(self, position: int, length: int) -> None:  # noqa: B027 - what is held in memory stays
+        """ShorterFileError: bytes that were there are not there any more."""
+
+    def _shorter(self, position: int, length: int, size: int) -> "ShorterFileError":
+        what = "the file became shorter while it was read"
+        return ShorterFileError(what, self.path, position, f"{position + length} bytes", size)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of file and window."""
+
+
+class MappedWindow(Window):
+    """Of a file that is not written to any more."""
+
+    most = MAPPED_BYTES
+
+    def __init__(self, path: str) -> None:
+        self._file = ReadableFile(path)
+        super().__init__(path, self._file.size)
+
+    def _load(self, position: int, length: int) -> tuple[int, memoryview]:
+        self._check(position, length)
+        start = position // _PAGE * _PAGE
+        mapped = mmap.mmap(self._file.fileno(), position + length - start, prot=mmap.PROT_READ, offset=start)
+        return start, memoryview(mapped)
+
+    def _check(self, position: int, length: int) -> None:
+        size = self._file.size
+        if size < position + length:
+            raise self._shorter(position, length, size)
+
+    def close(self) -> None:
+        self._bytes = memoryview(b"")
+        self._file.close()
+
+
+class ReadWindow(Window):
+    """Of a file that somebody may be writing to."""
+
+    most = READ_BYTES
+
+    def __init__(self, path: str) -> None:
+        self._file = ReadableFile(path)
+        super().__init__(path, self._file.size)
+
+    def _load(self, position: int, length: int) -> tuple[int, memoryview]:
+        size = self._file.size
+        if size < position + length:
+            raise self._shorter(position, length, size)
+        return position, self._file.view(position, length)
+
+    def close(self) -> None:
+        self._bytes = memoryview(b"")
+        self._file.close()
