@@ -36,6 +36,14 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
         sync_directory(path.parent)
 
 
+def make_directory(directory: Path) -> None:
+    """Make a directory, and those above it that are missing; what is made outlasts a power cut. OSError: not so."""
+    if not directory.is_dir():
+        make_directory(directory.absolute().parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.absolute().parent)
+
+
 def sync_directory(directory: Path) -> None:
     """Names made, changed or removed in a directory outlast a power cut once this returns. OSError: not so."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

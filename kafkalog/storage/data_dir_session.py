@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from kafkalog.storage.clean_shutdown import delete_clean_shutdown, was_clean_shutdown, write_clean_shutdown
 from kafkalog.storage.lock import DirectoryLock, checkpoints_locked, nobody_else
@@ -137,7 +138,9 @@ def begin(data_dir: Path, take_lock: Callable[[], DirectoryLock]) -> tuple[Sessi
 def _begun(data_dir: Path, lock: DirectoryLock) -> Session:
     stamp = time.time_ns()
     session = Session(data_dir.resolve(), was_clean_shutdown(data_dir), stamp)
-    delete_clean_shutdown(data_dir)
+    if not delete_clean_shutdown(data_dir):
+        # A partition whose name a crash kept from the disk would be lost with all that is flushed in it.
+        sync_directory(data_dir)
     os.utime(lock.path, ns=(stamp, stamp))
     _sessions[session.data_dir] = session
     return session

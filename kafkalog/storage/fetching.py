@@ -112,8 +112,14 @@ def aborted_txns(segments: LogSegments, first: LogSegment, start: int, end: int)
 
 def offset_for_timestamp(segments: LogSegments, log_start: int, timestamp: int) -> TimestampAndOffset | None:
     """The first record from log_start on that is as late as `timestamp` (ms)."""
-    segment = segments.first_as_late_as(timestamp)
-    return None if segment is None else segment.find_offset_by_timestamp(timestamp, log_start)
+    first = segments.first_as_late_as(timestamp)
+    found = None if first is None else first.find_offset_by_timestamp(timestamp, log_start)
+    if found is not None or first is None:
+        return found
+    # Its only such records lie before the log's start.
+    later = (each for each in segments.higher_segments(first.base_offset) if each.largest_timestamp >= timestamp)
+    places = (each.find_offset_by_timestamp(timestamp, log_start) for each in later)
+    return next((place for place in places if place is not None), None)
 
 
 def special_offset(

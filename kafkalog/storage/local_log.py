@@ -8,7 +8,8 @@ It knows files and offsets; who may write what is for others to say. Source: sto
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from kafkalog.errors import LogStateError
 from kafkalog.record.message_set import ByteBufferMessageSet
@@ -33,7 +34,8 @@ class LocalLog:
     """The segments of one partition. One thread changes it at a time; any number may read what it holds meanwhile.
 
     Attributes: segments; log_end (LogOffsetMetadata of the next record); recovery_point (offset); last_flush_ms
-    (when that last moved).
+    (when that last moved); truncations (how many there were); failure (what has left it unknown what is on the disk,
+    or in the log: nothing may be changed any more then).
     """
 
     def __init__(
@@ -49,6 +51,17 @@ class LocalLog:
         self.home = home
         self.directory = home.directory
         self.last_flush_ms = home.clock()
+        self.truncations = 0
+        self.failure: OSError | None = None
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is done in here is done whole; an OSError on the way is the log's `failure`."""
+        try:
+            yield
+        except OSError as error:
+            self.failure = error
+            raise
 
     @property
     def log_end_offset(self) -> int:
@@ -71,14 +84,27 @@ class LocalLog:
     def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Sequence[BatchSpan]) -> None:
         """Append batches to the active segment, and move the log's end behind them."""
         segment = self.active_segment
-        segment.append(last_offset, messages, spans)
+        try:
+            segment.append(last_offset, messages, spans)
+        except OSError as error:
+            self._note_what_stayed(error)
+            raise
         self._end_at(last_offset + 1, segment)
 
     def append_batch(self, data: bytes | bytearray, span: BatchSpan) -> None:
         """As `append`, for one batch."""
         segment = self.active_segment
-        segment.append_batch(data, span)
+        try:
+            segment.append_batch(data, span)
+        except OSError as error:
+            self._note_what_stayed(error)
+            raise
         self._end_at(span.last_offset + 1, segment)
+
+    def _note_what_stayed(self, error: OSError) -> None:
+        """An append that failed has been taken back; if not, the next one would give its offsets out again."""
+        if self.active_segment.size != self.log_end.relative_position_in_segment:
+            self.failure = error
 
     def update_log_end(self, offset: int) -> None:
         """The log ends at this offset, in the active segment."""
@@ -96,11 +122,12 @@ class LocalLog:
         if recovery_point > offset:
             return
         flushed = self.segments.between(recovery_point, offset)
-        for segment in flushed:
-            self._flush_segment(segment)
-        # A segment's name is on the disk once its directory is.
-        if any(segment.base_offset >= recovery_point for segment in flushed):
-            sync_directory(self.directory)
+        with self.whole():
+            for segment in flushed:
+                self._flush_segment(segment)
+            # A segment's name is on the disk once its directory is.
+            if any(segment.base_offset >= recovery_point for segment in flushed):
+                sync_directory(self.directory)
 
     def _flush_segment(self, segment: LogSegment) -> None:
         try:
@@ -125,16 +152,28 @@ class LocalLog:
         """
         base, active = max(expected_next_offset, self.log_end_offset), self.active_segment
         if base == active.base_offset and active.size == 0:
-            segment = self._replace(active, base)
+            with self.whole():
+                segment = self._replace(active, base)
         elif base <= active.base_offset:
             message = "a segment of that offset cannot be begun, there is one already"
             raise LogStateError(message, str(self.directory), None, f"more than {active.base_offset}", base)
         else:
             self._clear_away(base)
             active.on_become_inactive_segment()
+            self._flush_sealed(active)
             segment = self._open_segment(base)
         self.update_log_end(self.log_end_offset)
         return segment
+
+    def _flush_sealed(self, segment: LogSegment) -> None:
+        """Have a segment on the disk as it is now, trimmed, where recovery would take that for granted.
+
+        All of it had been flushed before. With room that was preallocated it would look as if its end were lost, and
+        what follows would be dropped.
+        """
+        if self.recovery_point >= self.log_end_offset:
+            with self.whole():
+                segment.flush()
 
     def _clear_away(self, base: int) -> None:
         """Files of a segment that is not in the log: left over, and in the way of a new one."""
@@ -163,21 +202,34 @@ class LocalLog:
         """Take segments out of the log and have their files deleted."""
         for segment in segments:
             self.segments.remove(segment.base_offset)
-        delete_segment_files(segments, self.home)
+        try:
+            delete_segment_files(segments, self.home)
+        except BaseException:
+            for segment in segments:
+                segment.release()
+            raise
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Cut off all from `offset` on; returns the segments that went. A batch that goes on beyond it goes whole."""
+        self.truncations += 1
         going = [segment for segment in self.segments.values if segment.base_offset > offset]
-        self.remove_and_delete(going)
+        if going:
+            self.remove_and_delete(going)
+            # Else they might be there again when the power comes back, behind what is appended now.
+            sync_directory(self.directory)
         self.active_segment.truncate_to(offset)
+        # What is cut off stays so: recovery points may be before the end, but not what a flush leaves out.
+        self.active_segment.flush()
         self.update_log_end(offset)
         return going
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
         """Delete all segments and begin an empty one at `offset`; returns those that went."""
+        self.truncations += 1
         going = list(self.segments.values)
         self.remove_and_delete(going[:-1])
         self._replace(going[-1], offset)
+        sync_directory(self.directory)
         self.update_log_end(offset)
         return going
 

@@ -11,6 +11,7 @@ import errno
 import operator
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -177,9 +178,11 @@ class Log:
     def _placed(self, offset: int) -> LogOffsetMetadata:
         """The offset with its place, or without where it is not in the log."""
         try:
-            return fetching.offset_metadata(self._segments_now(), self._log_end(), offset)
+            found = fetching.offset_metadata(self._segments_now(), self._log_end(), offset)
         except OffsetOutOfRangeError:
             return LogOffsetMetadata(offset)
+        # The batch that holds it may begin before the log's start, which no watermark may be before.
+        return replace(found, message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
 
     def _checkpointed(self, name: str, otherwise: int) -> int:
         """What a checkpoint of the data directory says of this partition."""

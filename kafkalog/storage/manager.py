@@ -22,6 +22,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.storage import data_dir_session as sessions
+from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import lock_data_dir
@@ -249,7 +250,7 @@ class _Writer:
     """What a manager needs to write: the lock, what checkpoints say, and a thread for the work in the background."""
 
     def __init__(self, directory: Path, scheduler: Scheduler | None, clock: Clock) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self.directory = directory
         # A damaged checkpoint is told of before anything is changed.
         sessions.read_checkpoints(directory)
@@ -283,6 +284,7 @@ class _Writer:
             clock=self._clock,
             scheduler=self._scheduler,
             progress=progress,
+            at_truncation=lambda log: self.checkpoint([log]),
             at_end=self._at_end,
         )
         log = WritableLog.load(self.directory / name, config, opening)

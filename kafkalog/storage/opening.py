@@ -14,6 +14,7 @@ from pathlib import Path
 from kafkalog.errors import NotALogError
 from kafkalog.record import compression
 from kafkalog.storage import data_dir_session as sessions
+from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import DirectoryLock, lock_partition
 from kafkalog.storage.log import Log
@@ -57,7 +58,7 @@ class _Partition:
         return not self.directory.exists() or not segment_files(self.directory)
 
     def opened(self, config: LogConfig | None, progress: Progress | None) -> WritableLog:
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        make_directory(self.data_dir)
         # What is damaged in the data directory is told of before anything is changed.
         sessions.read_checkpoints(self.data_dir)
         topic_id = topic_id_in(self.data_dir, self.partition.topic) if self.is_new else None
@@ -77,6 +78,7 @@ class _Partition:
             had_clean_shutdown=self.is_new or session.was_clean or self.directory.resolve().name in session.closed,
             log_start_offset=checkpoints.log_starts.get(self.partition, 0),
             recovery_point=checkpoints.recovery_points.get(self.partition, 0),
+            at_truncation=lambda log: sessions.update_checkpoints(self.data_dir, lock, [log]),
         )
         session.closed.discard(self.directory.resolve().name)
 

@@ -211,7 +211,13 @@ class _Loading:
             _log.warning("%s: an index is corrupt, all of them are built anew: %s", segment.path, error)
         else:
             return
-        self._recover_segment(segment)
+        if not self._is_recovered_later(segment):
+            self._recover_segment(segment)
+
+    def _is_recovered_later(self, segment: LogSegment) -> bool:
+        """After a crash, one that had not been flushed: those before it, which may be torn, have their turn first."""
+        request = self._request
+        return not request.had_clean_shutdown and segment.base_offset >= request.recovery_point_checkpoint
 
     def _recover_segment(self, segment: LogSegment) -> int:
         """Read the segment through, build its indexes anew and cut it behind its last sound batch; bytes cut."""

@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Self
@@ -42,6 +42,7 @@ from kafkalog.storage.append import (
     trimmed,
 )
 from kafkalog.storage.appending import naming, sync
+from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.embedded import EmbeddedAppender
@@ -52,7 +53,7 @@ from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.partition_metadata import PartitionMetadata, read_partition_metadata, write_partition_metadata
 from kafkalog.storage.paths import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition, parse_partition_dir
 from kafkalog.storage.producer_rebuild import rebuild_producer_state
-from kafkalog.storage.producer_state import ProducerStateManager
+from kafkalog.storage.producer_state import CompletedTxn, ProducerStateManager
 from kafkalog.storage.recovery import LoadRequest, load_log
 from kafkalog.storage.results import LogAppendInfo
 from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
@@ -79,8 +80,9 @@ class Opening:
 
     had_clean_shutdown: whoever wrote it last closed it; else segments from the recovery point on are read again.
     progress: called with bytes done and bytes to do while they are. scheduler: None = one of the log's own.
-    topic_id: what partition.metadata says, or is to say where there is none; None = whatever it says. at_end: called
-    once, when the log has been closed, given up or deleted.
+    topic_id: what partition.metadata says, or is to say where there is none; None = whatever it says. at_truncation:
+    called when log start or recovery point have gone back, before records are cut off; must write them into the
+    checkpoints. at_end: called once, when the log has been closed, given up or deleted.
     """
 
     had_clean_shutdown: bool = False
@@ -90,6 +92,7 @@ class Opening:
     clock: Clock = wall_clock_ms
     scheduler: Scheduler | None = None
     progress: Progress | None = None
+    at_truncation: Callable[["WritableLog"], None] = field(default=lambda _: None)
     at_end: Callable[["WritableLog", Ending], None] = field(default=lambda *_: None)
 
 
@@ -119,11 +122,11 @@ class WritableLog(Log):
         self._clock = opening.clock
         self._scheduler = local.home.scheduler
         self._owns_scheduler = opening.scheduler is None
+        self._at_truncation = opening.at_truncation
         self._at_end = opening.at_end
         self._lock = threading.RLock()
         self._guard = _Changing(self._lock, self._check_usable)
         self._closed = False
-        self._failure: OSError | None = None
         self._high_watermark_at = LogOffsetMetadata(log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
         self._log_start_offset = log_start_offset
@@ -144,7 +147,7 @@ class WritableLog(Log):
         """
         path, config, opening = Path(directory), config or LogConfig(), opening or Opening()
         partition = _partition_of(path)
-        path.mkdir(parents=True, exist_ok=True)
+        make_directory(path)
         home = SegmentHome(
             directory=path,
             config=config,
@@ -258,9 +261,11 @@ class WritableLog(Log):
     def _placed(self, offset: int) -> LogOffsetMetadata:
         """The offset with its place, or without where it is not in the log."""
         try:
-            return fetching.offset_metadata(self._local.segments, self._local.log_end, offset)
+            found = fetching.offset_metadata(self._local.segments, self._local.log_end, offset)
         except OffsetOutOfRangeError:
             return LogOffsetMetadata(offset)
+        # The batch that holds it may begin before the log's start, which no watermark may be before.
+        return replace(found, message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
 
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int:
         """Set the high watermark, brought into [log start, log end]; returns what it is then. It may go back."""
@@ -493,17 +498,15 @@ class WritableLog(Log):
     def _write(self, messages: ByteBufferMessageSet, incoming: Incoming, changes: ProducerChanges) -> None:
         """The batches to the active segment, and all that follows from it.
 
-        The log's end moves first: should the transaction index fail, later appends get later offsets all the same,
-        and the last stable offset stays until the log is recovered.
+        The log's end moves first: should the transaction index fail, the last stable offset stays until the log is
+        recovered.
         """
         self._local.append(incoming.last_offset, messages, incoming.spans)
         self._high_watermark_follows_end()
         for info in changes.updated:
             self._producers.update(info)
         for completed in changes.completed:
-            stable = self._producers.last_stable_offset(completed)
-            self._local.active_segment.update_txn_index(completed, stable)
-            self._producers.complete_txn(completed)
+            self._complete(completed)
         self._producers.update_map_end_offset(incoming.last_offset + 1)
         self._update_first_unstable()
         self._flush_if_due()
@@ -517,6 +520,12 @@ class WritableLog(Log):
     def _flush_if_due(self) -> None:
         if self._local.unflushed_messages >= self.config.flush_messages:
             self.flush()
+
+    def _complete(self, completed: CompletedTxn) -> None:
+        stable = self._producers.last_stable_offset(completed)
+        with self._local.whole():
+            self._local.active_segment.update_txn_index(completed, stable)
+        self._producers.complete_txn(completed)
 
     def _info(self, incoming: Incoming) -> LogAppendInfo:
         return LogAppendInfo(
@@ -606,7 +615,7 @@ class WritableLog(Log):
         """
         if offset < 0:
             raise ValueError(f"the log cannot be truncated to offset {offset}")
-        with self._changing():
+        with self._changing(), self._local.whole():
             if offset >= self.log_end_offset:
                 self._epochs.truncate_from_end(self.log_end_offset)
                 return False
@@ -615,6 +624,7 @@ class WritableLog(Log):
                 return True
             if offset < self.high_watermark:
                 _log.warning("%s is truncated to %d, below the high watermark", self.directory, offset)
+            self._lower_checkpoints(offset)
             self._delete_snapshots_of(self._local.truncate_to(offset))
             self._epochs.truncate_from_end(offset)
             self._log_start_offset = min(offset, self._log_start_offset)
@@ -627,13 +637,31 @@ class WritableLog(Log):
         """Delete all records; the next one gets `offset`, the log starts at log_start_offset (None: there too)."""
         if offset < 0:
             raise ValueError(f"a log cannot begin at offset {offset}")
-        with self._changing():
+        with self._changing(), self._local.whole():
+            self._lower_checkpoints(offset)
             self._local.truncate_fully_and_start_at(offset)
             self._epochs.clear_and_flush()
             self._producers.truncate_fully_and_start_at(offset)
             self._log_start_offset = offset if log_start_offset is None else log_start_offset
             self._rebuild_producers(offset)
             self.update_high_watermark(self._local.log_end)
+
+    def _lower_checkpoints(self, end: int) -> None:
+        """Let log start and recovery point be `end` at most, in the checkpoints too, before the log is cut there.
+
+        After a crash what is appended then would not be recovered, were it before a recovery point from earlier, and
+        would be dropped, were it before a log start from earlier.
+        """
+        start = self._log_start_offset
+        if end >= max(start, self._local.recovery_point):
+            return
+        self._local.recovery_point = min(end, self._local.recovery_point)
+        self._log_start_offset = min(end, start)
+        try:
+            self._at_truncation(self)
+        except BaseException:
+            self._log_start_offset = start
+            raise
 
     def _rebuild_producers(self, end: int) -> None:
         start = self._log_start_offset
@@ -669,13 +697,13 @@ class WritableLog(Log):
         if offset <= self._local.recovery_point:
             return
         self._check_open()
-        try:
-            self._local.flush(offset)
-        except OSError as error:
-            self._failure = error
-            raise
+        self._check_whole()
+        truncations = self._local.truncations
+        self._local.flush(offset)
         with self._lock:
-            self._local.mark_flushed(recovery_point)
+            # What was truncated since has perhaps been replaced by records that are not on the disk.
+            if self._local.truncations == truncations:
+                self._local.mark_flushed(min(recovery_point, self.log_end_offset))
 
     def close(self) -> None:
         """Flush, write down the producers' state, and close. Closing twice does nothing.
@@ -737,9 +765,12 @@ class WritableLog(Log):
 
     def _check_usable(self) -> None:
         self._check_open()
-        if self._failure is not None:
-            message = "the log could not be flushed, and takes nothing more until it is opened again"
-            raise LogStateError(message, str(self.directory), found=self._failure)
+        self._check_whole()
+
+    def _check_whole(self) -> None:
+        if self._local.failure is not None:
+            message = "the log could not be flushed or changed, and takes nothing more until it is opened again"
+            raise LogStateError(message, str(self.directory), found=self._local.failure)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -9,6 +9,7 @@ from kafkalog import AppendOrigin, ByteBufferMessageSet, IsolationLevel, Record,
 from kafkalog.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
+    LogStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
@@ -300,13 +301,11 @@ def test_a_transaction_index_that_cannot_be_written_keeps_the_last_stable_offset
             with pytest.raises(OSError, match="No space"):
                 producer.abort()
         assert (log.log_end_offset, log.last_stable_offset) == (11, 0)
-        append(log, b"later")
-        log.update_high_watermark(12)
-        assert (log.high_watermark, log.last_stable_offset) == (12, 0)
-        log.flush()
+        with pytest.raises(LogStateError, match="opened again"):
+            append(log, b"later")
     with crashed(directory) as log:
         replicated(log)
-        assert (log.log_end_offset, log.first_unstable_offset, len(aborted(log))) == (12, None, 1)
+        assert (log.log_end_offset, log.first_unstable_offset, len(aborted(log))) == (11, None, 1)
         assert aborted(log)[0][:3] == (137, 0, 10)
 
 
