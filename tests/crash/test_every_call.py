@@ -1,0 +1,70 @@
+"""A writer is stopped, refused or cut off from power at the calls that it makes to the system, one run for each.
+
+Here a sample; `tests/crash/run.py --runs 1000` makes as many as asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from crash import runs
+from crash.disk import Fail
+
+STEPS = 25
+SEEDS = range(12)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A directory in memory where there is such: what is looked at is not how long a disk takes."""
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
+        yield Path(directory)
+
+
+def _calls(directory: Path, seed: int, share: float) -> int:
+    """The number of a call that lies at a share of all those that the run makes."""
+    (directory / "counted").mkdir()
+    return max(1, int(runs.calls_of(directory / "counted", seed, STEPS) * share))
+
+
+def _share(seed: int) -> float:
+    return (seed * 0.618 + 0.3) % 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_that_was_appended_is_there_once_after_the_process_stops_at_a_call(root: Path, seed: int) -> None:
+    runs.stopped_at(root, seed, _calls(root, seed, _share(seed)), STEPS)
+
+
+@pytest.mark.parametrize("strictly", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_that_was_flushed_is_there_once_after_the_power_goes_at_a_call(
+    root: Path, seed: int, strictly: bool
+) -> None:
+    runs.power_lost_at(root, seed, _calls(root, seed, _share(seed)), STEPS, strictly=strictly)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("times", [1, 1000])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_what_the_disk_refuses_is_not_in_the_log_and_nothing_else_goes(
+    root: Path, half: bool, times: int, code: int
+) -> None:
+    seed = 2 * times + half
+    (root / "run").mkdir()
+    at = _calls(root, seed, _share(seed + code))
+    runs.failing_at(root / "run", seed, Fail(at, times, code, half), STEPS)
+
+
+def test_all_that_was_appended_is_there_once_after_the_process_is_killed() -> None:
+    script = Path(__file__).with_name("run.py")
+    command = [sys.executable, str(script), "--kind", "kill", "--runs", "8"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

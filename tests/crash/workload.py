@@ -1,0 +1,242 @@
+"""A writer that does, by a seed, all that a log is for, and tells a `History` of each operation before and after."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from struct import pack
+
+from crash.history import Operation
+from kafkalog import AppendOrigin, ByteBufferMessageSet, CompressionType, IsolationLevel, LogConfig, Record, WritableLog
+from kafkalog.errors import KafkaLogError, LogStateError
+
+NOW = 1_700_000_000_000
+NAME = "orders-0"
+# So small that everything rolls within a few operations.
+CONFIG = LogConfig(
+    segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=240, retention_bytes=6000, file_delete_delay_ms=0
+)
+_CODECS = (CompressionType.NONE, CompressionType.NONE, CompressionType.LZ4)
+Work = Callable[[], object]
+
+
+class Told:
+    """Takes note of operations: before they begin, once they are done, where they raise."""
+
+    def begin(self, operation: Operation) -> None: ...
+    def done(self, log_start: int) -> None: ...
+    def failed(self, log_end: int, *, refused: bool, whole: bool) -> None: ...
+
+
+class Writer:
+    """Chooses operations and carries them out. errors: what an operation may raise without ending the work."""
+
+    def __init__(self, log: WritableLog, rng: random.Random, told: Told, *, background: Work, checkpoint: Work) -> None:
+        self.log = log
+        self._rng = rng
+        self._told = told
+        self._background = background
+        self._checkpoint = checkpoint
+        self._made = rng.randrange(1 << 40)
+        self.errors: tuple[type[Exception], ...] = ()
+        self.raised: list[Exception] = []
+
+    def step(self) -> None:
+        choices: list[tuple[Callable[[], None], int]] = [
+            (self.append, 8),
+            (self.append_of_producer, 5),
+            (self.append_in_transaction, 3),
+            (self.end_transaction, 2),
+            (self.flush, 3),
+            (self.replicate, 2),
+            (self.roll, 1),
+            (self.truncate, 1),
+            (self.delete_records, 1),
+            (self.delete_old_segments, 1),
+            (self.work_in_background, 3),
+            (self.checkpoint, 1),
+        ]
+        operations, weights = zip(*choices, strict=True)
+        self._rng.choices(operations, weights)[0]()
+
+    def _do(self, operation: Operation, work: Work) -> None:
+        self._told.begin(operation)
+        try:
+            work()
+        except self.errors as error:
+            self.raised.append(error)
+            self._told.failed(self.log.log_end_offset, refused=isinstance(error, LogStateError), whole=self._is_whole())
+        else:
+            self._told.done(self.log.log_start_offset)
+
+    def _is_whole(self) -> bool:
+        """Whether the log takes more."""
+        try:
+            self.log.update_high_watermark(self.log.high_watermark)
+        except LogStateError:
+            return False
+        return True
+
+    # --- appending
+
+    def _values(self) -> tuple[str, ...]:
+        count = self._rng.randint(1, 4)
+        padding = self._rng.choice([0, 10, 100, 300])
+        self._made += count
+        return tuple(f"{self._made - i}:".ljust(padding, "x") for i in range(count))
+
+    def append(self) -> None:
+        values, codec = self._values(), self._rng.choice(_CODECS)
+        records = [Record(value.encode(), timestamp=self.log.now() + self.log.log_end_offset) for value in values]
+        operation = Operation("append", self.log.log_end_offset, values)
+        self._do(operation, lambda: self.log.append(records, compression_type=codec))
+
+    def append_of_producer(self) -> None:
+        self._append_as(self._rng.choice([1, 2]), transactional=False)
+
+    def append_in_transaction(self) -> None:
+        self._append_as(self._rng.choice([11, 12]), transactional=True)
+
+    def _append_as(self, producer_id: int, *, transactional: bool) -> None:
+        known = self.log.producer_state.last_entry(producer_id)
+        sequence = 0 if known is None else known.last_seq + 1
+        operation = Operation(
+            "append", self.log.log_end_offset, self._values(), (producer_id, 0, sequence, transactional)
+        )
+        self._do(operation, lambda: self.log.append_as_leader(batch_of(operation, self.log.now()), 0))
+
+    def end_transaction(self) -> None:
+        producers = self.log.producer_state.active_producers.values()
+        open_ones = [each.producer_id for each in producers if each.current_txn_first_offset is not None]
+        if open_ones:
+            marker = marker_of(self._rng.choice(open_ones), self.log.now(), committed=self._rng.random() < 0.5)
+            operation = Operation("marker", self.log.log_end_offset)
+            self._do(
+                operation, lambda: self.log.append_as_leader(marker, 0, AppendOrigin.COORDINATOR, transaction_version=1)
+            )
+
+    # --- the rest
+
+    def flush(self) -> None:
+        self._do(Operation("flush"), self.log.flush)
+
+    def replicate(self) -> None:
+        self._do(Operation("replicate"), lambda: self.log.update_high_watermark(self.log.log_end_offset))
+
+    def roll(self) -> None:
+        self._do(Operation("roll"), self.log.roll)
+
+    def truncate(self) -> None:
+        offset = max(0, self.log.log_end_offset - self._rng.choice([1, 2, 5, 20]))
+        self._do(Operation("truncate", offset), lambda: self.log.truncate_to(offset))
+
+    def delete_records(self) -> None:
+        log = self.log
+        offset = min(log.high_watermark, log.log_start_offset + self._rng.randint(1, 10))
+        self._do(Operation("delete", offset), lambda: log.delete_records(offset))
+
+    def delete_old_segments(self) -> None:
+        self._do(Operation("retention"), self.log.delete_old_segments)
+
+    def work_in_background(self) -> None:
+        self._do(Operation("background"), self._background)
+
+    def checkpoint(self) -> None:
+        self._do(Operation("checkpoint"), self._checkpoint)
+
+
+def batch_of(operation: Operation, now: int) -> ByteBufferMessageSet:
+    """The batch of an idempotent producer, as it is sent, and sent again where no answer came."""
+    assert operation.producer is not None
+    producer_id, epoch, sequence, transactional = operation.producer
+    records = [Record(value.encode(), timestamp=now) for value in operation.values]
+    return ByteBufferMessageSet.from_records(
+        records,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
+    )
+
+
+def marker_of(producer_id: int, now: int, *, committed: bool) -> ByteBufferMessageSet:
+    record = Record(pack(">hi", 0, 0), pack(">hh", 0, int(committed)), timestamp=now)
+    return ByteBufferMessageSet.from_records(
+        [record], producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True
+    )
+
+
+# --- what must hold of a log, however it came about
+
+
+def records_of(log: WritableLog) -> list[tuple[int, bytes]]:
+    return [(record.offset, bytes(record.value or b"")) for record in log.records()]
+
+
+def lasts_of(log: WritableLog) -> dict[int, int]:
+    return {offset: each.last_offset for each in log.batches() for offset in range(each.base_offset, each.next_offset)}
+
+
+def inspect(log: WritableLog) -> None:
+    """AssertionError: the ways to read the log do not agree with one another."""
+    bounds = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
+    assert list(bounds) == sorted(bounds), bounds
+    assert log.recovery_point <= log.log_end_offset
+    found = records_of(log)
+    assert log.count() == len(found)
+    for offset, value in found[:: max(1, len(found) // 8)]:
+        read = log.read(offset, 1, min_one_message=True).message_set
+        assert (offset, value) in [(each.offset, each.value) for each in read]
+        placed = log.offset_for_timestamp(next(each.timestamp for each in read if each.offset == offset))
+        assert placed is not None
+        assert placed.offset <= offset
+    _check_indexes(log)
+    _check_producers(log)
+    committed = [(each.offset, each.value) for each in log.records(isolation=IsolationLevel.TXN_COMMITTED)]
+    assert committed == _committed(log)
+
+
+def _check_indexes(log: WritableLog) -> None:
+    for segment in log.segments:
+        places = {batch.last_offset: batch.position for batch in segment.log.batches()}
+        assert [places.get(entry.offset) for entry in segment.offset_index] == [
+            entry.position for entry in segment.offset_index
+        ], segment.path
+        assert segment.size <= segment.path.stat().st_size
+        assert {entry.offset for entry in segment.time_index} <= places.keys(), segment.path
+
+
+def _check_producers(log: WritableLog) -> None:
+    """Each one's last sequence number is that of its last batch."""
+    batches = (each for each in log.batches() if each.producer_id >= 0 and not each.is_control)
+    last = {each.producer_id: each.last_sequence for each in batches}
+    for producer_id, sequence in last.items():
+        entry = log.producer_state.last_entry(producer_id)
+        assert entry is not None
+        assert entry.last_seq == sequence
+
+
+def _committed(log: WritableLog) -> list[tuple[int, bytes | None]]:
+    """What a consumer of committed records gets, worked out from the batches."""
+    out: list[tuple[int, bytes | None]] = []
+    pending: dict[int, list[tuple[int, bytes | None]]] = {}
+    for batch in log.batches(log.segments[0].base_offset):
+        held = pending.setdefault(batch.producer_id, [])
+        if batch.is_control:
+            out += held if next(iter(batch)).key == b"\0\0\0\1" else []
+            held.clear()
+        else:
+            (held if batch.is_transactional else out).extend((each.offset, each.value) for each in batch)
+    first, stable = log.log_start_offset, log.last_stable_offset
+    return sorted(each for each in out if first <= each[0] < stable)
+
+
+def retry(log: WritableLog, operation: Operation | None) -> None:
+    """As a producer does that had no answer: the same batch again. It is in the log once then."""
+    if operation is not None and operation.kind == "append" and operation.producer is not None:
+        log.append_as_leader(batch_of(operation, log.now()), 0)
+        values = [value for _, value in records_of(log)]
+        assert all(values.count(value.encode()) == 1 for value in operation.values)
+
+
+Refused = (KafkaLogError, OSError)
