@@ -85,9 +85,14 @@ class Worker:
             line = ""
         if not line:
             self._listener.join(5)
-            raise ReaderFailed(f"{self.reader}, {case}: {(self._complaints or ['ended without a word'])[-1]}")
+            raise ReaderFailed(f"{self.reader}, {case}: {self._last_words()}")
         fields = json.loads(line)
         return Answer(fields["cpu_seconds" if self.clock == "cpu" else "seconds"], fields["items"], fields["bytes"])
+
+    def _last_words(self) -> str:
+        """Java says what went wrong before it says where, Python after it."""
+        said = self._complaints or ["ended without a word"]
+        return next((line for line in said if line.startswith("Exception in ")), said[-1])
 
     def __enter__(self) -> Self:
         return self
