@@ -21,7 +21,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,8 @@ class _Range:
 _WHOLE = _Range(0, 0)
 # How long others may take to write a few lines.
 _WAIT_S, _LONGEST_WAIT_S = 0.01, 30.0
+# And to write the mark of a clean shutdown.
+_LOOKING_AROUND_S = 0.3
 
 
 @dataclass(slots=True)
@@ -142,10 +144,12 @@ def lock_data_dir(directory: Path) -> DirectoryLock:
 def lock_partition(directory: Path) -> DirectoryLock:
     """Keep everybody else from writing to one partition of a data directory. The errors of `lock_data_dir`.
 
-    The partition need not be there yet. The lock file lies beside it.
+    The partition need not be there yet. The lock file lies beside it. Somebody who looks whether nobody else is there,
+    see `nobody_else`, is waited for.
     """
     directory = Path(os.path.abspath(directory))  # noqa: PTH100 - a link keeps its name
-    return _lock(directory, directory.parent / LOCK_FILE, _byte_of(directory.name))
+    wanted = _byte_of(directory.name)
+    return _patiently(lambda: _lock(directory, directory.parent / LOCK_FILE, wanted), _LOOKING_AROUND_S)
 
 
 @contextmanager
@@ -154,20 +158,20 @@ def checkpoints_locked(data_dir: Path) -> Iterator[None]:
 
     LogLockedError: a broker has the directory, or somebody takes longer than can be. OSError: as `lock_data_dir`.
     """
-    give_up = time.monotonic() + _LONGEST_WAIT_S
-    while (lock := _checkpoints_lock(data_dir, may_wait=time.monotonic() < give_up)) is None:
-        time.sleep(_WAIT_S)
-    with lock:
+    with _patiently(lambda: _lock(data_dir, data_dir / LOCK_FILE, _byte_of("")), _LONGEST_WAIT_S):
         yield
 
 
-def _checkpoints_lock(data_dir: Path, *, may_wait: bool) -> DirectoryLock | None:
-    try:
-        return _lock(data_dir, data_dir / LOCK_FILE, _byte_of(""))
-    except LogLockedError:
-        if not may_wait:
-            raise
-        return None
+def _patiently(take: Callable[[], DirectoryLock], longest_s: float) -> DirectoryLock:
+    """The lock, once others have given it up. LogLockedError: they do not, for so long."""
+    give_up = time.monotonic() + longest_s
+    while True:
+        try:
+            return take()
+        except LogLockedError:
+            if time.monotonic() >= give_up:
+                raise
+        time.sleep(_WAIT_S)
 
 
 @contextmanager

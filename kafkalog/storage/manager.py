@@ -336,6 +336,8 @@ class _Writer:
 
 def _each(logs: Callable[[], list[WritableLog]], name: str, task: Callable[[WritableLog], object]) -> None:
     for log in logs():
+        if log.closed:
+            continue
         try:
             task(log)
         except (KafkaLogError, OSError):

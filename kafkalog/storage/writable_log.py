@@ -197,6 +197,11 @@ class WritableLog(Log):
         return self._log_start_offset
 
     @property
+    def closed(self) -> bool:
+        """Whether the log has been closed, given up or deleted."""
+        return self._closed
+
+    @property
     def recovery_point(self) -> int:
         """All before this offset is on the disk."""
         return self._local.recovery_point
