@@ -12,6 +12,9 @@ from libc.stdint cimport int64_t
 from enum import Enum, IntEnum
 from operator import index
 
+# What `check_fields` wants of a field: its name, the range and unit or the kind, and whether None is one.
+Rule = tuple[str, tuple[int, int, str] | type[Enum] | type[bool], bool]
+
 INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

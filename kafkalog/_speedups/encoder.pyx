@@ -307,7 +307,8 @@ cdef class RecordsEncoder:
             value = checked_bytes("value", value)
         if key is not None and type(key) is not bytes:
             key = checked_bytes("key", key)
-        self.put(self.next_offset() if offset is None else whole("offset", offset, INT64_MIN, INT64_MAX), timestamp, key, value,
+        offset = self.next_offset() if offset is None else whole("offset", offset, INT64_MIN, INT64_MAX)
+        self.put(offset, timestamp, key, value,
                  encoded_headers(headers) if headers else ())
 
     def extend(self, records, bint keep_offsets=False, *, int64_t default_timestamp=-1):
@@ -353,7 +354,8 @@ cdef class RecordsEncoder:
         value = checked_bytes("value", value)
         if self.magic < 2:
             return LOG_OVERHEAD + self.message_length(key, value)
-        body = self.body_length(self.next_offset(), whole("timestamp", timestamp, INT64_MIN, INT64_MAX, EPOCH_MS), key, value, encoded_headers(headers))
+        timestamp = whole("timestamp", timestamp, INT64_MIN, INT64_MAX, EPOCH_MS)
+        body = self.body_length(self.next_offset(), timestamp, key, value, encoded_headers(headers))
         return size_of_varlong(body) + body
 
     def take(self, Py_ssize_t header_size=0):

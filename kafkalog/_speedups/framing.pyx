@@ -103,7 +103,7 @@ cdef enum:
 
 
 cdef struct Source:
-    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills `data`, which
+    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills it, which
     # has room for `window` bytes, on demand.
     uint8_t* data
     int64_t base

@@ -315,7 +315,7 @@ cdef object write_pieces(object file, list pieces):
 def count_taken(target, answer, length):
     """How many of `length` bytes `target` has taken, by what its `write` or `send` returned.
 
-    None is "nothing now" from a raw file, which does not wait, and "all of it" from anything else, which does not count.
+    None is "nothing now" from a raw file, which does not wait, and "all of it" from others, which do not count.
     OSError: fewer than none, or more than there were.
     """
     if answer is None:
