@@ -17,9 +17,15 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from struct import pack
+from typing import TYPE_CHECKING
 
+from kafkalog._speedups.arguments import EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, member, whole
 from kafkalog._speedups.record import Record
 from kafkalog.errors import InvalidRecordError
+
+if TYPE_CHECKING:
+    from kafkalog.record.message_set import ByteBufferMessageSet
 
 
 class ControlRecordType(IntEnum):
@@ -141,6 +147,35 @@ def decode_control(record: Record) -> ControlRecord:
         raise InvalidRecordError(f"a {kind.name} record has a negative version", expected="0", found=version)
     parse = _PARSERS.get(kind)
     return EndTransactionMarker(kind, reader.integer(4)) if parse is None else parse(reader, version)
+
+
+def end_transaction_marker(
+    kind: ControlRecordType,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    coordinator_epoch: int = 0,
+    timestamp: int,
+) -> "ByteBufferMessageSet":
+    """The batch that ends a producer's transaction, kind ABORT or COMMIT, as a coordinator sends it; timestamp: ms.
+
+    `log.append_as_leader(marker, leader_epoch, AppendOrigin.COORDINATOR)` appends it. ValueError: another kind.
+    """
+    # Not above: sets of messages are read by what reads control records.
+    from kafkalog.record.message_set import ByteBufferMessageSet
+
+    kind = member("kind", kind, ControlRecordType)
+    if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+        raise ValueError(f"kind is {kind.name}: a transaction ends with ABORT or COMMIT")
+    epoch = whole("coordinator_epoch", coordinator_epoch, 0, INT32_MAX)
+    at = whole("timestamp", timestamp, 0, INT64_MAX, EPOCH_MS)
+    return ByteBufferMessageSet.from_records(
+        [Record(pack(">hi", 0, epoch), pack(">hh", 0, kind), timestamp=at)],
+        producer_id=whole("producer_id", producer_id, 0, INT64_MAX),
+        producer_epoch=whole("producer_epoch", producer_epoch, 0, INT16_MAX),
+        is_transactional=True,
+        is_control=True,
+    )
 
 
 def _voters(reader: "_Reader", version: int) -> tuple[Voter, ...]:

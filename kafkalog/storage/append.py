@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import instance
 from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import first_unreadable
 from kafkalog.attributes import CompressionType
@@ -30,7 +31,7 @@ from kafkalog.record.batch import RecordBatch
 from kafkalog.record.decoding import unreadable, wrong_checksum
 from kafkalog.record.framing import EndKind, EndOfData, Header, headers_of
 from kafkalog.record.layout import LOG_OVERHEAD
-from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
 from kafkalog.record.validation import AppendOrigin
 from kafkalog.storage.offset_metadata import UNKNOWN_OFFSET, LogOffsetMetadata
 from kafkalog.storage.producer_state import (
@@ -83,6 +84,15 @@ class Incoming:
     def has_producers(self) -> bool:
         """Whether any batch is of an idempotent producer."""
         return any(each.producer_id >= 0 for each in self.headers)
+
+
+def in_memory(messages: MessageSet) -> ByteBufferMessageSet:
+    """The messages in memory: those of a file, which `read` gives, are read from it. TypeError: they are none."""
+    if isinstance(messages, ByteBufferMessageSet):
+        return messages
+    instance("message_set", messages, MessageSet, ", such as ByteBufferMessageSet(data)")
+    data = messages._view(messages._start, messages.size_in_bytes)
+    return ByteBufferMessageSet(data, decompression_limit=messages._reading.decompression_limit)
 
 
 def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:

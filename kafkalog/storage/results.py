@@ -51,7 +51,8 @@ class LogAppendInfo(NamedTuple):
     """What was appended. Offsets are -1 and nothing was written where there was nothing to write.
 
     A batch of an idempotent producer that had been appended before is not written again: its first offsets are given.
-    max_timestamp, log_append_time: ms, -1 = none. valid_bytes: bytes of whole batches in what was given.
+    last_leader_epoch: the one that the last batch came with; -1 = none, as in what clients send. max_timestamp: the
+    largest of all batches; log_append_time: both ms, -1 = none. valid_bytes: bytes of whole batches in what was given.
     """
 
     first_offset: int

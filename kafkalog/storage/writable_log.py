@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Self
 
+from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, INT64_MAX, member, whole
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.errors import (
@@ -28,7 +29,7 @@ from kafkalog.errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
 )
-from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
 from kafkalog.record.validation import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
 from kafkalog.storage import fetching, retention
 from kafkalog.storage.append import (
@@ -38,6 +39,7 @@ from kafkalog.storage.append import (
     ProducerChanges,
     analyze,
     check_offsets_are_new,
+    in_memory,
     producer_changes,
     trimmed,
 )
@@ -274,7 +276,7 @@ class WritableLog(Log):
 
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int:
         """Set the high watermark, brought into [log start, log end]; returns what it is then. It may go back."""
-        given = LogOffsetMetadata(high_watermark) if isinstance(high_watermark, int) else high_watermark
+        given = _watermark(high_watermark)
         with self._changing():
             if given.message_offset < self._log_start_offset:
                 given = LogOffsetMetadata(self._log_start_offset)
@@ -283,26 +285,27 @@ class WritableLog(Log):
             self._set_high_watermark(given)
             return given.message_offset
 
-    def maybe_update_high_watermark(self, high_watermark: int) -> int | None:
+    def maybe_update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int | None:
         """As `update_high_watermark`; None where that changed nothing."""
         with self._changing():
             before = self.high_watermark
             after = self.update_high_watermark(high_watermark)
             return None if after == before else after
 
-    def maybe_increment_high_watermark(self, high_watermark: LogOffsetMetadata) -> LogOffsetMetadata | None:
+    def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> LogOffsetMetadata | None:
         """Move the high watermark forward, or to a newer segment at the same offset; returns the one before.
 
         None: it stays. ValueError: it would be after the log's end.
         """
+        given = _watermark(high_watermark)
         with self._changing():
-            if high_watermark.message_offset > self.log_end_offset:
-                raise ValueError(f"high watermark {high_watermark} is after the log's end {self._local.log_end}")
+            if given.message_offset > self.log_end_offset:
+                raise ValueError(f"high watermark {given} is after the log's end {self._local.log_end}")
             before = self._high_watermark()
-            if before.message_offset < high_watermark.message_offset or (
-                before.message_offset == high_watermark.message_offset and before.on_older_segment(high_watermark)
+            if before.message_offset < given.message_offset or (
+                before.message_offset == given.message_offset and before.on_older_segment(given)
             ):
-                self._set_high_watermark(high_watermark)
+                self._set_high_watermark(given)
                 return before
             return None
 
@@ -337,6 +340,7 @@ class WritableLog(Log):
 
         OffsetOutOfRangeError: it would be after the high watermark.
         """
+        offset = whole("offset", offset, -INT64_MAX - 1, INT64_MAX)
         with self._changing():
             if offset > self.high_watermark:
                 message = "the log cannot begin after the high watermark"
@@ -350,7 +354,16 @@ class WritableLog(Log):
             self._update_first_unstable()
             return True
 
-    delete_records = maybe_increment_log_start_offset
+    def delete_records(self, before_offset: int) -> bool:
+        """Delete the records before an offset (-1: before the high watermark); returns whether there may be any.
+
+        The log begins there from now on. Their bytes go when retention next deletes old segments, as far as a segment
+        holds nothing else.
+        OffsetOutOfRangeError: the offset is after the high watermark.
+        """
+        before_offset = whole("before_offset", before_offset, -1, INT64_MAX)
+        with self._changing():
+            return self.maybe_increment_log_start_offset(self.high_watermark if before_offset == -1 else before_offset)
 
     # --- appending
 
@@ -380,41 +393,50 @@ class WritableLog(Log):
 
     def append_as_leader(
         self,
-        message_set: ByteBufferMessageSet,
+        message_set: MessageSet,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         *,
-        transaction_version: int = -1,
+        transaction_version: int = 0,
     ) -> LogAppendInfo:
         """Append what a client or a coordinator sent: checked, offsets assigned from the log's end on.
 
-        Batches of a Raft leader keep their offsets, which must not begin before the log's end.
+        The high watermark stays until `update_high_watermark` moves it: readers who see no further than that do not
+        see the records yet. Batches of a Raft leader keep their offsets, which must not begin before the log's end.
         A batch of an idempotent producer that is in the log already is not written again. A torn tail is left out.
-        transaction_version: of the coordinator that sent a marker; -1 = not known.
+        transaction_version: under which rules a coordinator has written a marker (see
+        `record.control.end_transaction_marker`): 0 or 1: its producer's epoch is the transaction's, or later; 2: it is
+        later.
 
         Everything that `analyze`, `validate_messages_and_assign_offsets` and `producer_changes` raise, before a byte
-        is written; RecordTooLargeError, RecordBatchTooLargeError: larger than a batch, or a segment, may be. OSError:
-        the disk is full, or refuses; nothing is in the log then.
+        is written; RecordTooLargeError, RecordBatchTooLargeError: larger than a batch, or a segment, may be.
+        ValueError: leader_epoch is negative; a marker's transaction version is. OSError: the disk is full, or refuses;
+        nothing is in the log then.
         """
+        origin, leader_epoch = member("origin", origin, AppendOrigin), whole("leader_epoch", leader_epoch, 0, INT32_MAX)
+        transaction_version = whole("transaction_version", transaction_version, -1, INT16_MAX)
         assign, limit = origin is not AppendOrigin.RAFT_LEADER, self.config.max_message_bytes
         return self._append(message_set, _Appending(origin, leader_epoch, assign, limit, transaction_version))
 
-    def append_as_follower(self, message_set: ByteBufferMessageSet, leader_epoch: int = 2**31 - 1) -> LogAppendInfo:
-        """Append what a leader sent, byte for byte.
+    def append_as_follower(self, message_set: MessageSet, leader_epoch: int = INT32_MAX) -> LogAppendInfo:
+        """Append what a leader sent, byte for byte: the `message_set` that its `read` gave, for one.
 
-        Batches of a leader epoch later than leader_epoch, and all after them, are left out.
+        Batches of a leader epoch later than leader_epoch, and all after them, are left out. The high watermark stays.
 
-        UnexpectedAppendOffsetError: they begin before the log's end; a gap is fine. OffsetsOutOfOrderError,
-        CorruptRecordError, RecordBatchTooLargeError, OSError: as `append_as_leader`.
+        UnexpectedAppendOffsetError: they begin before the log's end; a gap is fine. ValueError: a batch of format 2 has
+        no leader epoch (-1). OffsetsOutOfOrderError, CorruptRecordError, RecordBatchTooLargeError, OSError: as
+        `append_as_leader`.
         """
+        leader_epoch = whole("leader_epoch", leader_epoch, -1, INT32_MAX)
         return self._append(message_set, _Appending(AppendOrigin.REPLICATION, leader_epoch, False, None, -1))
 
-    def _append(self, message_set: ByteBufferMessageSet, how: "_Appending") -> LogAppendInfo:
+    def _append(self, message_set: MessageSet, how: "_Appending") -> LogAppendInfo:
         rules = AppendRules(str(self.directory), how.origin, how.leader_epoch, how.max_message_bytes, not how.assign)
-        incoming = analyze(message_set, rules)
+        messages = in_memory(message_set)
+        incoming = analyze(messages, rules)
         if incoming.valid_bytes <= 0:
             return self._info(incoming)
-        messages = trimmed(message_set, incoming.valid_bytes)
+        messages = trimmed(messages, incoming.valid_bytes)
         with self._changing():
             if how.assign:
                 messages = self._assign_offsets(messages, incoming, how)
@@ -616,10 +638,11 @@ class WritableLog(Log):
     def truncate_to(self, offset: int) -> bool:
         """Cut off all records from `offset` on, as a follower does; returns whether there were any.
 
-        A batch that goes on beyond it goes whole. ValueError: offset is negative.
+        A batch that goes on beyond it goes whole; the log ends at `offset` all the same, until it is opened again: then
+        it ends after the last batch that is left. An offset before the log's start becomes its start. The high
+        watermark is at most the end. ValueError: offset is negative.
         """
-        if offset < 0:
-            raise ValueError(f"the log cannot be truncated to offset {offset}")
+        offset = whole("offset", offset, 0, INT64_MAX)
         with self._changing(), self._local.whole():
             if offset >= self.log_end_offset:
                 self._epochs.truncate_from_end(self.log_end_offset)
@@ -823,6 +846,12 @@ class _Appending:
     assign: bool
     max_message_bytes: int | None
     transaction_version: int
+
+
+def _watermark(given: int | LogOffsetMetadata) -> LogOffsetMetadata:
+    if isinstance(given, LogOffsetMetadata):
+        return given
+    return LogOffsetMetadata(whole("high_watermark", given, -INT64_MAX - 1, INT64_MAX))
 
 
 def _partition_of(path: Path) -> TopicPartition:
