@@ -7,8 +7,10 @@ to the leader's way, which checks all. Both ways leave the same bytes.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kafkalog._speedups.arguments import BYTES, INT32_MAX, whole
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError
@@ -40,20 +42,28 @@ class EmbeddedAppender:
         self, records: Iterable[Record], codec: CompressionType | None, max_batch_bytes: int | None
     ) -> LogAppendInfo | None:
         """Append the records; what `WritableLog.append` says. None: there were none."""
-        log, first = self._log, -1
+        log = self._log
+        if type(records) is Record:
+            raise TypeError("records is a Record: an iterable of them is needed, such as [record]")
         epoch = log.leader_epochs.latest_epoch
         settings = self._settings_for(codec, FIRST_LEADER_EPOCH if epoch is None else epoch)
-        most = self._most if max_batch_bytes is None else min(self._most, max_batch_bytes)
-        now, info = log.now(), None
-        batches = built_batches(records, settings, max_size=most, default_timestamp=now, base_offset=log.log_end_offset)
-        for batch in batches:
-            self._check_size(batch)
-            if self._needs_no_look and batch.max_timestamp - now <= self._config.message_timestamp_after_max_ms:
-                info = self._append_built(batch, settings, now)
-            else:
-                info = self._append_as_client(batch, settings)
-            first = info.first_offset if first < 0 else first
-        return info if info is None or info.first_offset == first else info._replace(first_offset=first)
+        most = self._most
+        if max_batch_bytes is not None:
+            most = min(most, whole("max_batch_bytes", max_batch_bytes, 1, INT32_MAX, BYTES))
+        now, start, info = log.now(), log.log_end_offset, None
+        batches = built_batches(records, settings, max_size=most, default_timestamp=now, base_offset=start)
+        try:
+            for batch in batches:
+                self._check_size(batch)
+                if self._needs_no_look and batch.max_timestamp - now <= self._config.message_timestamp_after_max_ms:
+                    added = self._append_built(batch, settings, now)
+                else:
+                    added = self._append_as_client(batch, settings)
+                info = added if info is None else _together(info, added)
+        except BaseException as error:
+            _tell_of_those_before(error, range(start, log.log_end_offset))
+            raise
+        return info
 
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
         """To the segment at once; the steps are those of `WritableLog._append`."""
@@ -108,6 +118,23 @@ class EmbeddedAppender:
             self._settings = {key: value for key, value in self._settings.items() if key[1] == epoch}
             self._settings[codec, epoch] = known
         return known
+
+
+def _together(first: LogAppendInfo, then: LogAppendInfo) -> LogAppendInfo:
+    """What was appended, of two batches that follow one another."""
+    return then._replace(
+        first_offset=first.first_offset,
+        max_timestamp=max(first.max_timestamp, then.max_timestamp),
+        valid_bytes=first.valid_bytes + then.valid_bytes,
+    )
+
+
+def _tell_of_those_before(error: BaseException, offsets: range) -> None:
+    """An append that fails may have put batches into the log, which the caller must not append again."""
+    with suppress(AttributeError):
+        error.appended = offsets  # type: ignore[attr-defined]
+    if offsets:
+        error.add_note(f"appended before that, and in the log: offsets {offsets[0]} to {offsets[-1]}")
 
 
 def asks_nothing_of_records(config: LogConfig) -> bool:

@@ -376,13 +376,19 @@ class WritableLog(Log):
     ) -> LogAppendInfo:
         """Append records, as a leader without followers: the high watermark moves to the log's end.
 
-        A record without a timestamp gets the time of now. The records become one batch, or as many as it takes for
-        none to exceed max_batch_bytes (None: max.message.bytes); each batch is whole in the log or not there, and
-        where one is refused those before it stay. compression_type: None = the topic's, or none.
+        A record without a timestamp gets the time of now; an offset that it has is not looked at. The records become
+        one batch, or as many as it takes for none to exceed max_batch_bytes (None, and at most: max.message.bytes).
+        compression_type: the codec, of a topic that leaves it to its producers; one that has a codec of its own
+        (`LogConfig.compression_type`) gets that.
 
-        RecordTooLargeError: a record larger than a batch may be. RecordValidationError: a record without a key for a
-        compacted topic, or with a timestamp that the topic does not take. ValueError, TypeError: not records.
-        LogStateError: the log has been closed, or could not be written to. OSError: the disk is full, or refuses.
+        Each batch is whole in the log or not there. Whatever is raised, also by an iterator that gives the records:
+        batches before it stay, and the error's attribute `appended` is the range of their offsets, which a note tells
+        of as well; records that had not filled a batch yet are not in the log.
+
+        RecordTooLargeError, RecordBatchTooLargeError: a record larger than a batch, or a segment, may be.
+        RecordValidationError: a record without a key for a compacted topic, or with a timestamp that the topic does not
+        take. ValueError, TypeError: not records. LogStateError: the log has been closed, or could not be written to.
+        OSError: the disk is full, or refuses.
         """
         with self._changing():
             return self._embedded.append(records, compression_type, max_batch_bytes) or self._info(Incoming())

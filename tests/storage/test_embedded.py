@@ -1,7 +1,8 @@
 """One's own records: the short way into the segment, and the leader's, leave the same bytes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -107,4 +108,69 @@ def test_no_records_are_no_batch(tmp_path: Path, records: Callable[[], list[Reco
     info = log.append(records())
 
     assert (info.first_offset, info.offsets_count, log.log_end_offset) == (-1, 0, 0)
+    log.close()
+
+
+def test_several_batches_are_told_of_together(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+
+    info = log.append((Record(b"v" * 20, timestamp=1009 - i) for i in range(10)), max_batch_bytes=150)
+
+    batches = list(log.batches())
+    assert len(batches) > 2
+    assert (info.first_offset, info.last_offset, info.max_timestamp) == (0, 9, 1009)
+    assert info.valid_bytes == sum(batch.size_in_bytes for batch in batches)
+    log.close()
+
+
+def given_until(error: BaseException, *values: bytes) -> Iterator[Record]:
+    yield from map(Record, values)
+    raise error
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), RuntimeError("no more"), OSError(5, "lost")])
+def test_an_append_that_fails_half_way_tells_which_offsets_are_in_the_log(
+    tmp_path: Path, raised: BaseException
+) -> None:
+    log = opened(tmp_path / "t-0")
+    log.append([Record(b"before")])
+
+    with pytest.raises(type(raised)) as caught:
+        log.append(given_until(raised, *[bytes(100)] * 3), max_batch_bytes=200)
+
+    assert caught.value.appended == range(1, 3)  # type: ignore[attr-defined]
+    assert "offsets 1 to 2" in caught.value.__notes__[0]
+    assert log.log_end_offset == 3
+    log.close()
+
+
+def test_a_record_that_is_too_large_tells_of_those_that_came_before_it(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+
+    with pytest.raises(errors.RecordTooLargeError) as first:
+        log.append([Record(bytes(500)), Record(b"after")])
+    with pytest.raises(errors.RecordTooLargeError) as second:
+        log.append([Record(b"before"), Record(bytes(500))])
+
+    assert first.value.appended == range(0)  # type: ignore[attr-defined]
+    assert not hasattr(first.value, "__notes__")
+    assert second.value.appended == range(1)  # type: ignore[attr-defined]
+    assert [record.value for record in log] == [b"before"]
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "told"),
+    [
+        (Record(b"v"), {}, "records is a Record"),
+        ([Record(b"v")], {"max_batch_bytes": 0}, "max_batch_bytes is 0 bytes"),
+        ([Record(b"v")], {"max_batch_bytes": "1"}, "max_batch_bytes is a whole number of bytes, not str"),
+        (["v"], {}, "not str"),
+    ],
+)
+def test_what_is_not_to_be_appended_is_named(tmp_path: Path, records: Any, options: dict[str, Any], told: str) -> None:
+    log = opened(tmp_path / "t-0")
+    with pytest.raises((TypeError, ValueError), match=told):
+        log.append(records, **options)
+    assert log.log_end_offset == 0
     log.close()
