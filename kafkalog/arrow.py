@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.columns import gather
+from kafkalog._speedups.headers import gather_headers
 
 if TYPE_CHECKING:
     from kafkalog.record.columns import RecordColumns
@@ -59,24 +60,50 @@ def binary_array(buffer: memoryview, starts: NDArray[np.int64], lengths: NDArray
     """
     starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
     ends, data = gather(buffer, starts, lengths)
-    null = lengths < 0
-    valid = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
-    return pa.Array.from_buffers(
-        pa.binary(), len(lengths), [valid, pa.py_buffer(ends), pa.py_buffer(data)], null_count=int(null.sum())
-    )
+    return _pieces(ends, data, lengths < 0)
 
 
 def _headers(columns: "RecordColumns") -> pa.Array:
-    """Only the records that have headers are looked into."""
-    counts = np.zeros(len(columns) + 1, np.int32)
-    keys: list[str] = []
-    values: list[bytes | None] = []
-    for i in np.flatnonzero(columns.headers_length > 0).tolist():
-        headers = columns.headers(i)
-        counts[i + 1] = len(headers)
-        keys.extend(key for key, _ in headers)
-        values.extend(value for _, value in headers)
-    pairs = pa.StructArray.from_arrays(
-        [pa.array(keys, pa.string()), pa.array(values, pa.binary())], fields=list(HEADER_TYPE)
+    return headers_array(columns, list(HEADER_TYPE))
+
+
+def headers_array(columns: "RecordColumns", fields: list[pa.Field], *, none_is_null: bool = False) -> pa.Array:
+    """A `list<struct<fields>>` array of the headers, fields for key and value.
+
+    none_is_null: a record without headers has null, not an empty list.
+    """
+    lengths = np.ascontiguousarray(columns.headers_length)
+    ends, key_ends, keys, value_ends, values, present = gather_headers(
+        columns.buffer, np.ascontiguousarray(columns.headers_start), lengths
     )
-    return pa.ListArray.from_arrays(pa.array(np.cumsum(counts, dtype=np.int32)), pairs)
+    pairs = pa.StructArray.from_arrays(
+        [_header_keys(key_ends, keys), _pieces(value_ends, values, present == 0)], fields=fields
+    )
+    kind = pa.list_(pa.field("element" if none_is_null else "item", pairs.type))
+    none = lengths <= 0 if none_is_null else np.zeros(0, np.bool_)
+    return pa.Array.from_buffers(kind, len(columns), [_validity(none), pa.py_buffer(ends)], children=[pairs])
+
+
+def _header_keys(ends: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.Array:
+    """Keys as text; what is not UTF-8 is replaced, as Java does."""
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    keys = pa.Array.from_buffers(pa.string(), len(ends) - 1, buffers)
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
+        return pa.array([key.decode("utf-8", "replace") for key in raw.to_pylist()], pa.string())
+    return keys
+
+
+def _pieces(ends: NDArray[np.int32], data: NDArray[np.uint8], null: NDArray[np.bool_]) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(ends) - 1,
+        [_validity(null), pa.py_buffer(ends), pa.py_buffer(data)],
+        null_count=int(null.sum()),
+    )
+
+
+def _validity(null: NDArray[np.bool_]) -> pa.Buffer | None:
+    return pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None

@@ -153,7 +153,7 @@ def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not Non
             if total > 0x7FFFFFFF:
                 raise OverflowError("more than 2**31 - 1 bytes in one Arrow array; take a smaller slice")
         ends[i + 1] = <int32_t> total
-    room_array = np.empty(total, np.uint8)
+    room_array = np.ndarray(total, np.uint8, Block(total))
     room = room_array
     with nogil:
         for i in range(count):

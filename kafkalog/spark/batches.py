@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkalog.arrow import binary_array
+from kafkalog.arrow import binary_array, headers_array
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import InvalidRecordError
 from kafkalog.record.columns import RecordColumns
@@ -28,7 +28,6 @@ _MICROSECONDS = 1000
 _LARGEST_MS = (2**63 - 1) // _MICROSECONDS
 _SEQUENCES = 2**31
 _HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
-_HEADERS_TYPE = pa.list_(pa.field("element", pa.struct(_HEADER_FIELDS)))
 
 
 class BatchMaker:
@@ -160,11 +159,7 @@ def _sequence(columns: RecordColumns) -> pa.Array:
 
 def _headers(columns: RecordColumns) -> pa.Array:
     """Null where a record has none, as Spark's source gives it."""
-    found = [
-        [{"key": key, "value": value} for key, value in columns.headers(i)] if length > 0 else None
-        for i, length in enumerate(columns.headers_length.tolist())
-    ]
-    return pa.array(found, _HEADERS_TYPE)
+    return headers_array(columns, _HEADER_FIELDS, none_is_null=True)
 
 
 _MAKERS: dict[str, Callable[[RecordColumns], pa.Array]] = {

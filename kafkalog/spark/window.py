@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from kafkalog.errors import CorruptRecordError
 from kafkalog.storage.mapped import ReadableFile
 
-MAPPED_BYTES = 32 << 20
-READ_BYTES = 4 << 20
+MAPPED_BYTES = 16 << 20
+READ_BYTES = 1 << 20
 _PAGE = mmap.ALLOCATIONGRANULARITY
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from kafkalog import ByteBufferMessageSet
-from kafkalog._speedups import columns
+from kafkalog._speedups import columns, headers
 from kafkalog._speedups.arena import Block
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
 from kafkalog._speedups.record import build_records
@@ -71,12 +70,13 @@ def test_a_set_that_changes_while_it_is_read_raises_or_gives_other_records(monke
 def test_pieces_that_move_while_they_are_gathered_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     starts, lengths = np.array([0, 4]), np.array([4, 4])
 
-    def empty(size: int, kind: type[np.generic]) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-        if kind is np.uint8:
-            starts[:], lengths[:] = 2**40, 2**40
-        return np.zeros(size, kind)
+    def made(size: int) -> Block:
+        starts[:], lengths[:] = 2**40, 2**40
+        block = Block(size)
+        memoryview(block)[:] = bytes(size)
+        return block
 
-    monkeypatch.setattr(columns, "np", SimpleNamespace(empty=empty, int32=np.int32, uint8=np.uint8))
+    monkeypatch.setattr(columns, "Block", made)
     ends, room = columns.gather(b"abcdefgh", starts, lengths)
     assert (ends.tolist(), room.tobytes()) == ([0, 4, 8], bytes(8))
 
@@ -87,3 +87,15 @@ def test_a_header_key_whose_length_turns_negative_is_refused() -> None:
     block = np.array([[0], [0], [0], [-1], [0], [-1], [0], [3]])
     with pytest.raises(ValueError, match="have changed"):
         build_records(data, block, np.array([0], np.int32), np.zeros(1, HEADER_DTYPE))
+
+
+def test_headers_that_change_while_they_are_gathered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytearray(b"\x02k\x04vv" * 3)
+
+    def made(size: int) -> Block:
+        data[:] = b"\x02k\x18" + b"v" * 12
+        return Block(size)
+
+    monkeypatch.setattr(headers, "Block", made)
+    with pytest.raises(ValueError, match="have changed"):
+        headers.gather_headers(data, np.array([0]), np.array([len(data)]))
