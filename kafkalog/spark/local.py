@@ -5,7 +5,7 @@ Names, sizes, indexes and a few headers are read.
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -20,12 +20,13 @@ from kafkalog.fsck.search import SoundEntries
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.spark.cuts import SparseIndex
 from kafkalog.spark.partition import LogEnd, PartitionSource, SegmentFile, segment_file_list
+from kafkalog.spark.window import DAMAGE
 from kafkalog.storage.checkpoints import read_offset_checkpoint
 from kafkalog.storage.file_message_set import NO_OFFSET, NO_TIMESTAMP
 from kafkalog.storage.index import OffsetEntry
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log import Log
-from kafkalog.storage.mapped import ReadableFile
+from kafkalog.storage.mapped import CLOSE_ON_EXEC, ReadableFile
 from kafkalog.storage.paths import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -35,9 +36,6 @@ from kafkalog.storage.paths import (
     segment_base_offset,
 )
 from kafkalog.storage.segment import LogSegment
-
-# The framing ended in damage, which is no end: more may follow.
-_DAMAGE = (framing.SIZE_TOO_SMALL, framing.BAD_MAGIC, framing.SIZE_TOO_LARGE)
 
 
 class LocalPartition(PartitionSource):
@@ -111,12 +109,12 @@ class LocalPartition(PartitionSource):
     def cuts(self, segment: SegmentFile, start: int, end: int, target: int) -> list[int]:
         if end - start <= target:
             return []
-        with closing(ReadableFile(segment.path)) as file:
-            found = [each.position for each in _indexed(segment, start, end, target) if _begins(file, each, segment)]
+        with _opened(segment.path) as fd:
+            found = [each.position for each in _indexed(segment, start, end, target) if _begins(fd, each, segment)]
             edges = [start, *found, end]
             wide = [(a, b) for a, b in pairwise(edges) if b - a > 2 * target]
             for a, b in wide:
-                found.extend(_walked(file, a, b, target))
+                found.extend(_walked(fd, a, b, target))
         return sorted(found)
 
     def close(self) -> None:
@@ -142,7 +140,7 @@ def _end_of(segment: SegmentFile) -> LogEnd:
             for rows, stopped, at in _runs(file, position, segment.size):
                 offset = int(rows["last_offset"][-1]) + 1 if len(rows) else offset
                 position, status = at, stopped
-            if status not in _DAMAGE:
+            if status not in DAMAGE:
                 return LogEnd(offset, position)
             behind = SoundEntries(file, segment.size).first(position + 1, segment.size)
             if behind is None:
@@ -174,25 +172,35 @@ def _indexed(segment: SegmentFile, start: int, end: int, target: int) -> list[Of
     """What the offset index proposes; nothing where there is none."""
     path = segment.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
     try:
-        with closing(ReadableFile(path)) as index:
-            fd = index.fileno()
-            sparse = SparseIndex(lambda at, length: os.pread(fd, length, at), index.size, segment.base_offset)
+        with _opened(path) as fd:
+            size = os.fstat(fd).st_size
+            sparse = SparseIndex(lambda at, length: os.pread(fd, length, at), size, segment.base_offset)
             return sparse.cuts(start, end, target)
     except FileNotFoundError:
         return []
 
 
-def _begins(file: ReadableFile, entry: OffsetEntry, segment: SegmentFile) -> bool:
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """A descriptor: a thousand segments are opened while a plan is made."""
+    fd = os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _begins(fd: int, entry: OffsetEntry, segment: SegmentFile) -> bool:
     """Whether a batch that an index entry can mean begins where it says."""
-    row, *_ = find_file_entry(file.fileno(), entry.position, segment.size, NO_OFFSET, NO_TIMESTAMP, entry.offset)
+    row, *_ = find_file_entry(fd, entry.position, segment.size, NO_OFFSET, NO_TIMESTAMP, entry.offset)
     return row is not None and entry.offset < segment.next_base and row[3] >= segment.base_offset
 
 
-def _walked(file: ReadableFile, start: int, end: int, target: int) -> list[int]:
+def _walked(fd: int, start: int, end: int, target: int) -> list[int]:
     """Cuts found by walking from header to header, where the index has none."""
     found: list[int] = []
     while True:
-        _, status, start, _, _ = scan_file_headers(file.fileno(), start, end, -1, target)
+        _, status, start, _, _ = scan_file_headers(fd, start, end, -1, target)
         if status != framing.LIMIT or start >= end:
             return found
         found.append(start)

@@ -1,36 +1,346 @@
-"""Partitions in a remote store, read by ranges through fsspec (the extra `remote`)."""
+"""Partitions in a remote store (s3://, gs://, abfs://, hdfs:// ...), read by ranges through fsspec, the extra `remote`.
 
-from collections.abc import Iterator
-from typing import NoReturn
+    planning    a listing; of the last segment its end, of those at the bounds a few headers; indexes as a whole
+    reading     ranges of some MiB, one after the other: a task holds one of them, not its split
 
-from kafkalog.spark.partition import PartitionSource
-from kafkalog.spark.window import Window
-from kafkalog.storage.transaction_index import AbortedTxn
+Nothing is downloaded to a disk. How the store is reached (endpoint, credentials) is fsspec's own configuration, from
+its files or the environment, on the driver and on every executor.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from kafkalog.errors import NotALogError
+from kafkalog.record.decoding import Reading, read_columns
+from kafkalog.spark.cuts import SparseIndex
+from kafkalog.spark.partition import LogEnd, PartitionSource, SegmentFile, segment_file_list
+from kafkalog.spark.window import DAMAGE, ShorterFileError, Window
+from kafkalog.storage.checkpoints import read_leader_epoch_checkpoint, read_offset_checkpoint
+from kafkalog.storage.paths import (
+    HIGH_WATERMARK_CHECKPOINT,
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    TopicPartition,
+    partition_of_dir,
+    segment_base_offset,
+)
+from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.storage.transaction_index import ENTRY_SIZE, AbortedTxn
+
+RANGE_BYTES = 8 << 20
+_OFFSETS = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIMES = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+Found = TypeVar("Found")
 
 
-def _refuse(path: str) -> NoReturn:
-    raise ValueError(f"option path: {path!r} is not on this machine, and other stores are not read yet")
+class Store:
+    """A store and a path in it. ImportError: fsspec, or what it needs for this store, is missing."""
 
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError as error:
+            raise ImportError(f"reading {url} needs fsspec: pip install 'kafkalog[remote]'") from error
+        try:
+            self.files, self.path = fsspec.core.url_to_fs(url)
+        except ValueError as error:
+            raise ValueError(f"option path: {url!r}: {error}") from None
 
-def remote_partitions(path: str) -> Iterator[PartitionSource]:
-    """The partitions that a URL leads to."""
-    _refuse(path)
+    def listing(self, path: str) -> list[dict[str, Any]]:
+        """What is in a directory, as it is now. FileNotFoundError: there is no such directory."""
+        self.files.invalidate_cache(path)
+        found: list[dict[str, Any]] = self.files.ls(path, detail=True)
+        return found
 
+    def url(self, path: str) -> str:
+        """The URL of a path."""
+        return str(self.files.unstrip_protocol(path))
 
-def remote_aborted_txns(path: str, first: int, end: int) -> Iterator[AbortedTxn]:
-    """The aborted transactions from a segment on that have records in [first, end)."""
-    del first, end
-    _refuse(path)
+    def read(self, path: str) -> bytes:
+        """All bytes of a file; none where there is no such file."""
+        try:
+            return bytes(self.files.cat_file(path))
+        except FileNotFoundError:
+            return b""
+
+    def parsed(self, path: str, parse: Callable[[Path], Found]) -> Found:
+        """What `parse` reads in a small file."""
+        with tempfile.TemporaryDirectory(prefix="kafkalog-") as directory:
+            copy = Path(directory, _name(path))
+            data = self.read(path)
+            if data:
+                copy.write_bytes(data)
+            return parse(copy)
 
 
 class RemoteWindow(Window):
-    """Of a file in a remote store."""
+    """Of a file in a store, a range at a time."""
 
-    def __init__(self, path: str) -> None:
-        _refuse(path)
+    def __init__(self, url: str, most: int = RANGE_BYTES) -> None:
+        """FileNotFoundError: there is no such file. ImportError: as `Store`."""
+        self.most = most
+        self._store = Store(url)
+        super().__init__(url, int(self._store.files.size(self._store.path)))
 
     def _load(self, position: int, length: int) -> tuple[int, memoryview]:
-        raise NotImplementedError
+        data = self._store.files.cat_file(self._store.path, start=position, end=position + length)
+        if len(data) < length:
+            raise ShorterFileError(
+                "the file became shorter while it was read",
+                self.path,
+                position,
+                f"{position + length} bytes",
+                position + len(data),
+            )
+        return position, memoryview(data).toreadonly()
 
     def close(self) -> None:
-        """Nothing is open."""
+        self._bytes = memoryview(b"")
+
+
+class RemotePartition(PartitionSource):
+    """A partition's directory in a store, as it was when it was listed.
+
+    Unlike on a disk, a time index is believed where it says that a sealed segment has nothing as late as that: to make
+    sure, the segment would have to be fetched.
+    """
+
+    def __init__(self, store: Store, path: str, topic_partition: TopicPartition, listing: list[dict[str, Any]]) -> None:
+        self.path = store.url(path)
+        self.topic_partition = topic_partition
+        self._store = store
+        self._directory = path.rstrip("/")
+        self._indexes: dict[str, bytes] = {}
+        self._sizes = {_name(each["name"]): int(each["size"] or 0) for each in listing if each["type"] == "file"}
+        logs = ((segment_base_offset(name), name, size) for name, size in self._sizes.items())
+        self.segments = segment_file_list(
+            [(base, store.url(self._in(name)), size) for base, name, size in logs if base is not None]
+        )
+
+    def _in(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    @cached_property
+    def log_start_offset(self) -> int:
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(first, self._checkpointed(LOG_START_OFFSET_CHECKPOINT, first))
+
+    def _checkpointed(self, name: str, otherwise: int) -> int:
+        path = f"{self._directory.rpartition('/')[0]}/{name}"
+        return self._store.parsed(path, read_offset_checkpoint).get(self.topic_partition, otherwise)
+
+    @cached_property
+    def log_end(self) -> LogEnd:
+        if not self.segments:
+            return LogEnd(self.log_start_offset, 0)
+        last = self.segments[-1]
+        entries = self._offset_entries(last)
+        offset, position = last.base_offset, self._checked(last, entries[-1:])
+        with closing(RemoteWindow(last.path)) as window:
+            for rows, stop in window.walk(position, last.size):
+                offset = int(rows["last_offset"][-1]) + 1 if len(rows) else offset
+                position = stop.position
+                if stop.status in DAMAGE:
+                    # For its reader to see.
+                    position = last.size
+        return LogEnd(max(offset, self.log_start_offset), position)
+
+    @cached_property
+    def leader_epoch(self) -> int:
+        epochs = self._store.parsed(self._in(LEADER_EPOCH_CHECKPOINT), read_leader_epoch_checkpoint)
+        return epochs[-1].epoch if epochs else -1
+
+    @cached_property
+    def last_stable_offset(self) -> int:
+        """From the newest snapshot on, transactions are followed through the headers."""
+        end = min(self.log_end.offset, self._checkpointed(HIGH_WATERMARK_CHECKPOINT, self.log_end.offset))
+        names = [name for name in self._sizes if name.endswith(SNAPSHOT_SUFFIX) and _number(name) <= end]
+        newest = max(names, key=_number, default=None)
+        open_transactions: dict[int, int] = {}
+        start = self.log_start_offset
+        if newest is not None:
+            for each in self._store.parsed(self._in(newest), read_snapshot):
+                if each.current_txn_first_offset is not None:
+                    open_transactions[each.producer_id] = each.current_txn_first_offset
+            start = max(start, _number(newest))
+        for segment in self.segments:
+            if segment.next_base > start and segment.base_offset < end:
+                self._follow(segment, (start, end), open_transactions)
+        return max(self.log_start_offset, min([end, *open_transactions.values()]))
+
+    def _follow(self, segment: SegmentFile, between: tuple[int, int], open_transactions: dict[int, int]) -> None:
+        """Note which transactions a segment's batches with offsets in `between` begin and end."""
+        start, end = between
+        position = self._position_before(segment, start) if start > segment.base_offset else 0
+        with closing(RemoteWindow(segment.path)) as window:
+            for rows, _ in window.walk(position, self.end_position(segment)):
+                in_transaction = (rows["attributes"] & TRANSACTIONAL_BIT != 0) & (rows["magic"] >= 2)
+                in_transaction &= (rows["base_offset"] >= start) & (rows["base_offset"] < end)
+                for row in rows[in_transaction]:
+                    if row["attributes"] & CONTROL_BIT:
+                        open_transactions.pop(int(row["producer_id"]), None)
+                    else:
+                        open_transactions.setdefault(int(row["producer_id"]), int(row["base_offset"]))
+
+    def offset_for_timestamp(self, timestamp: int) -> int | None:
+        for segment in self.segments:
+            times = self._entries(segment, TIME_INDEX_SUFFIX, _TIMES)
+            if segment.sealed and len(times) and times["timestamp"][-1] < timestamp:
+                continue
+            earlier = times[times["timestamp"] < timestamp]
+            known = segment.base_offset + int(earlier["offset"][-1]) if len(earlier) else segment.base_offset
+            found = self._search(segment, self._position_before(segment, known), timestamp)
+            if found is not None:
+                return found
+        return None
+
+    def _search(self, segment: SegmentFile, position: int, timestamp: int) -> int | None:
+        """The first record from a position on that is not before the log's start and as late as `timestamp`."""
+        reading, first = Reading(control=True, path=segment.path), self.log_start_offset
+        end = self.end_position(segment)
+        with closing(RemoteWindow(segment.path)) as window:
+            while position < end:
+                entries, stop = window.scan(position, end)
+                rows = entries.rows
+                for i in np.flatnonzero((rows["max_timestamp"] >= timestamp) & (rows["last_offset"] >= first)).tolist():
+                    for columns in read_columns(entries._replace(rows=rows[i : i + 1]), reading):
+                        found = (columns.timestamp >= timestamp) & (columns.offset >= first)
+                        if rows["magic"][i] > 0 and found.any():
+                            return int(columns.offset[found.argmax()])
+                if not stop.more:
+                    return None
+                position = stop.position
+        return None
+
+    def span(self, segment: SegmentFile, first: int, end: int) -> tuple[int, int]:
+        start, stop = 0, self.end_position(segment)
+        if first > segment.base_offset:
+            start = min(self._position_before(segment, first), stop)
+        if end < segment.next_base and end < self.log_end.offset:
+            stop = min(stop, self._position_behind(segment, end))
+        return start, max(start, stop)
+
+    def _position_before(self, segment: SegmentFile, offset: int) -> int:
+        """Where a batch begins before which none reaches `offset`, as the index tells and the batch confirms."""
+        entries = self._offset_entries(segment)
+        return self._checked(segment, entries[entries["offset"] <= offset - segment.base_offset][-1:])
+
+    def _position_behind(self, segment: SegmentFile, offset: int) -> int:
+        """Where a batch begins from which on all are behind `offset`; the segment's size where none is known."""
+        entries = self._offset_entries(segment)
+        behind = int((entries["offset"] < offset - segment.base_offset).sum()) + 1
+        position = self._checked(segment, entries[behind : behind + 1], offset)
+        return position or segment.size
+
+    def _checked(self, segment: SegmentFile, entry: NDArray[np.void], least: int = -1) -> int:
+        """The position of an index entry, shape (0,) or (1,), if its batch is there, at `least` or later; else 0."""
+        if not len(entry):
+            return 0
+        position, offset = int(entry["position"][0]), segment.base_offset + int(entry["offset"][0])
+        with closing(RemoteWindow(segment.path, most=1 << 16)) as window:
+            row = window.sound_entry(position)
+        if row is None or not segment.base_offset <= row["last_offset"] < segment.next_base:
+            return 0
+        begins = int(row["base_offset"]) if row["base_offset"] >= 0 else int(row["last_offset"])
+        return position if least <= begins <= offset else 0
+
+    def cuts(self, segment: SegmentFile, start: int, end: int, target: int) -> list[int]:
+        """As the index says: whoever reads looks at the batches, which costs a request each."""
+        if end - start <= target:
+            return []
+        index = self._read_index(segment, INDEX_SUFFIX)
+        sparse = SparseIndex(lambda at, length: index[at : at + length], len(index), segment.base_offset)
+        return [each.position for each in sparse.cuts(start, end, target)]
+
+    def _offset_entries(self, segment: SegmentFile) -> NDArray[np.void]:
+        """The offset index up to where its entries stop rising."""
+        return self._entries(segment, INDEX_SUFFIX, _OFFSETS)
+
+    def _entries(self, segment: SegmentFile, suffix: str, kind: np.dtype[np.void]) -> NDArray[np.void]:
+        data = self._read_index(segment, suffix)
+        entries = np.frombuffer(data, kind, len(data) // kind.itemsize)
+        key = np.array(entries["offset"], np.int64)
+        falls = np.flatnonzero(key[1:] <= key[:-1])
+        found: NDArray[np.void] = entries[: int(falls[0]) + 1] if len(falls) else entries
+        if len(found) == 1 and not found[0].tobytes().strip(b"\0"):
+            return found[:0]
+        return found
+
+    def _read_index(self, segment: SegmentFile, suffix: str) -> bytes:
+        name = _name(segment.path).removesuffix(LOG_SUFFIX) + suffix
+        if name not in self._indexes:
+            self._indexes[name] = self._store.read(self._in(name)) if name in self._sizes else b""
+        return self._indexes[name]
+
+    def close(self) -> None:
+        self._indexes.clear()
+
+
+def remote_partitions(url: str) -> Iterator[PartitionSource]:
+    """The partitions that a URL, or what it matches as a glob, leads to: one, or those in a data directory.
+
+    FileNotFoundError: there is nothing. NotALogError: there is something else. ImportError: as `Store`.
+    """
+    store = Store(url)
+    paths = [store.path]
+    if any(each in store.path for each in "*?["):
+        paths = sorted(map(str, store.files.glob(store.path)))
+        if not paths:
+            raise FileNotFoundError(f"option path: nothing matches {url!r}")
+    for path in paths:
+        yield from _partitions(store, path)
+
+
+def _partitions(store: Store, path: str) -> Iterator[PartitionSource]:
+    listing = store.listing(path)
+    named = partition_of_dir(_name(path))
+    if named is not None and any(segment_base_offset(_name(each["name"])) is not None for each in listing):
+        yield RemotePartition(store, path, named, listing)
+        return
+    inside = [(each["name"], partition_of_dir(_name(each["name"]))) for each in listing if each["type"] == "directory"]
+    if not any(partition for _, partition in inside):
+        what = "a partition directory, <topic>-<number>, or one that holds some is needed"
+        raise NotALogError(what, store.url(path))
+    for below, partition in sorted(inside):
+        if partition is not None:
+            yield RemotePartition(store, below, partition, store.listing(below))
+
+
+def remote_aborted_txns(url: str, first: int, end: int) -> Iterator[AbortedTxn]:
+    """The aborted transactions with records in [first, end), from the segment at `url` on, perhaps a few more."""
+    store = Store(url)
+    directory, _, name = store.path.rpartition("/")
+    names = {_name(each["name"]) for each in store.listing(directory)}
+    wanted = [each for each in names if each.endswith(TXN_INDEX_SUFFIX) and _number(each) >= _number(name)]
+    for each in sorted(wanted, key=_number):
+        data = store.read(f"{directory}/{each}")
+        for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
+            found = AbortedTxn.from_bytes(data[at : at + ENTRY_SIZE])
+            if found.last_offset >= first and found.first_offset < end:
+                yield found
+            if found.last_stable_offset >= end:
+                return
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _number(name: str) -> int:
+    """The offset that a file is named for; -1 where it is named otherwise."""
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isdecimal() else -1

@@ -17,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups import framing
-from kafkalog._speedups.checksum import first_invalid
-from kafkalog._speedups.framing import first_unreadable, scan_headers
 from kafkalog._speedups.record import Record
+from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck.search import SoundEntries
 from kafkalog.record.columns import RecordColumns
 from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
 from kafkalog.record.framing import Stop
-from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS
 from kafkalog.spark.options import OnCorrupt, ReadOptions
 from kafkalog.spark.planner import AnySplit, Split, is_remote
 from kafkalog.spark.schema import Column, columns_of
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger(__name__)
-_LONGEST_HEADER = 61
 
 
 class Damage(NamedTuple):
@@ -97,7 +94,7 @@ def split_parts(split: Split, options: ReadOptions) -> Iterator[RecordColumns | 
     with closing(window):
         try:
             yield from _SplitReader(split, options, window).parts()
-        except ShorterFileError as error:
+        except (ShorterFileError, FileNotFoundError) as error:
             _lost(split, options, error)
 
 
@@ -133,16 +130,16 @@ class _SplitReader:
         self._ensure_as_planned()
         position = self._first_batch()
         while position < self._end:
-            view, rows, stop = self._scan(position)
-            start, position = position, stop.position
+            entries, stop = self._window.scan(position, self._end)
+            position = stop.position
             try:
-                yield from self._columns(Entries(rows, view, start))
+                yield from self._columns(entries)
                 if not stop.more and position < self._end:
                     raise self._early_end(stop)
             except ShorterFileError:
                 raise
             except KafkaLogError as error:
-                damage, position = self._passed_over(error, rows, stop.position)
+                damage, position = self._passed_over(error, entries.rows, stop.position)
                 if self._options.on_corrupt is OnCorrupt.PERMISSIVE:
                     yield damage
         if self._damaged:
@@ -169,37 +166,19 @@ class _SplitReader:
         if self._options.on_corrupt is not OnCorrupt.FAIL:
             return self._next_sound(start)
         _log.warning("%s: no batch begins at %d; the segment is walked from its start", self._split.path, start)
-        position = 0
-        while position < start:
-            _, _, stop = self._scan(position, start)
-            position = stop.position
-            if not stop.more and position < start:
+        for _, stop in self._window.walk(0, start):
+            if not stop.more and stop.position < start:
                 raise self._early_end(stop)
-        return position
+        return stop.position
 
     def _is_sound(self, position: int) -> bool:
         """Whether a batch of this segment begins there whose checksum holds."""
-        _, rows, stop = self._scan(position, position + 1)
-        if not len(rows) or first_unreadable(rows[:1]) == 0:
+        row = self._window.sound_entry(position)
+        if row is None:
             return False
-        entry = self._window.view(position, stop.position - position)
-        base, last = int(rows["base_offset"][0]), int(rows["last_offset"][0])
-        own = self._split.base_offset <= last < self._split.next_base and (base < 0 or base >= self._split.base_offset)
-        return own and first_invalid(entry, rows[:1], position)[0] == 1
-
-    def _scan(self, position: int, end: int | None = None) -> tuple[memoryview, NDArray[np.void], Stop]:
-        """Header rows of the batches that begin in [position, end), a run of them, and the bytes they are in."""
-        span = min(RUN_BYTES, (self._end if end is None else end) - position)
-        least = RUN_BYTES
-        while True:
-            view = self._window.peek(position, least)
-            rows, status, at, expected, found = scan_headers(view, position, 0, RUN_ROWS, span=span)
-            if status != framing.TORN or position + len(view) >= self._window.size:
-                return view, rows, Stop(status, position + at, expected, found)
-            if len(rows):
-                return view, rows, Stop(framing.LIMIT, position + at, 0, 0)
-            # The first batch is longer than what is at hand.
-            least = max(2 * least, expected)
+        base, last = int(row["base_offset"]), int(row["last_offset"])
+        # The base offset of a wrapper is not in its header.
+        return self._split.base_offset <= (last if base < 0 else base) <= last < self._split.next_base
 
     def _early_end(self, stop: Stop) -> KafkaLogError:
         """What it means that a walk stopped before the split's end."""
@@ -234,8 +213,8 @@ class _SplitReader:
             after = (rows["magic"] >= 2) & (rows["base_offset"] > split.last_offset)
             rows = rows[(rows["last_offset"] >= split.first_offset) & ~after]
         if self._aborted is not None:
-            aborted = self._aborted.among(rows)
-            # Markers are no records of the transaction that they end.
+            # The marker that ends a transaction is none of its records.
+            aborted = self._aborted.among(rows) & (rows["attributes"] & CONTROL_BIT == 0)
             rows = rows[~aborted] if aborted.any() else rows
         return rows
 

@@ -9,12 +9,24 @@ An executor's memory limit counts maps, so that no more than a window is mapped 
 
 import mmap
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups import framing
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.framing import first_unreadable, scan_headers
 from kafkalog.errors import CorruptRecordError
+from kafkalog.record.decoding import Entries
+from kafkalog.record.framing import Stop
+from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS
 from kafkalog.storage.mapped import ReadableFile
 
 MAPPED_BYTES = 16 << 20
 READ_BYTES = 1 << 20
+# Why a walk may stop where more could follow.
+DAMAGE = (framing.SIZE_TOO_SMALL, framing.BAD_MAGIC, framing.SIZE_TOO_LARGE)
 _PAGE = mmap.ALLOCATIONGRANULARITY
 
 
@@ -52,6 +64,41 @@ class Window(ABC):
     def view(self, position: int, length: int) -> memoryview:
         """Exactly these bytes."""
         return self.peek(position, length)[:length]
+
+    def scan(self, position: int, end: int) -> tuple[Entries, Stop]:
+        """The entries that begin in [position, end), a run of them, and why it ends. ShorterFileError: as `peek`."""
+        least = RUN_BYTES
+        while True:
+            view = self.peek(position, least)
+            rows, status, at, expected, found = scan_headers(
+                view, position, 0, RUN_ROWS, span=min(RUN_BYTES, end - position)
+            )
+            entries = Entries(rows, view, position)
+            if status != framing.TORN or position + len(view) >= self.size:
+                return entries, Stop(status, position + at, expected, found)
+            if len(rows):
+                return entries, Stop(framing.LIMIT, position + at, 0, 0)
+            # The first batch is longer than what is at hand.
+            least = max(2 * least, expected)
+
+    def walk(self, position: int, end: int) -> Iterator[tuple[NDArray[np.void], Stop]]:
+        """Header rows, run after run, and why each ended, until there is nothing more in [position, end)."""
+        more = True
+        while more and position < end:
+            entries, stop = self.scan(position, end)
+            yield entries.rows, stop
+            position, more = stop.position, stop.more
+
+    def sound_entry(self, position: int) -> np.void | None:
+        """The header row of the batch that begins there; None where there is none whose checksum holds."""
+        if position >= self.size:
+            return None
+        entries, _ = self.scan(position, position + 1)
+        rows = entries.rows[:1]
+        if not len(rows) or not first_unreadable(rows) or not first_invalid(entries.view, rows, position)[0]:
+            return None
+        row: np.void = rows[0]
+        return row
 
     @abstractmethod
     def _load(self, position: int, length: int) -> tuple[int, memoryview]:
