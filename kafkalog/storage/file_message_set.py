@@ -81,8 +81,9 @@ class FileMessageSet(MessageSet):
     As Kafka's reader of files: the magic is not looked at before a batch is read; an entry that the file does not
     hold whole is the end of the data. Positions of batches count from the start of the file.
 
-    sealed: the file has a successor and is not written to any more. It is then mapped, and a torn or zeroed tail is
-    damage. decompression_limit: bytes that one batch may decompress to.
+    sealed: the file has a successor and is not written to any more: a torn or zeroed tail is damage. mapped: it is
+    mapped, not read (None: if sealed); only for a file that nobody cuts, because touching what was cut off kills the
+    process. decompression_limit: bytes that one batch may decompress to.
 
     read_only=False: the file is created if it is missing, a new one with `preallocate_bytes` reserved on disk, and
     appended to at its end. A torn or zeroed tail, as a crash leaves it, must go first: `truncate_to(valid_bytes)`.
@@ -109,6 +110,7 @@ class FileMessageSet(MessageSet):
         preallocate_bytes: int = 0,
         check_path: bool = True,
         sealed: bool = False,
+        mapped: bool | None = None,
         decompression_limit: int = compression.DEFAULT_LIMIT,
     ) -> None:
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
@@ -120,7 +122,7 @@ class FileMessageSet(MessageSet):
         if read_only and preallocate_bytes:
             raise ValueError("nothing is preallocated for a file that is only read")
         self._file: ReadableFile = (
-            ReadableFile(path, mapped=sealed)
+            ReadableFile(path, mapped=sealed if mapped is None else mapped)
             if read_only
             else AppendableFile(path, preallocate_bytes=preallocate_bytes, check_path=check_path)
         )
@@ -412,8 +414,9 @@ class FileMessageSet(MessageSet):
         """A copy opens the file for itself: a descriptor means nothing elsewhere. TypeError: a writable set."""
         if isinstance(self._file, AppendableFile):
             raise TypeError(f"{self.path} is written to: one object alone may do that")
+        kind = {"sealed": self.sealed, "mapped": self._file.mapped}
         limit = self._reading.decompression_limit
-        return _opened_again, (self.path, (self._first, self._end), self.sealed, limit, self._is_slice)
+        return _opened_again, (self.path, (self._first, self._end), kind, limit, self._is_slice)
 
     def __enter__(self) -> Self:
         return self
@@ -473,8 +476,10 @@ class FileMessageSet(MessageSet):
         return f"<FileMessageSet {self.path} [{self._first}, {'end' if self._end is None else self._end})>"
 
 
-def _opened_again(path: str, span: tuple[int, int | None], sealed: bool, limit: int, is_slice: bool) -> FileMessageSet:
-    copy = FileMessageSet(path, start=span[0], end=span[1], sealed=sealed, decompression_limit=limit)
+def _opened_again(
+    path: str, span: tuple[int, int | None], kind: dict[str, bool], limit: int, is_slice: bool
+) -> FileMessageSet:
+    copy = FileMessageSet(path, start=span[0], end=span[1], decompression_limit=limit, **kind)
     copy._is_slice = is_slice
     return copy
 

@@ -1,8 +1,8 @@
 """The bytes of a file that somebody else may be writing.
 
-sealed   a segment that has a successor is not written to any more: mapped once, views of it lent out
-active   still appended to, and cut when it is rolled or recovered: read piece by piece, because touching a
-         mapped page that has been cut off kills the process (SIGBUS)
+mapped   a file that nobody writes to or cuts any more, as in a backup: mapped once, views of it lent out
+read     any other, piece by piece: an active segment is cut when it is rolled or recovered, a sealed one when a
+         follower truncates, and touching a mapped page that has been cut off kills the process (SIGBUS)
 """
 
 import mmap

@@ -80,9 +80,9 @@ class SegmentFiles:
     def opened(self) -> FileMessageSet:
         """The same in a file opened for the caller, who closes it. OSError, ValueError: as `log`."""
         self._check_open()
-        # What this process may have to cut is never mapped.
-        sealed = self.sealed and not self.writable
-        return FileMessageSet(self.path, sealed=sealed, decompression_limit=self._decompression_limit)
+        sealed, limit = self.sealed and not self.writable, self._decompression_limit
+        # Not mapped: a follower cuts sealed segments too, and this process may be the one that has to.
+        return FileMessageSet(self.path, sealed=sealed, mapped=False, decompression_limit=limit)
 
     @property
     def size_in_bytes(self) -> int:
@@ -133,7 +133,7 @@ class SegmentFiles:
         with self._lock:
             self.sealed = True
             if not self.writable:
-                # A sealed file is mapped, and its tail looked at.
+                # Of a sealed file the tail is looked at.
                 self._reader = None
 
     def unseal(self) -> None:

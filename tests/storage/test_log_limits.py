@@ -161,3 +161,18 @@ def test_what_only_a_written_log_has_says_how_to_open_one(tmp_path: Path) -> Non
             _ = log.append  # type: ignore[attr-defined]
         with pytest.raises(AttributeError, match="'Log' object has no attribute 'appendix'"):
             _ = log.appendix  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("held", ["columns", "batches"])
+def test_what_is_held_of_a_sealed_segment_outlives_its_truncation_by_another(tmp_path: Path, held: str) -> None:
+    directory = partition(tmp_path / "t-0", 2)
+    with kafkalog.open(directory) as log:
+        pieces = list(getattr(log, held)())
+        first = log.segments[0].path
+        os.truncate(first, 0)
+        if held == "columns":
+            values = [piece.value(i) for piece in pieces for i in range(len(piece))]
+        else:
+            values = [record.value for batch in pieces for record in batch]
+
+    assert len(values) == 2
