@@ -144,7 +144,8 @@ def open(  # noqa: A001 - as above
 
     NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no log, or is not named as one.
     LogLockedError: a broker, or another process, writes to it. ValueError: another mode. CorruptRecordError: damage
-    where a checkpoint says that there is none. OSError: it cannot be written to.
+    where a checkpoint says that there is none. CorruptCheckpointError: a checkpoint of the data directory does not
+    follow its format; the error says what deleting it means. OSError: it cannot be written to.
     """
     from kafkalog.storage.opening import open_log
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from kafkalog.storage.clean_shutdown import delete_clean_shutdown, was_clean_shutdown, write_clean_shutdown
@@ -60,13 +61,25 @@ class Checkpoints:
     high_watermarks: Mapping[TopicPartition, int]
 
 
+# What becomes of the logs of a data directory without a checkpoint.
+_WITHOUT = {
+    RECOVERY_POINT_CHECKPOINT: "logs that were not closed are then read again from their beginning",
+    LOG_START_OFFSET_CHECKPOINT: "logs then begin with their first segment, also where records of it had been deleted",
+    HIGH_WATERMARK_CHECKPOINT: "the high watermark of a log is then its end",
+}
+
+
 def read_checkpoints(data_dir: Path) -> Checkpoints:
-    """All three checkpoints. CorruptCheckpointError: one does not follow its format."""
-    return Checkpoints(
-        read_offset_checkpoint(data_dir / RECOVERY_POINT_CHECKPOINT),
-        read_offset_checkpoint(data_dir / LOG_START_OFFSET_CHECKPOINT),
-        read_offset_checkpoint(data_dir / HIGH_WATERMARK_CHECKPOINT),
-    )
+    """All three checkpoints. CorruptCheckpointError: one does not follow its format; it says what to do."""
+    return Checkpoints(*(_read_checkpoint(data_dir / name) for name in _WITHOUT))
+
+
+def _read_checkpoint(path: Path) -> Mapping[TopicPartition, int]:
+    try:
+        return read_offset_checkpoint(path)
+    except CorruptCheckpointError as error:
+        error.message += f"; mend the file, or delete it: {_WITHOUT[path.name]}"
+        raise
 
 
 def _write_checkpoints(data_dir: Path, logs: Iterable[Checkpointed]) -> None:

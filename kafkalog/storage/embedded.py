@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, whole
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError
+from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError
 from kafkalog.record.builder import BatchSettings, BuiltBatch, built_batches
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.storage.config import INT64_MAX, LogConfig
+from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.results import LogAppendInfo
 from kafkalog.storage.segment import BatchSpan, RollParams
 
@@ -50,18 +51,23 @@ class EmbeddedAppender:
         most = self._most
         if max_batch_bytes is not None:
             most = min(most, whole("max_batch_bytes", max_batch_bytes, 1, INT32_MAX, BYTES))
+        end: LogOffsetMetadata | None = log._log_end()
         now, start, info = log.now(), log.log_end_offset, None
         batches = built_batches(records, settings, max_size=most, default_timestamp=now, base_offset=start)
         try:
             for batch in batches:
+                self._check_is_as_before(end)
+                end = None
                 self._check_size(batch)
                 if self._needs_no_look and batch.max_timestamp - now <= self._config.message_timestamp_after_max_ms:
                     added = self._append_built(batch, settings, now)
                 else:
                     added = self._append_as_client(batch, settings)
                 info = added if info is None else _together(info, added)
+                end = log._log_end()
         except BaseException as error:
-            _tell_of_those_before(error, range(start, log.log_end_offset))
+            # While records are taken, whoever gives them may append, too.
+            _tell_of_those_before(error, range(start, (end or log._log_end()).message_offset))
             raise
         return info
 
@@ -92,6 +98,12 @@ class EmbeddedAppender:
         info = self._log.append_as_leader(ByteBufferMessageSet(batch.data), settings.partition_leader_epoch)
         self._log.replicated_to_end()
         return info
+
+    def _check_is_as_before(self, end: LogOffsetMetadata | None) -> None:
+        """Offsets and epoch of a batch are those of the log as it was before its records were taken."""
+        if self._log._log_end() is not end or self._log.closed:
+            message = "while an append took its records, whoever gives them changed the log, or closed it"
+            raise LogStateError(message, str(self._log.directory))
 
     def _check_size(self, batch: BuiltBatch) -> None:
         """Only a single record can be too large."""

@@ -364,18 +364,23 @@ class FileMessageSet(MessageSet):
         """Close the file, for slices of it too. Records, columns and batches given out before stay valid.
 
         A file that was written to is flushed and trimmed first; it is closed also if that raises. Closing twice does
-        nothing.
+        nothing, nor does closing a slice: it is a view of a file that others have opened.
         """
-        self._file.close()
+        if not self._is_slice:
+            self._file.close()
 
     def release(self) -> None:
-        """Close the file, neither flushed nor trimmed, as if the process had died; for slices of it too."""
+        """Close the file, neither flushed nor trimmed, as if the process had died; for slices of it too.
+
+        Nothing is done for a slice.
+        """
         file = self._file
-        file.release() if isinstance(file, AppendableFile) else file.close()
+        if not self._is_slice:
+            file.release() if isinstance(file, AppendableFile) else file.close()
 
     def retire(self) -> None:
         """Write no more. The file is closed, as it is, once nobody has it or a slice of it any more."""
-        if isinstance(self._file, AppendableFile):
+        if isinstance(self._file, AppendableFile) and not self._is_slice:
             self._file.retire()
 
     def moved_to(self, path: str | os.PathLike[str]) -> None:
@@ -416,15 +421,13 @@ class FileMessageSet(MessageSet):
             raise TypeError(f"{self.path} is written to: one object alone may do that")
         kind = {"sealed": self.sealed, "mapped": self._file.mapped}
         limit = self._reading.decompression_limit
-        return _opened_again, (self.path, (self._first, self._end), kind, limit, self._is_slice)
+        return _opened_again, (self.path, (self._first, self._end), kind, limit)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Who takes a slice has not opened the file.
-        if not self._is_slice:
-            self.close()
+        self.close()
 
     def _stop(self) -> int:
         return self._file.size if self._end is None else min(self._end, self._file.size)
@@ -476,12 +479,8 @@ class FileMessageSet(MessageSet):
         return f"<FileMessageSet {self.path} [{self._first}, {'end' if self._end is None else self._end})>"
 
 
-def _opened_again(
-    path: str, span: tuple[int, int | None], kind: dict[str, bool], limit: int, is_slice: bool
-) -> FileMessageSet:
-    copy = FileMessageSet(path, start=span[0], end=span[1], decompression_limit=limit, **kind)
-    copy._is_slice = is_slice
-    return copy
+def _opened_again(path: str, span: tuple[int, int | None], kind: dict[str, bool], limit: int) -> FileMessageSet:
+    return FileMessageSet(path, start=span[0], end=span[1], decompression_limit=limit, **kind)
 
 
 def _pieces(message_set: MessageSet, length: int) -> Iterable[memoryview]:

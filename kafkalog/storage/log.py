@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from kafkalog._speedups.arguments import member
 from kafkalog._speedups.record import Record
 from kafkalog.errors import CorruptRecordError, NotALogError, OffsetOutOfRangeError
 from kafkalog.record import compression
@@ -84,7 +85,8 @@ class Log:
         self._producers_read: ProducerStateManager | None = None
 
     def _attach(self, directory: Path, config: LogConfig) -> None:
-        self.directory = directory
+        # Wherever the process goes meanwhile.
+        self.directory = directory.absolute()
         self.topic_partition = parse_partition_dir(directory.resolve().name)
         self.config = config
 
@@ -217,9 +219,9 @@ class Log:
         start_offset hold records before it too.
 
         OffsetOutOfRangeError: start_offset is before the log's start or after its end. ValueError: max_length < 0.
-        CorruptRecordError: damage on the way.
+        TypeError: isolation is no `IsolationLevel`. CorruptRecordError: damage on the way.
         """
-        at = operator.index(start_offset)
+        at, isolation = operator.index(start_offset), member("isolation", isolation, IsolationLevel)
         try:
             return self._fetched(at, max_length, isolation, min_one_message)
         except FileNotFoundError:
@@ -280,8 +282,8 @@ class Log:
     ) -> Iterator[Record] | Iterator[DecodedRecord[Any, Any]]:
         """The records with start <= offset < end (None: from the log start, to its end), control records left out.
 
-        isolation: how far it sees; with TXN_COMMITTED, records of aborted transactions are left out. With a
-        deserializer: `DecodedRecord`s, the other of key and value as bytes.
+        isolation: how far it sees; with TXN_COMMITTED, records of aborted transactions are left out; TypeError: no
+        `IsolationLevel`. With a deserializer: `DecodedRecord`s, the other of key and value as bytes.
 
         Damage ends it with an error, as in `MessageSet`; so does a sealed segment that does not end in a whole batch,
         or that holds an offset which is not its own. FileNotFoundError: retention deleted a segment before it was
@@ -303,6 +305,11 @@ class Log:
         check_crcs: bool = True,
     ) -> Iterator[RecordColumns]:
         """The same records as arrays, some thousand at a time. ValueError: threads < 1."""
+        return self._columns(start, end, member("isolation", isolation, IsolationLevel), threads, check_crcs)
+
+    def _columns(
+        self, start: int | None, end: int | None, isolation: IsolationLevel, threads: int, check_crcs: bool
+    ) -> Iterator[RecordColumns]:
         first, stop = self._range(start, end, isolation)
         aborted, cursor = self._aborted(first, stop, isolation), _Cursor(first)
         for segment, following, message_set in self._message_sets(cursor, stop):
@@ -327,6 +334,9 @@ class Log:
         self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
     ) -> Iterator[RecordBatch]:
         """The batches that hold, or held, an offset in [start, end), control batches too; nothing is decompressed."""
+        return self._batches(start, end, member("isolation", isolation, IsolationLevel))
+
+    def _batches(self, start: int | None, end: int | None, isolation: IsolationLevel) -> Iterator[RecordBatch]:
         first, stop = self._range(start, end, isolation)
         cursor = _Cursor(first)
         for _, _, message_set in self._message_sets(cursor, stop):
@@ -347,6 +357,7 @@ class Log:
         Exact, on compacted and transactional logs too, and mostly from headers alone. count(high_watermark,
         log_end_offset) is what is not replicated yet. CorruptRecordError, InvalidRecordError: damage on the way.
         """
+        isolation = member("isolation", isolation, IsolationLevel)
         first, stop = self._range(start, end, isolation)
         stop = min(stop, self.log_end_offset)
         aborted = self._aborted(first, stop, isolation)

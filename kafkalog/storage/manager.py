@@ -104,7 +104,7 @@ class LogManager(Mapping[str, AnyLog]):
     ) -> None:
         if mode not in ("r", "a"):
             raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
-        self.directory = Path(log_dir)
+        self.directory = Path(log_dir).absolute()
         self.config = config or LogConfig()
         self._config_given = config is not None
         self._topic_configs = dict(topic_configs or {})
@@ -212,8 +212,14 @@ class LogManager(Mapping[str, AnyLog]):
     # --- closing
 
     def checkpoint(self) -> None:
-        """Write the checkpoints now. OSError: one cannot be written. io.UnsupportedOperation: mode "r"."""
-        self._writable("checkpoint").checkpoint(self.logs())
+        """Write the checkpoints now.
+
+        OSError: one cannot be written. LogStateError: closed. io.UnsupportedOperation: mode "r".
+        """
+        writer = self._writable("checkpoint")
+        with self._lock:
+            self._check_open()
+            writer.checkpoint(self.logs())
 
     def close(self) -> None:
         """Close all logs; in mode "a", leave the directory as a broker does that was shut down.

@@ -37,7 +37,7 @@ def open_log(
         return Log(path, config, decompression_limit=limit)
     if mode != "a":
         raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
-    return _Partition(Path(path)).opened(config, progress)
+    return _Partition(Path(path).absolute()).opened(config, progress)
 
 
 class _Partition:

@@ -38,6 +38,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 _SEGMENT = re.compile(r"([0-9]{20,})\.log")
 _LARGEST_OFFSET = 2**63 - 1
+_LARGEST_PARTITION = 2**31 - 1
 _GOING_AWAY = re.compile(r"^(\S+)-(\S+)\.([0-9a-f]{32})-(delete|future|stray)$")
 _PARTITION = re.compile(r"\d+", re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
@@ -61,7 +62,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     elif name.endswith(("-delete", "-future", "-stray")):
         return None
     topic, dash, partition = name.rpartition("-")
-    if not (topic and dash and _PARTITION.fullmatch(partition)):
+    if not (topic and dash and _PARTITION.fullmatch(partition) and int(partition) <= _LARGEST_PARTITION):
         return None
     return TopicPartition(topic, int(partition))
 

@@ -147,7 +147,7 @@ class WritableLog(Log):
         partition. InconsistentTopicIdError: it belongs to another topic. OSError: it cannot be read or written.
         Whatever is raised, no file is left open.
         """
-        path, config, opening = Path(directory), config or LogConfig(), opening or Opening()
+        path, config, opening = Path(directory).absolute(), config or LogConfig(), opening or Opening()
         partition = _partition_of(path)
         make_directory(path)
         home = SegmentHome(
@@ -595,13 +595,19 @@ class WritableLog(Log):
     def roll_if_needed(self, params: RollParams, first_offset: int) -> LogSegment:
         """The segment to append to: a new one from first_offset on, where the active one is full, or too old."""
         segment = self._local.active_segment
-        return self.roll(first_offset) if segment.should_roll(params) else segment
+        return self._roll_at(first_offset) if segment.should_roll(params) else segment
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Begin a new segment at the log's end, or at expected_next_offset if that is later.
+        """Begin a new segment at the log's end, which is expected_next_offset or after it.
 
-        The old one is flushed in the background. LogStateError: as `LocalLog.roll`.
+        The old one is flushed in the background. ValueError: expected_next_offset is negative, or after the log's end.
+        LogStateError: as `LocalLog.roll`.
         """
+        with self._changing():
+            return self._roll_at(whole("expected_next_offset", expected_next_offset, 0, self.log_end_offset))
+
+    def _roll_at(self, expected_next_offset: int) -> LogSegment:
+        """A new segment at the log's end, or where a follower's next batch begins that is appended at once."""
         with self._changing():
             segment = self._local.roll(expected_next_offset)
             self._producers.update_map_end_offset(segment.base_offset)
@@ -668,15 +674,21 @@ class WritableLog(Log):
             return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Delete all records; the next one gets `offset`, the log starts at log_start_offset (None: there too)."""
+        """Delete all records; the next one gets `offset`, the log starts at log_start_offset (None: there too).
+
+        ValueError: one is negative, or the log would start behind its end.
+        """
         if offset < 0:
             raise ValueError(f"a log cannot begin at offset {offset}")
+        start = offset if log_start_offset is None else log_start_offset
+        if not 0 <= start <= offset:
+            raise ValueError(f"a log that ends at {offset} cannot start at {start}")
         with self._changing(), self._local.whole():
             self._lower_checkpoints(offset)
             self._local.truncate_fully_and_start_at(offset)
             self._epochs.clear_and_flush()
             self._producers.truncate_fully_and_start_at(offset)
-            self._log_start_offset = offset if log_start_offset is None else log_start_offset
+            self._log_start_offset = start
             self._rebuild_producers(offset)
             self.update_high_watermark(self._local.log_end)
 

@@ -161,10 +161,10 @@ def test_a_segment_is_not_begun_at_or_before_the_active_one(directory: Path) -> 
         assert bases(log) == [0, 3]
 
 
-def test_a_segment_may_be_begun_later_than_at_the_logs_end(directory: Path) -> None:
+def test_a_followers_segment_may_be_begun_later_than_at_the_logs_end(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 2)
-        log.roll(100)
+        log._roll_at(100)
         assert bases(log) == [0, 100]
         assert log.log_end_offset == 2
 
