@@ -16,7 +16,7 @@ import click
 
 from kafkalog import __version__
 from kafkalog.cli.output import complain, flush_stdout
-from kafkalog.errors import KafkaLogError, NotALogError
+from kafkalog.errors import KafkaLogError, LogLockedError, NotALogError
 
 SOUND = 0
 FINDINGS = 1
@@ -59,7 +59,7 @@ Exit codes:
   0    sound, or done
   1    findings: something is damaged
   2    wrong usage
-  3    unreadable: no such path, no permission, not a log
+  3    unreadable: no such path, no permission, not a log, locked by a writer; or what was asked for cannot be written
   130  interrupted; what was found so far has been printed
 
 \b
@@ -70,7 +70,8 @@ Colour: on a terminal only; NO_COLOR or TERM=dumb turn it off.
 
 def exit_code_of(error: Exception) -> int:
     """What an error means for the exit code: damage is a finding, what cannot be read at all is not."""
-    return FINDINGS if isinstance(error, KafkaLogError) and not isinstance(error, NotALogError) else UNREADABLE
+    unreadable = not isinstance(error, KafkaLogError) or isinstance(error, (NotALogError, LogLockedError))
+    return UNREADABLE if unreadable else FINDINGS
 
 
 class Commands(click.Group):
@@ -145,10 +146,14 @@ def _usage(error: click.ClickException) -> int:
     return USAGE
 
 
-def _stdout_failed(error: OSError) -> int:
+def abandon_stdout() -> None:
     """The rest of the output goes nowhere; without this the interpreter would try again to write it, and complain."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _stdout_failed(error: OSError) -> int:
+    abandon_stdout()
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
     complain(error)

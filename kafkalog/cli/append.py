@@ -6,31 +6,38 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli import FINDINGS, SOUND
-from kafkalog.cli.output import complain, is_terminal, write_text
+from kafkalog.cli import FINDINGS, SOUND, abandon_stdout
+from kafkalog.cli.output import complain, flush_stdout, is_terminal, write_text
+from kafkalog.cli.signals import Terminated, raised
 
 if TYPE_CHECKING:
-    from kafkalog import CompressionType, LogConfig, Record, WritableLog
+    from kafkalog import CompressionType, LogConfig, WritableLog
+    from kafkalog.cli.json_records import Given
 
 # What is read at once becomes a batch: what is typed, line by line; what comes through a pipe, as much as it holds.
 READ_BYTES = 1 << 20
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 EPILOG = """\
-In lines, the value is the line without its end. With --key-separator, what stands before the first one is the key; a
-line without one has none. In jsonl, each line is an object as `kafkalog dump -o jsonl` prints it; only "value" is
-needed (null: a tombstone), "key", "headers", "timestamp" are taken over where they stand, all else is not looked at.
-Numbers, objects and lists as key or value are stored as JSON.
+In lines, the value is the line without its end, LF or CRLF. With --key-separator, what stands before the first one is
+the key; a line without one has none. In jsonl, each line is an object as `kafkalog dump -o jsonl` prints it; only
+"value" is needed (null: a tombstone), "key", "timestamp" (ms since the epoch) and "headers" ([{"key":"h","value":"v"}])
+are taken over where they stand, all else is not looked at. Numbers, objects and lists as key or value are stored as
+JSON.
 
 What stdin gives at once is one batch, of at most --batch-bytes. Every batch is in the log, seen by readers, when the
-next is read; all are on the disk when the command ends, with --flush each of them before the next is read. A line that
-is no record ends it with exit code 1: the records of the lines before are in the log.
+next is read; all are on the disk when the command ends, with --flush each of them before the next is read.
+
+However it ends, it tells which offsets it has appended. A line that is no record, or one that the topic does not take,
+ends it with exit code 1: the records of the lines before are in the log. Ctrl-C, SIGTERM and SIGHUP leave the log
+closed in order; the exit codes are 130, 143 and 129.
 
 The directory above is the broker's data directory: it is locked, so that no broker runs meanwhile, and its checkpoints
 are kept. A partition that was not closed is recovered first.
@@ -44,13 +51,13 @@ Examples:
 
 
 @click.command(short_help="Append lines from stdin to a partition.", epilog=EPILOG)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "-f", "--format", "form", type=click.Choice(["lines", "jsonl"]), default="lines", show_default=True,
     help="What a line of stdin is.",
 )  # fmt: skip
-@click.option("--key-separator", metavar="TEXT", help="In lines, what stands between key and value.")
-@click.option("-c", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="The codec.")
+@click.option("--key-separator", metavar="TEXT", help=r"In lines, what stands between key and value; \t is a tab.")
+@click.option("-c", "--compression", type=click.Choice(CODECS), help="The codec.  [default: the topic's, or none]")
 @click.option(
     "--batch-bytes", type=click.IntRange(min=100), default=READ_BYTES, show_default=True,
     help="A batch is not larger than that, unless one record is.",
@@ -69,42 +76,81 @@ def append(
     directory: Path,
     form: str,
     key_separator: str | None,
-    compression: str,
+    compression: str | None,
     batch_bytes: int,
     settings: tuple[str, ...],
     flush: bool,
     output: str,
 ) -> int:
     """Append the lines of stdin to the partition in DIR, named <topic>-<number> and created if it is missing."""
-    import kafkalog
     from kafkalog.cli.json_records import Lines
 
     if key_separator is not None and (form != "lines" or not key_separator):
         raise click.UsageError("--key-separator is some text between key and value of --format lines")
     config = _config(settings)
+    codec = _codec(compression, config)
     if is_terminal(sys.stdin):
         complain("reading records from the terminal, one a line; end with Ctrl-D")
-    lines = Lines(form, None if key_separator is None else os.fsencode(key_separator))
-    codec = kafkalog.CompressionType[compression.upper()]
-    with kafkalog.open(directory, "a", config, progress=_recovering()) as log:
-        first = log.log_end_offset
-        how = Appending(log, codec, batch_bytes, flush)
-        problem = how.append_all(lines.of_pieces(_pieces()))
-        end = log.log_end_offset
-    _tell(output, directory, first, end)
+    separator = None if key_separator is None else os.fsencode(key_separator.replace("\\t", "\t"))
+    records = Lines(form, separator).of_pieces(_pieces())
+    try:
+        with raised(), _opened(directory, config, output) as log:
+            problem = Appending(log, codec, batch_bytes, flush).append_all(records)
+    except Terminated as end:
+        complain(end)
+        return end.exit_code
     if problem is not None:
         complain(problem)
         return FINDINGS
     return SOUND
 
 
+@contextmanager
+def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[WritableLog]:
+    """The log; what was appended to it is told of when it has been closed, whatever has happened meanwhile."""
+    import kafkalog
+
+    _log_in_lines()
+    log = kafkalog.open(directory, "a", config, progress=_recovering())
+    first = log.log_end_offset
+    try:
+        with log:
+            yield log
+    finally:
+        _tell(output, directory, first, log.log_end_offset)
+
+
+def _log_in_lines() -> None:
+    """What the library logs, a line each."""
+    import logging
+
+    from kafkalog.cli.log_lines import LogLines
+
+    log = logging.getLogger("kafkalog")
+    if not log.handlers:
+        log.addHandler(LogLines())
+
+
+def _codec(name: str | None, config: LogConfig) -> CompressionType | None:
+    """The codec asked for; None: none is. A topic with a codec of its own takes no other."""
+    from kafkalog import CompressionType
+
+    codec = None if name is None else CompressionType[name.upper()]
+    if codec is not None and config.compression not in (None, codec):
+        raise click.UsageError(f"--compression {name} and --config compression.type exclude each other")
+    return codec
+
+
 def _config(settings: tuple[str, ...]) -> LogConfig:
     from kafkalog import LogConfig
 
     pairs = [each.partition("=") for each in settings]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise click.UsageError(f"--config {name}: NAME=VALUE is wanted")
+    names = [name for name, _, _ in pairs]
+    for given, (name, equals, _) in zip(settings, pairs, strict=True):
+        if not equals or not name:
+            raise click.UsageError(f"--config {given}: NAME=VALUE is wanted")
+        if names.count(name) > 1:
+            raise click.UsageError(f"--config {name} is given {names.count(name)} times")
     try:
         return LogConfig.from_topic_config({name: value for name, _, value in pairs})
     except ValueError as error:
@@ -131,23 +177,43 @@ class Appending:
     """Where records go, and how."""
 
     log: WritableLog
-    codec: CompressionType
+    codec: CompressionType | None
     batch_bytes: int
     flush: bool
 
-    def append_all(self, batches: Iterable[list[Record]]) -> Exception | None:
-        """Append all that there is; what ended it early, if anything did."""
+    def append_all(self, batches: Iterable[Given]) -> Exception | None:
+        """Append all that there is; which line ended it early, if any did."""
         from kafkalog.cli.json_records import LineError
-        from kafkalog.errors import KafkaLogError
 
         try:
-            for records in batches:
-                self.log.append(records, compression_type=self.codec, max_batch_bytes=self.batch_bytes)
+            for given in batches:
+                self._append(given)
                 if self.flush:
                     self.log.flush()
-        except (LineError, KafkaLogError) as error:
+        except LineError as error:
             return error
         return None
+
+    def _append(self, given: Given) -> None:
+        """LineError: the topic does not take a record; those before it are in the log."""
+        from kafkalog.cli.json_records import Given, LineError
+        from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError, RecordValidationError
+
+        begin, records = self.log.log_end_offset, given.records
+        try:
+            self.log.append(records, compression_type=self.codec, max_batch_bytes=self.batch_bytes)
+        except RecordValidationError as error:
+            # Those before it in its batch were refused with it.
+            done = self.log.log_end_offset - begin
+            refused = error.record_errors[0]
+            self._append(Given(given.first_line + done, records[done : done + refused.index]))
+            line = given.first_line + done + refused.index
+            raise LineError(f"line {line} is not taken: {refused.message}") from error
+        except (RecordTooLargeError, RecordBatchTooLargeError) as error:
+            # It alone would have been its batch.
+            line = given.first_line + self.log.log_end_offset - begin
+            name = "max.message.bytes" if isinstance(error, RecordTooLargeError) else "segment.bytes"
+            raise LineError(f"line {line} is not taken: {error} (--config {name}=N is the limit)") from error
 
 
 def _tell(output: str, directory: Path, first: int, end: int) -> None:
@@ -156,11 +222,23 @@ def _tell(output: str, directory: Path, first: int, end: int) -> None:
 
         told = {"version": 1, "path": path_text(directory), "records": end - first}
         offsets = {"first_offset": first, "last_offset": end - 1} if end > first else {}
-        write_text(json.dumps(told | offsets) + "\n")
-    elif end > first:
-        complain(f"{directory}: {end - first} records appended, offsets {first} to {end - 1}")
+        try:
+            write_text(json.dumps(told | offsets) + "\n")
+            flush_stdout()
+        except OSError as error:
+            abandon_stdout()
+            complain(f"{directory}: {_appended(first, end)}")
+            raise OSError(error.errno, error.strerror, "stdout") from error
     else:
-        complain(f"{directory}: nothing appended")
+        complain(f"{directory}: {_appended(first, end)}")
+
+
+def _appended(first: int, end: int) -> str:
+    if end <= first:
+        return "nothing appended"
+    if end == first + 1:
+        return f"1 record appended, offset {first}"
+    return f"{end - first} records appended, offsets {first} to {end - 1}"
 
 
 def _pieces() -> Iterator[bytes]:

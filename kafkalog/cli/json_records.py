@@ -9,10 +9,11 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from kafkalog._speedups.arguments import EPOCH_MS, INT64_MAX, whole
 from kafkalog._speedups.record import Record
 
 # A line that goes on for longer than any record may be large is not collected to its end.
@@ -21,6 +22,13 @@ LONGEST_LINE = 1 << 28
 
 class LineError(Exception):
     """A line that is no record."""
+
+
+class Given(NamedTuple):
+    """Records, one a line, and the number of the first one's line."""
+
+    first_line: int
+    records: list[Record]
 
 
 class _Header(msgspec.Struct):
@@ -47,7 +55,7 @@ class Lines:
         self._record: Callable[[bytes], Record] = self._of_line if form == "lines" else self._of_json
         self._decoder = msgspec.json.Decoder(_Line)
 
-    def of_pieces(self, pieces: Iterable[bytes]) -> Iterator[list[Record]]:
+    def of_pieces(self, pieces: Iterable[bytes]) -> Iterator[Given]:
         """The records that each piece completes. LineError: a line is no record, after those of the lines before it."""
         begun: list[bytes] = []
         size = 0
@@ -64,16 +72,16 @@ class Lines:
         if last:
             yield from self._records([last])
 
-    def _records(self, lines: list[bytes]) -> Iterator[list[Record]]:
-        records: list[Record] = []
+    def _records(self, lines: list[bytes]) -> Iterator[Given]:
+        first, records = self._number + 1, list[Record]()
         for line in lines:
             self._number += 1
             try:
                 records.append(self._record(line))
             except (ValueError, TypeError) as error:
-                yield records
+                yield Given(first, records)
                 raise LineError(f"line {self._number} is no record: {error}") from error
-        yield records
+        yield Given(first, records)
 
     def _of_line(self, line: bytes) -> Record:
         line = line.removesuffix(b"\r")
@@ -83,13 +91,15 @@ class Lines:
         return Record(value, key)
 
     def _of_json(self, line: bytes) -> Record:
+        if not line.strip():
+            raise ValueError("it is empty")
         given = self._decoder.decode(line)
         headers = [(each.key, _payload(each.value, each.value_encoding)) for each in given.headers]
         return Record(
             _payload(given.value, given.value_encoding),
             _payload(given.key, given.key_encoding),
             headers,
-            -1 if given.timestamp is None else given.timestamp,
+            -1 if given.timestamp is None else whole("its timestamp", given.timestamp, -1, INT64_MAX, EPOCH_MS),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ INTERVAL_SECONDS = 0.1
 
 EPILOG = """\
 Following goes on through rolls, and beside a broker or another writer. Records that are deleted before they are shown,
-or cut off after, are told of on stderr. Ctrl-C ends it.
+or cut off after, are told of on stderr. Ctrl-C ends it, and so does a reader of the output who goes away.
 
 \b
 Examples:
@@ -33,7 +34,7 @@ Examples:
 
 
 @click.command(short_help="Show the last records, and those that come.", epilog=EPILOG)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("-n", "--records", "count", type=click.IntRange(min=0), default=10, show_default=True, help="So many.")
 @click.option("-f", "--follow", is_flag=True, help="Then show each record that is appended.")
 @click.option("--committed", is_flag=True, help="As a read_committed consumer: no aborted or undecided transactions.")
@@ -50,7 +51,7 @@ def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: st
         shown = Tail(log, isolation, _lines(log, form))
         shown.show_last(count)
         while follow:
-            time.sleep(INTERVAL_SECONDS)
+            wait_for_reader(INTERVAL_SECONDS)
             shown.show_new()
     return SOUND
 
@@ -68,6 +69,18 @@ def _lines(log: Log, form: str) -> JsonLines | TextLines:
     if partition is None:
         return JsonLines({"path": path_text(log.directory)})
     return JsonLines({"topic": path_text(partition.topic), "partition": partition.partition})
+
+
+def wait_for_reader(seconds: float) -> None:
+    """Wait so long, with whoever reads stdout. BrokenPipeError: nobody does any more."""
+    stdout = select.poll()
+    stdout.register(sys.stdout.fileno(), 0)
+    found = stdout.poll(1000 * seconds)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in found):
+        raise BrokenPipeError
+    if found:
+        # A system that cannot tell answers at once.
+        time.sleep(seconds)
 
 
 class Tail:

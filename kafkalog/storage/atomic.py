@@ -7,6 +7,7 @@ Whoever reads, and whoever comes after a crash, finds the old file or the new on
 is written over by the next one. Source: server-common/.../CheckpointFile.java, clients/.../utils/Utils.java.
 """
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +41,10 @@ def make_directory(directory: Path) -> None:
     """Make a directory, and those above it that are missing; what is made outlasts a power cut. OSError: not so."""
     if not directory.is_dir():
         make_directory(directory.absolute().parent)
-        directory.mkdir(exist_ok=True)
+        try:
+            directory.mkdir(exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
         sync_directory(directory.absolute().parent)
 
 

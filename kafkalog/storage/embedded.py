@@ -44,8 +44,7 @@ class EmbeddedAppender:
     ) -> LogAppendInfo | None:
         """Append the records; what `WritableLog.append` says. None: there were none."""
         log = self._log
-        if type(records) is Record:
-            raise TypeError("records is a Record: an iterable of them is needed, such as [record]")
+        _check_several(records)
         epoch = log.leader_epochs.latest_epoch
         settings = self._settings_for(codec, FIRST_LEADER_EPOCH if epoch is None else epoch)
         most = self._most
@@ -130,6 +129,11 @@ class EmbeddedAppender:
             self._settings = {key: value for key, value in self._settings.items() if key[1] == epoch}
             self._settings[codec, epoch] = known
         return known
+
+
+def _check_several(records: object) -> None:
+    if isinstance(records, Record):
+        raise TypeError("records is a Record: an iterable of them is needed, such as [record]")
 
 
 def _together(first: LogAppendInfo, then: LogAppendInfo) -> LogAppendInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -70,6 +71,10 @@ def test_values_of_other_kinds_are_stored_as_json(tmp_path: Path) -> None:
         (b'{"value":"!","value_encoding":"base64"}', "not base64"),
         (b'{"value":"x","value_encoding":"rot13"}', "the encoding 'rot13' is not known"),
         (b'{"value":1,"timestamp":"now"}', "Expected `int | null`, got `str`"),
+        (b'{"value":1,"timestamp":-7}', "line 2 is no record: its timestamp is -7 ms since the epoch"),
+        (b'{"value":1,"timestamp":9223372036854775808}', "line 2 is no record: its timestamp is"),
+        (b'{"value":1,"timestamp":9000000000000000000}', "line 2 is not taken: its timestamp 9000000000000000000"),
+        (b" ", "line 2 is no record: it is empty"),
     ],
 )
 def test_a_line_that_is_no_record_ends_it_after_those_before(tmp_path: Path, line: bytes, told: str) -> None:
@@ -84,8 +89,10 @@ def test_a_record_that_is_too_large_is_named_and_those_before_stay(tmp_path: Pat
     ran = append(tmp_path / "t-0", b"small\n" + b"x" * 2_000 + b"\n", "--config", "max.message.bytes=1000")
 
     assert ran.code == 1
+    assert "line 2 is not taken" in ran.err
     assert "larger than max.message.bytes" in ran.err
     assert "expected at most 1000" in ran.err
+    assert records(tmp_path / "t-0") == [(None, b"small")]
 
 
 def test_it_goes_on_where_the_log_ended_with_the_codec_asked_for(tmp_path: Path) -> None:
@@ -118,6 +125,9 @@ def test_nothing_to_append_makes_an_empty_log(tmp_path: Path) -> None:
         (["--config", "segment.bytes"], "NAME=VALUE is wanted"),
         (["--config", "segment.bytes=lots"], "segment.bytes is 'lots'"),
         (["-f", "jsonl", "--key-separator", ":"], "--key-separator is some text between"),
+        (["--config", "=5"], "--config =5: NAME=VALUE is wanted"),
+        (["--config", "segment.ms=5", "--config", "segment.ms=6"], "--config segment.ms is given 2 times"),
+        (["-c", "gzip", "--config", "compression.type=lz4"], "--compression gzip and --config compression.type"),
     ],
 )
 def test_wrong_usage_is_named_and_writes_nothing(tmp_path: Path, options: list[str], told: str) -> None:
@@ -139,11 +149,83 @@ def test_a_log_that_somebody_writes_is_left_alone(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a"):
         ran = append(tmp_path / "t-0", b"a\n")
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "locked" in ran.err
 
 
-def test_an_interrupt_keeps_what_was_read_and_leaves_the_log_closed(tmp_path: Path) -> None:
+def test_a_file_is_no_directory_nor_has_it_any(tmp_path: Path) -> None:
+    (tmp_path / "f-0").touch()
+
+    for path in (tmp_path / "f-0", tmp_path / "f-0" / "t-0"):
+        ran = append(path, b"a\n")
+        assert ran.code == 3
+        assert "f-0" in ran.err
+
+
+def test_backslash_t_separates_as_a_tab(tmp_path: Path) -> None:
+    append(tmp_path / "t-0", b"k\tv\n", "--key-separator", r"\t")
+
+    assert records(tmp_path / "t-0") == [(b"k", b"v")]
+
+
+def test_a_topic_with_a_codec_gets_it_where_none_is_asked_for(tmp_path: Path) -> None:
+    append(tmp_path / "t-0", b"a\n", "--config", "compression.type=lz4")
+
+    with kafkalog.open(tmp_path / "t-0") as log:
+        assert [batch.compression_type for batch in log.batches()] == [kafkalog.CompressionType.LZ4]
+
+
+def test_of_one_piece_of_input_all_lines_before_the_one_refused_are_appended(tmp_path: Path) -> None:
+    compacted = ["--config", "cleanup.policy=compact", "--key-separator", ":", "--batch-bytes", "100"]
+    ran = append(tmp_path / "t-0", b"".join(b"k:%d\n" % i for i in range(10)) + b"no key\nk:never\n", *compacted)
+
+    assert ran.code == 1
+    assert "10 records appended, offsets 0 to 9" in ran.err
+    assert "line 11 is not taken" in ran.err
+    assert records(tmp_path / "t-0") == [(b"k", b"%d" % i) for i in range(10)]
+
+
+def test_a_failure_tells_what_is_in_the_log_before_it_tells_what_failed(tmp_path: Path) -> None:
+    # 4 KiB blocks: a first batch finds room, a later one does not.
+    limited = ["bash", "-c", f"ulimit -f 64; trap '' XFSZ; exec {' '.join(COMMAND)} \"$@\"", "kafkalog"]
+    lines = b"".join(b"%d" % i * 400 + b"\n" for i in range(1000))
+    config = ["--config", "segment.index.bytes=1024", "--batch-bytes", "2000"]
+    ran = subprocess.run(
+        [*limited, "append", str(tmp_path / "t-0"), *config], input=lines, capture_output=True, check=False
+    )
+
+    assert ran.returncode == 3
+    told = re.search(rb"(\d+) records appended, offsets 0 to (\d+)\n.*File too large", ran.stderr)
+    assert told is not None
+    assert b"Traceback" not in ran.stderr
+    found = records(tmp_path / "t-0")
+    assert (int(told[1]), int(told[2])) == (len(found), len(found) - 1)
+    assert [value for _, value in found] == lines.splitlines()[: len(found)]
+
+
+def test_where_stdout_takes_nothing_stderr_tells_what_was_appended(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run(
+            [*COMMAND, "append", str(tmp_path / "t-0"), "-o", "json"],
+            input=b"a\n", stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+
+    assert ran.returncode == 3
+    assert b"1 record appended, offset 0" in ran.stderr
+    assert ran.stderr.count(b"No space left on device") == ran.stderr.count(b"stdout: No space left") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [
+        (signal.SIGINT, 130, b"interrupted"),
+        (signal.SIGTERM, 143, b"ended by SIGTERM"),
+        (signal.SIGHUP, 129, b"ended by SIGHUP"),
+    ],
+)
+def test_a_signal_keeps_what_was_read_and_leaves_the_log_closed(
+    tmp_path: Path, number: signal.Signals, code: int, told: bytes
+) -> None:
     process = subprocess.Popen(
         [*COMMAND, "append", str(tmp_path / "t-0")], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -153,10 +235,10 @@ def test_an_interrupt_keeps_what_was_read_and_leaves_the_log_closed(tmp_path: Pa
     deadline = time.monotonic() + 30
     while not _has_records(tmp_path / "t-0") and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=30)
 
-    assert (process.returncode, b"interrupted" in err) == (130, True)
+    assert (process.returncode, told in err, b"1 record appended, offset 0" in err) == (code, True, True)
     assert records(tmp_path / "t-0") == [(None, b"typed")]
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,5 +114,33 @@ def test_committed_records_only_are_shown_where_that_is_asked(kafkalog: Kafkalog
 def test_what_is_no_partition_is_refused(kafkalog: Kafkalog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
-    assert kafkalog("tail", tmp_path / "missing").code == 2
+    assert kafkalog("tail", tmp_path / "missing").code == 3
     assert kafkalog("tail", tmp_path / "empty").code == 3
+
+
+def test_following_ends_when_its_reader_goes_away_though_no_record_comes(log: kafkalog.WritableLog) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "tail", "-f", str(log.directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+
+    assert process.wait(30) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_following_into_a_file_goes_on(log: kafkalog.WritableLog, tmp_path: Path) -> None:
+    with open(tmp_path / "out", "wb") as out:
+        process = subprocess.Popen([*COMMAND, "tail", "-f", "-n", "0", str(log.directory)], stdout=out)
+        log.append([Record(b"new")])
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "out").read_bytes() and time.monotonic() < deadline:
+            log.append([Record(b"new")])
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+
+    assert process.wait(30) == 130
+    assert b"new" in (tmp_path / "out").read_bytes()
