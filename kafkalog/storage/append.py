@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.arguments import instance
+from kafkalog._speedups.arguments import INT64_MAX, instance
 from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import first_unreadable
 from kafkalog.attributes import CompressionType
@@ -99,8 +99,8 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
     """Look at the batches one by one, as far as they are whole; nothing is decompressed.
 
     CorruptRecordError: framing, or a checksum. InvalidRecordError: an offset or epoch that the origin may not send.
-    RecordTooLargeError: a batch larger than max_message_bytes. OffsetsOutOfOrderError: where offsets are given, and do
-    not rise.
+    RecordTooLargeError: a batch larger than max_message_bytes. Where offsets are given: OffsetsOutOfOrderError: they
+    do not rise; InvalidRecordError: those of a batch are too few for its records.
     """
     rows, stop = messages._scan(0, rows=-1, span=-1)
     bad, problem = _first_damaged(messages, rows)
@@ -112,16 +112,39 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
                 "%s: batches from offset %d on are of a later leader, and skipped", rules.path, header.base_offset
             )
             return incoming
+        begins_after = incoming.last_offset if incoming.headers else None
         rises = incoming.last_offset < header.last_offset
         _check_size(header, rules)
         if i == bad and problem is not None:
             raise problem.at(rules.path)
         _take_in(incoming, header, rules)
-        if rules.offsets_given and not rises:
-            message = "batches to append whose offsets do not rise"
-            raise OffsetsOutOfOrderError(message, rules.path, header.position, "rising offsets", _offsets(rows))
+        if rules.offsets_given:
+            if not rises or _overlaps(header, begins_after):
+                message = "batches to append whose offsets do not rise"
+                raise OffsetsOutOfOrderError(message, rules.path, header.position, "rising offsets", _offsets(rows))
+            _check_span(header, rules)
     _check_tail(stop.end(rules.path), messages, rules)
     return incoming
+
+
+def _overlaps(header: Header, last_before: int | None) -> bool:
+    """Whether a batch begins before the end of the one before it."""
+    return header.magic >= 2 and last_before is not None and header.base_offset <= last_before
+
+
+def _check_span(header: Header, rules: AppendRules) -> None:
+    """A batch ends where it begins or later, has an offset for each record, and the next record has one, too.
+
+    No checksum covers where it begins, and none is worth much against a sender that is wrong.
+    """
+    offsets = header.last_offset - header.base_offset + 1
+    if header.magic >= 2 and offsets < max(1, header.records_count):
+        message = "the last offset of a batch is too small for its records"
+        expected = f"at least {header.base_offset + max(1, header.records_count) - 1}"
+        raise InvalidRecordError(message, rules.path, header.position, expected, header.last_offset)
+    if header.last_offset >= INT64_MAX:
+        message = "behind the last offset of a batch there is none for the next record"
+        raise InvalidRecordError(message, rules.path, header.position, f"less than {INT64_MAX}", header.last_offset)
 
 
 def _check_tail(end: EndOfData, messages: ByteBufferMessageSet, rules: AppendRules) -> None:

@@ -430,8 +430,8 @@ class WritableLog(Log):
         Batches of a leader epoch later than leader_epoch, and all after them, are left out. The high watermark stays.
 
         UnexpectedAppendOffsetError: they begin before the log's end; a gap is fine. ValueError: a batch of format 2 has
-        no leader epoch (-1). OffsetsOutOfOrderError, CorruptRecordError, RecordBatchTooLargeError, OSError: as
-        `append_as_leader`.
+        no leader epoch (-1). OffsetsOutOfOrderError, InvalidRecordError: offsets that do not rise, or are too few for
+        the records. CorruptRecordError, RecordBatchTooLargeError, OSError: as `append_as_leader`.
         """
         leader_epoch = whole("leader_epoch", leader_epoch, -1, INT32_MAX)
         return self._append(message_set, _Appending(AppendOrigin.REPLICATION, leader_epoch, False, None, -1))
