@@ -1,0 +1,179 @@
+"""Directories of a data directory exchanged for others: all of them, or none.
+
+    <path>/orders-0                                  what readers see
+    <path>/_kafkalog_tmp/<job>/new/orders-0          complete, on the disk
+    <path>/_kafkalog_tmp/<job>/old/orders-0          where one goes that is not to be there any more
+    <path>/_kafkalog_tmp/<job>/commit.json           which are to be exchanged: once it is there, the job is committed
+
+A process that dies before it has written commit.json has changed nothing. One that dies later has committed: whoever
+writes to the directory next finds the file and does the rest. Where something fails and the process lives, all is put
+back as it was. Each directory changes in one step where the system can exchange two names (Linux), else in two.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from kafkalog.errors import LogStateError
+from kafkalog.spark.joining import JoinedLog, segment_bytes_in
+from kafkalog.storage import data_dir_session as sessions
+from kafkalog.storage.atomic import sync_directory, write_atomically
+from kafkalog.storage.lock import DirectoryLock
+from kafkalog.storage.paths import TopicPartition, partition_of_dir
+
+TEMPORARY = "_kafkalog_tmp"
+TASKS, NEW, OLD, JOURNAL = "tasks", "new", "old", "commit.json"
+_VERSION = 1
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a job changes in a data directory: these logs come, those partitions go. job: the job's directory."""
+
+    data_dir: Path
+    job: Path
+    coming: Sequence[JoinedLog]
+    going: Sequence[str]
+
+    def run(self, lock: DirectoryLock) -> None:
+        """Do it, or nothing. lock: on the data directory. OSError: nothing was changed.
+
+        ExceptionGroup: nor could all be put back; the next writer completes the exchange.
+        """
+        for name in (NEW, OLD):
+            (self.job / name).mkdir(exist_ok=True)
+            sync_directory(self.job / name)
+        write_atomically(self.job / JOURNAL, self._text().encode())
+        sync_directory(self.job.parent)
+        try:
+            self._do(lock)
+        except BaseException as error:
+            try:
+                self._undo()
+            except OSError as another:
+                raise ExceptionGroup(f"{self.data_dir}: neither changed nor put back", [another]) from error
+            raise
+        _remove_job(self.job)
+
+    @classmethod
+    def begun(cls, data_dir: Path, job: Path) -> "Exchange":
+        """The one that somebody began who died. ValueError, KeyError, TypeError: the file is damaged."""
+        found = json.loads((job / JOURNAL).read_bytes())
+        coming = [JoinedLog(TopicPartition(*each.pop("topic_partition")), **each) for each in found["coming"]]
+        going = [str(name) for name in found["going"]]
+        if found["version"] != _VERSION or not all(map(partition_of_dir, going)):
+            raise ValueError(f"{job / JOURNAL} is not of version {_VERSION}, or damaged")
+        return cls(data_dir, job, coming, going)
+
+    def complete(self, lock: DirectoryLock) -> None:
+        """Do what is not done yet. OSError: try again.
+
+        LogStateError: somebody has written since to a log that is to be replaced: what is right, a program cannot know.
+        """
+        for each in self.coming:
+            final = self._final(each)
+            if not self._is_done(each) and segment_bytes_in(final) not in (None, each.replaces_bytes):
+                message = (
+                    f"was written to since a job that is not complete joined it; settle {self.job / JOURNAL} by hand"
+                )
+                raise LogStateError(message, str(final))
+        self._do(lock)
+        _remove_job(self.job)
+
+    def _text(self) -> str:
+        coming = [asdict(each) for each in self.coming]
+        return json.dumps({"version": _VERSION, "coming": coming, "going": list(self.going)}, indent=1)
+
+    def _final(self, log: JoinedLog) -> Path:
+        return self.data_dir / str(log.topic_partition)
+
+    def _is_done(self, log: JoinedLog) -> bool:
+        final = self._final(log)
+        return final.exists() and final.stat().st_ino == log.inode
+
+    def _do(self, lock: DirectoryLock) -> None:
+        known = sessions.read_checkpoints(self.data_dir)
+        logs = [_not_before(each, known) if self._is_done(each) else each for each in self.coming]
+        for each in self.coming:
+            name = str(each.topic_partition)
+            if not self._is_done(each):
+                _put(self.job / NEW / name, self._final(each), self.job / OLD / name)
+        for name in self.going:
+            if (self.data_dir / name).exists() and not (self.job / OLD / name).exists():
+                (self.data_dir / name).rename(self.job / OLD / name)
+        sync_directory(self.data_dir)
+        sessions.update_checkpoints(self.data_dir, lock, logs)
+        for partition in filter(None, map(partition_of_dir, self.going)):
+            sessions.forget_partition(self.data_dir, lock, partition)
+
+    def _undo(self) -> None:
+        for each in self.coming:
+            name, final = str(each.topic_partition), self._final(each)
+            new, old = self.job / NEW / name, self.job / OLD / name
+            if self._is_done(each) and not (new.exists() and _exchanged(new, final)):
+                final.rename(new)
+            if old.exists():
+                old.rename(final)
+        for name in self.going:
+            with suppress(FileNotFoundError):
+                (self.job / OLD / name).rename(self.data_dir / name)
+        (self.job / JOURNAL).unlink()
+        sync_directory(self.data_dir)
+
+
+def _not_before(log: JoinedLog, known: sessions.Checkpoints) -> JoinedLog:
+    """Its offsets for the checkpoints, where somebody may have appended to it since."""
+    point = known.recovery_points.get(log.topic_partition, 0)
+    mark = known.high_watermarks.get(log.topic_partition, 0)
+    return replace(log, recovery_point=max(point, log.recovery_point), high_watermark=max(mark, log.high_watermark))
+
+
+def complete_begun(data_dir: Path, lock: DirectoryLock) -> list[Path]:
+    """Complete what others began who died; the directories of their jobs."""
+    found = sorted(data_dir.glob(f"{TEMPORARY}/*/{JOURNAL}"))
+    for journal in found:
+        Exchange.begun(data_dir, journal.parent).complete(lock)
+    return [journal.parent for journal in found]
+
+
+def remove_job(job: Path) -> None:
+    """Remove what a job has below the data directory; nothing where it is committed and not complete."""
+    if not (job / JOURNAL).exists():
+        _remove_job(job)
+
+
+def _remove_job(job: Path) -> None:
+    """commit.json first: what is left without it counts for nothing."""
+    (job / JOURNAL).unlink(missing_ok=True)
+    shutil.rmtree(job, ignore_errors=True)
+    with suppress(OSError):  # another job's directory is there
+        job.parent.rmdir()
+
+
+def _put(new: Path, final: Path, old: Path) -> None:
+    """`new` takes the place of `final`, if that is there, which becomes `new`, or `old` where that takes two steps."""
+    if final.exists():
+        if _exchanged(new, final):
+            return
+        final.rename(old)
+    new.rename(final)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Two names in one step; False where the system cannot do so."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), str(one), None, str(other))

@@ -1,0 +1,159 @@
+"""What a DataFrame's writer is told: its options, as text, and the columns it takes, those of Spark's own Kafka sink.
+
+    path          a data directory on a file system that the driver and all executors share
+    topic         for all rows; without it each row's column `topic` says
+    partitions    how many partitions a topic has; without it as many as it has in the directory, or one
+    compression   none | gzip | snappy | lz4 | zstd
+    batchBytes    a batch is about so large; segmentBytes: a segment is not larger
+    topicId       of the topic that `topic` names, 22 characters of base64url; without it the one it has, or a new one
+
+Names of options and columns are taken in any case; columns that are none of the sink's (offset, timestampType) are left
+alone.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from kafkalog.attributes import CompressionType
+from kafkalog.storage.config import INT32_MAX, LogConfig
+from kafkalog.storage.partition_metadata import is_topic_id
+from kafkalog.storage.paths import partition_of_dir
+
+DEFAULT_BATCH_BYTES = 1 << 16
+DEFAULT_SEGMENT_BYTES = LogConfig().segment_bytes
+# A batch's header and a record without anything in it.
+_SMALLEST_BATCH = 70
+_SIZE = re.compile(r"([0-9]+)([kmg]?)(?:i?b)?")
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
+_CODECS = {each.name.lower(): each for each in CompressionType} | {"uncompressed": CompressionType.NONE}
+
+_BYTES = ("binary", "string")
+# Spark's names for what each column may be.
+COLUMN_TYPES = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """All options, parsed. Picklable. Sizes in bytes; None: not said."""
+
+    path: Path
+    topic: str | None = None
+    partitions: int | None = None
+    compression: CompressionType = CompressionType.NONE
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    topic_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_bytes > self.segment_bytes:
+            raise ValueError(f"option batchBytes is {self.batch_bytes}: more than segmentBytes, {self.segment_bytes}")
+        if self.topic_id is not None and self.topic is None:
+            raise ValueError(f"option topicId is {self.topic_id!r}, and no option topic says whose it is")
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> "WriteOptions":
+        """The options by name, in any case.
+
+        ValueError: an option that does not exist, a value that cannot be, no path; it names the option and its value.
+        """
+        given = {_known(name): str(value) for name, value in options.items()}
+        if "path" not in given:
+            raise ValueError("option path is required: the directory to write the partitions to")
+        return cls(
+            **{field: _parsed(name, given[name], parse) for name, (field, parse) in _RULES.items() if name in given}
+        )
+
+
+def check_columns(types: Mapping[str, str], options: WriteOptions) -> None:
+    """Whether columns of these names and types, in Spark's words, can be written. ValueError: not so."""
+    found = {name.lower(): kind for name, kind in types.items()}
+    if "value" not in found:
+        raise ValueError("there is no column value, which holds what is to be written")
+    for name, allowed in COLUMN_TYPES.items():
+        if name in found and found[name] not in allowed:
+            raise ValueError(f"column {name} is of type {found[name]}: {' or '.join(allowed)} is wanted")
+    if options.topic is None and "topic" not in found:
+        raise ValueError("neither option topic nor a column topic says where the rows go")
+
+
+def check_topic(topic: str) -> str:
+    """The same name. ValueError: no topic can be called so."""
+    if partition_of_dir(f"{topic}-0") is None:
+        raise ValueError(f"{topic!r} is no name for a topic: up to 249 of a-z A-Z 0-9 . _ -")
+    return topic
+
+
+def _known(name: str) -> str:
+    lower = name.lower()
+    if lower not in _RULES:
+        near = difflib.get_close_matches(lower, _RULES, 1)
+        meant = f"; {near[0]} is one" if near else f"; there are {', '.join(_RULES)}"
+        raise ValueError(f"option {name} does not exist for writing{meant}")
+    return lower
+
+
+def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"option {name} is {text!r}: {error}") from None
+
+
+def _path(text: str) -> Path:
+    url = urlsplit(text)
+    if url.scheme == "file":
+        return Path(unquote(url.path))
+    if "://" in text:
+        raise ValueError("only directories that are mounted can be written to")
+    if not text:
+        raise ValueError("a directory is wanted")
+    return Path(text)
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,6}", text) or not int(text):
+        raise ValueError("a whole number from 1 to 999999 is wanted")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip().lower())
+    size = int(found[1]) << _SHIFTS[found[2]] if found else 0
+    if not _SMALLEST_BATCH <= size <= INT32_MAX:
+        raise ValueError(f"bytes from {_SMALLEST_BATCH} to 2g - 1 are wanted, such as 65536, 64k or 1g")
+    return size
+
+
+def _codec(text: str) -> CompressionType:
+    if text.lower() not in _CODECS:
+        raise ValueError(f"one of {', '.join(_CODECS)} is wanted")
+    return _CODECS[text.lower()]
+
+
+def _topic_id(text: str) -> str:
+    if not is_topic_id(text):
+        raise ValueError("22 characters of base64url are wanted that are not all A")
+    return text
+
+
+_RULES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "path": ("path", _path),
+    "topic": ("topic", check_topic),
+    "partitions": ("partitions", _count),
+    "compression": ("compression", _codec),
+    "batchbytes": ("batch_bytes", _size),
+    "segmentbytes": ("segment_bytes", _size),
+    "topicid": ("topic_id", _topic_id),
+}
