@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.config import LogConfig
     from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
     from kafkalog.storage.log import Log
-    from kafkalog.storage.manager import LogManager
+    from kafkalog.storage.manager import Intervals, LogManager
     from kafkalog.storage.offset_metadata import LogOffsetMetadata
     from kafkalog.storage.paths import TopicPartition
     from kafkalog.storage.results import AbortedTransaction, FetchDataInfo, IsolationLevel, LogAppendInfo
@@ -48,6 +48,7 @@ __all__ = [
     "EndOfData",
     "FetchDataInfo",
     "FileMessageSet",
+    "Intervals",
     "IsolationLevel",
     "Log",
     "LogAppendInfo",
@@ -81,6 +82,7 @@ _HOMES = {
     "IsolationLevel": "kafkalog.storage.results",
     "AbortedTransaction": "kafkalog.storage.results",
     "WritableLog": "kafkalog.storage.writable_log",
+    "Intervals": "kafkalog.storage.manager",
     "LogManager": "kafkalog.storage.manager",
     "AppendOrigin": "kafkalog.record.validation",
     "BatchSettings": "kafkalog.record.builder",
@@ -125,6 +127,15 @@ def open(  # noqa: A001 - as gzip.open, beside the built-in one
     decompression_limit: int | None = None,
     progress: "Progress | None" = None,
 ) -> "WritableLog": ...
+@overload
+def open(  # noqa: A001 - as gzip.open, beside the built-in one
+    path: "str | os.PathLike[str]",
+    mode: str,
+    config: "LogConfig | None" = None,
+    *,
+    decompression_limit: int | None = None,
+    progress: "Progress | None" = None,
+) -> "Log": ...
 def open(  # noqa: A001 - as above
     path: "str | os.PathLike[str]",
     mode: str = "r",
@@ -138,12 +149,16 @@ def open(  # noqa: A001 - as above
     mode "r": reads only; never writes, creates or locks anything. "a": a `WritableLog`, to read and append to; the
     directory is created if it is missing, locked, and recovered if whoever wrote it last did not close it. The
     directory above is taken for the broker's data directory: checkpoints, lock and mark of a clean shutdown lie there.
+    Nothing is done in the background: `delete_old_segments` and `flush` are called by whoever wants records to go when
+    the config says so, and to be flushed by time; what is deleted leaves the disk after `file_delete_delay_ms`, or when
+    the log is next opened. `LogManager` does that by itself.
 
     config: the topic's settings (None: Kafka's defaults). decompression_limit: bytes that one batch may decompress to
     (None: 256 MiB). progress: called with the bytes recovered and the bytes to recover.
 
     NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no log, or is not named as one.
-    LogLockedError: a broker, or another process, writes to it. ValueError: another mode. CorruptRecordError: damage
+    LogLockedError: a broker, or another process, writes to it. ValueError, TypeError: another mode, or what is no
+    config, limit or function. CorruptRecordError: damage
     where a checkpoint says that there is none. CorruptCheckpointError: a checkpoint of the data directory does not
     follow its format; the error says what deleting it means. OSError: it cannot be written to.
     """

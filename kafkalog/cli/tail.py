@@ -96,7 +96,7 @@ class Tail:
         """The last `count` records that are seen. KafkaLogError, OSError: they cannot be read."""
         end = self._end()
         first = first_of_last(self._log, count, end, self._isolation)
-        self._show(first, end, skip=max(0, self._log.count(first, end, self._isolation) - count))
+        self._show(first, end, skip=max(0, self._log.count(first, end, isolation=self._isolation) - count))
 
     def show_new(self) -> None:
         """What has come since."""
@@ -142,6 +142,6 @@ def first_of_last(log: Log, count: int, end: int, isolation: IsolationLevel) -> 
     if count == 0:
         return end
     # Compaction, transactions and their markers leave gaps: twice as far each time.
-    while (first := end - distance) > start and log.count(first, end, isolation) < count:
+    while (first := end - distance) > start and log.count(first, end, isolation=isolation) < count:
         distance *= 2
     return max(first, start)

@@ -14,12 +14,12 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
+from enum import Enum
 from typing import Annotated, Any, Literal, Protocol, Self, get_type_hints
 
+from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance
 from kafkalog.attributes import CompressionType, TimestampType
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 SMALLEST_ENTRY = 14  # bytes behind an entry's offset and size
 SMALLEST_SEGMENT_OF_A_TOPIC = 2**20
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
@@ -28,15 +28,18 @@ _DAY_MS = 24 * _HOUR_MS
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
-_POLICIES = ((), ("delete",), ("compact",), ("compact", "delete"), ("delete", "compact"))
+_OF_OLDER_BROKERS = frozenset({"message.format.version", "message.downconversion.enable"})
 _COMMA = re.compile(r"\s*,\s*")
 
 
 class _Rule(Protocol):
-    """What a setting may be, and how Kafka writes it."""
+    """What a setting may be, and how Kafka writes it. allowed: in Kafka's words; allowed_here: in Python's."""
 
     @property
     def allowed(self) -> str: ...
+
+    @property
+    def allowed_here(self) -> str: ...
 
     def holds(self, value: Any) -> bool: ...
 
@@ -46,8 +49,19 @@ class _Rule(Protocol):
     def text(self, value: Any) -> str: ...
 
 
+class _AsInKafka:
+    """What is allowed is said alike."""
+
+    __slots__ = ()
+    allowed: str
+
+    @property
+    def allowed_here(self) -> str:
+        return self.allowed
+
+
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(_AsInKafka):
     """A whole number from `low` to `high`, or one of those `besides`."""
 
     low: int = -INT64_MAX - 1
@@ -55,7 +69,7 @@ class _Whole:
     besides: tuple[int, ...] = ()
 
     @property
-    def allowed(self) -> str:
+    def allowed(self) -> str:  # type: ignore[override] # worked out
         return " or ".join([f"a whole number from {self.low} to {self.high}", *map(str, self.besides)])
 
     def holds(self, value: Any) -> bool:
@@ -70,7 +84,7 @@ class _Whole:
         return str(value)
 
 
-class _Ratio:
+class _Ratio(_AsInKafka):
     allowed = "a number from 0 to 1"
 
     def holds(self, value: Any) -> bool:
@@ -85,7 +99,7 @@ class _Ratio:
         return str(float(value))
 
 
-class _Flag:
+class _Flag(_AsInKafka):
     allowed = "true or false"
 
     def holds(self, value: Any) -> bool:
@@ -110,6 +124,10 @@ class _OneOf:
     def allowed(self) -> str:
         return f"one of {', '.join(self.names)}"
 
+    @property
+    def allowed_here(self) -> str:
+        return f"one of {', '.join(map(_as_written, self.names.values()))}"
+
     def holds(self, value: Any) -> bool:
         return any(type(value) is type(each) and value == each for each in self.names.values())
 
@@ -123,7 +141,11 @@ class _OneOf:
 class _Names:
     """Several names, each once."""
 
-    allowed = "any of compact and delete, each once (here a tuple)"
+    allowed = "any of compact and delete, each once"
+
+    @property
+    def allowed_here(self) -> str:
+        return f"a tuple of {self.allowed}"
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, tuple) and sorted(map(str, value)) in (
@@ -227,10 +249,13 @@ class LogConfig:
     def from_topic_config(cls, settings: Mapping[str, object], defaults: Self | None = None) -> Self:
         """From Kafka's names ("segment.bytes") and values, as texts, numbers or bools; `defaults` for the others.
 
-        `internal.segment.bytes` takes the place of `segment.bytes`. ValueError: a name that is none, with the one that
-        may be meant; a value that is not allowed.
+        A list stands for what Kafka separates by commas. `internal.segment.bytes` takes the place of `segment.bytes`.
+        What only older brokers know and follow, formats of messages and their conversion, is of no effect. ValueError:
+        a name that is none, with the one that may be meant; a value that is not allowed.
         """
-        values = {_field_name(name): _parsed(name, value) for name, value in settings.items()}
+        instance("settings", settings, Mapping, ' of names to values, such as {"segment.bytes": "1048576"}')
+        given = {name: value for name, value in settings.items() if name not in _OF_OLDER_BROKERS}
+        values = {_field_name(name): _parsed(name, value) for name, value in given.items()}
         if INTERNAL_SEGMENT_BYTES in settings:
             values["segment_bytes"] = _parsed(INTERNAL_SEGMENT_BYTES, settings[INTERNAL_SEGMENT_BYTES])
         return replace(defaults or cls(), **values)
@@ -307,14 +332,15 @@ _FIELD_NAMES = {name.replace("_", "."): name for name in _RULES} | {INTERNAL_SEG
 def _field_name(name: str) -> str:
     if name in _FIELD_NAMES:
         return _FIELD_NAMES[name]
-    near = get_close_matches(name, _FIELD_NAMES, 1)
+    # Brokers have defaults for topics, most of which begin like this.
+    near = get_close_matches(str(name).removeprefix("log."), _FIELD_NAMES, 1)
     raise ValueError(f"{name} is no setting of a topic" + (f": {near[0]} is" if near else ""))
 
 
 def _parsed(name: str, value: object) -> Any:
     rule = _RULES[_field_name(name)]
     try:
-        parsed = rule.parse(str(value).strip())
+        parsed = rule.parse(_text_of(value).strip())
     except ValueError:
         parsed = None
     if not rule.holds(parsed):
@@ -322,6 +348,22 @@ def _parsed(name: str, value: object) -> Any:
     return parsed
 
 
+def _text_of(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
 def _check(name: str, value: Any, rule: _Rule) -> None:
     if not rule.holds(value):
-        raise ValueError(f"{name} is {value!r}: {rule.allowed} is allowed")
+        raise ValueError(f"{name} is {value!r}: {rule.allowed_here} is allowed")
+
+
+def _as_written(value: Any) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+
+
+def config_or_default(given: LogConfig | None) -> LogConfig:
+    """A topic's settings; Kafka's defaults for None. TypeError: they are no `LogConfig`."""
+    if given is None:
+        return LogConfig()
+    config: LogConfig = instance("config", given, LogConfig, ", as LogConfig.from_topic_config makes of Kafka's names")
+    return config

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkalog._speedups.arguments import BYTES, INT32_MAX, whole
+from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError
 from kafkalog.record.builder import BatchSettings, BuiltBatch, built_batches
 from kafkalog.record.message_set import ByteBufferMessageSet
-from kafkalog.storage.config import INT64_MAX, LogConfig
+from kafkalog.storage.config import LogConfig
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.results import LogAppendInfo
 from kafkalog.storage.segment import BatchSpan, RollParams

@@ -53,6 +53,10 @@ class LeaderEpochCache:
                 raise CorruptCheckpointError("an epoch or offset is negative", str(path), None, "0 or more", entry)
             self._entries = _with_entry(self._entries, entry)
 
+    def __repr__(self) -> str:
+        told = ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in self._entries)
+        return f"<LeaderEpochCache {self.path}: {told or 'no epochs'}>"
+
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         """All entries, oldest first."""

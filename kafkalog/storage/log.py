@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from kafkalog._speedups.arguments import member
+from kafkalog._speedups.arguments import BYTES, member, whole
 from kafkalog._speedups.record import Record
 from kafkalog.errors import CorruptRecordError, NotALogError, OffsetOutOfRangeError
 from kafkalog.record import compression
@@ -27,7 +27,7 @@ from kafkalog.storage import fetching
 from kafkalog.storage.checkpoints import OffsetCheckpointFile
 from kafkalog.storage.clock import wall_clock_ms
 from kafkalog.storage.committed import AbortedBatches
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.config import LogConfig, config_or_default
 from kafkalog.storage.counting import count_records
 from kafkalog.storage.fetching import Fetch
 from kafkalog.storage.file_message_set import FileMessageSet, TimestampAndOffset
@@ -74,7 +74,7 @@ class Log:
         *,
         decompression_limit: int = compression.DEFAULT_LIMIT,
     ) -> None:
-        self._attach(Path(directory), config or LogConfig())
+        self._attach(Path(directory), config_or_default(config))
         if self.directory.is_file():
             what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
             raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
@@ -221,7 +221,11 @@ class Log:
         OffsetOutOfRangeError: start_offset is before the log's start or after its end. ValueError: max_length < 0.
         TypeError: isolation is no `IsolationLevel`. CorruptRecordError: damage on the way.
         """
-        at, isolation = operator.index(start_offset), member("isolation", isolation, IsolationLevel)
+        at, isolation = (
+            whole("start_offset", start_offset, -NO_END - 1, NO_END),
+            member("isolation", isolation, IsolationLevel),
+        )
+        max_length = whole("max_length", max_length, 0, NO_END, BYTES)
         try:
             return self._fetched(at, max_length, isolation, min_one_message)
         except FileNotFoundError:
@@ -234,7 +238,10 @@ class Log:
             raise OffsetOutOfRangeError("an offset before the log's start", str(self.directory), None, expected, at)
         committed = isolation is IsolationLevel.TXN_COMMITTED
         asked = Fetch(at, max_length, min_one_message, self._bound(isolation), committed)
-        return fetching.fetch(self._segments_now(), self._log_end(), asked)
+        try:
+            return fetching.fetch(self._segments_now(), self._log_end(), asked)
+        except OffsetOutOfRangeError as error:
+            raise error.at(str(self.directory)) from None
 
     def _bound(self, isolation: IsolationLevel) -> LogOffsetMetadata:
         """How far an isolation level sees."""
@@ -246,7 +253,8 @@ class Log:
         """The first record whose timestamp (ms) is `timestamp` or more; None where there is none.
 
         Special values as in Kafka, which give timestamp -1: -2 (and -4) the log's start, -1 its end; and -3, the first
-        record with the largest timestamp. ValueError: another negative value.
+        record with the largest timestamp. -5 and -6 ask about remote storage, of which there is none: offset -1.
+        ValueError: another negative value.
         """
         timestamp = operator.index(timestamp)
         if timestamp >= 0:
@@ -350,7 +358,7 @@ class Log:
                     return
 
     def count(
-        self, start: int | None = None, end: int | None = None, isolation: IsolationLevel = IsolationLevel.LOG_END
+        self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
     ) -> int:
         """How many records there are with start <= offset < end, control records not counted.
 

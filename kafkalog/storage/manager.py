@@ -24,7 +24,7 @@ from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.clock import Clock, wall_clock_ms
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.config import LogConfig, config_or_default
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import topic_id_in
@@ -90,6 +90,19 @@ class LogManager(Mapping[str, AnyLog]):
         scheduler: Scheduler | None = None,
         progress: Progress | None = None,
     ) -> None: ...
+    @overload
+    def __init__(
+        self: "LogManager[Log]",
+        log_dir: str | os.PathLike[str],
+        mode: str,
+        config: LogConfig | None = None,
+        *,
+        topic_configs: Mapping[str, LogConfig] | None = None,
+        intervals: Intervals | None = None,
+        clock: Clock = wall_clock_ms,
+        scheduler: Scheduler | None = None,
+        progress: Progress | None = None,
+    ) -> None: ...
     def __init__(
         self,
         log_dir: str | os.PathLike[str],
@@ -105,9 +118,9 @@ class LogManager(Mapping[str, AnyLog]):
         if mode not in ("r", "a"):
             raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
         self.directory = Path(log_dir).absolute()
-        self.config = config or LogConfig()
+        self.config = config_or_default(config)
         self._config_given = config is not None
-        self._topic_configs = dict(topic_configs or {})
+        self._topic_configs = {topic: config_or_default(each) for topic, each in (topic_configs or {}).items()}
         self._lock = threading.RLock()
         self._closed = False
         self._logs: dict[str, Any] = {}
@@ -173,6 +186,8 @@ class LogManager(Mapping[str, AnyLog]):
     def create(self, name: str, config: LogConfig | None = None) -> AnyLog:
         """A new, empty log in the directory `name`; its topic id is that of the topic's other partitions, or a new one.
 
+        config: the topic's from now on, as `config_of` says: of this partition and later ones, not of those that are
+        open. It is not kept in the directory: the next manager needs it in topic_configs.
         FileExistsError: there is one. ValueError: not a partition's name. io.UnsupportedOperation: mode "r".
         """
         writer = self._writable("create a log in")
@@ -182,7 +197,7 @@ class LogManager(Mapping[str, AnyLog]):
             if (self.directory / name).exists():
                 raise FileExistsError(errno.EEXIST, "there is such a partition", str(self.directory / name))
             if config is not None:
-                self._topic_configs[partition.topic] = config
+                self._topic_configs[partition.topic] = config_or_default(config)
             topic_id = topic_id_in(self.directory, partition.topic)
             self._logs[name] = writer.load(name, self.config_of(partition.topic), topic_id)
             log: AnyLog = self._logs[name]

@@ -7,15 +7,17 @@ The directory that holds the partition's is taken for a broker's data directory,
 checkpoints and mark of a clean shutdown are honoured and kept.
 """
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
 
+from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import NotALogError
 from kafkalog.record import compression
 from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.atomic import make_directory
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.config import LogConfig, config_or_default
 from kafkalog.storage.lock import DirectoryLock, lock_partition
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import topic_id_in
@@ -32,11 +34,16 @@ def open_log(
     progress: Progress | None = None,
 ) -> Log:
     """See `kafkalog.open`."""
+    limit = compression.DEFAULT_LIMIT
+    if decompression_limit is not None:
+        limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
     if mode == "r":
-        limit = compression.DEFAULT_LIMIT if decompression_limit is None else decompression_limit
         return Log(path, config, decompression_limit=limit)
     if mode != "a":
         raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
+    config = config_or_default(config)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function of bytes done and bytes to do, not {type(progress).__name__}")
     return _Partition(Path(path).absolute()).opened(config, progress)
 
 
@@ -46,7 +53,9 @@ class _Partition:
     def __init__(self, directory: Path) -> None:
         name = directory.resolve().name
         partition = partition_of_dir(name)
-        if partition is None or directory.is_file():
+        if directory.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, "a partition directory is needed", str(directory))
+        if partition is None:
             raise NotALogError(f"{name!r} is no partition's directory: <topic>-<number>", str(directory))
         self.directory = directory
         self.partition: TopicPartition = partition

@@ -94,6 +94,11 @@ class ProducerStateManager:
         other._map_end_offset = other._last_snapshot_offset = 0
         return other
 
+    def __repr__(self) -> str:
+        return (
+            f"<ProducerStateManager of {self._partition}: {len(self._producers)} producers at {self._map_end_offset}>"
+        )
+
     # --- what is known
 
     @property

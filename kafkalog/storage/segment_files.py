@@ -9,6 +9,7 @@
 Dropping an open file closes it once nobody reads it any more; only `close` and `release` take it from readers, too.
 """
 
+import io
 import os
 import threading
 from contextlib import ExitStack, suppress
@@ -195,7 +196,9 @@ class SegmentFiles:
         """Rename all files that are there: what ends in `old` ends in `new` then.
 
         ValueError: they do not. OSError: one cannot be renamed, or there is no `.log` file.
+        io.UnsupportedOperation: the segment is only read.
         """
+        self._check_writable("rename")
         if not self.has_suffix(old):
             raise ValueError(f"{self.path} does not end in {old!r}")
         with self._lock:
@@ -207,6 +210,10 @@ class SegmentFiles:
             for index, old_path, new_path in zip(self._indexes(), before, after, strict=True):
                 with suppress(FileNotFoundError):
                     index.rename_to(new_path) if index is not None else old_path.replace(new_path)
+
+    def _check_writable(self, what: str) -> None:
+        if not self.writable:
+            raise io.UnsupportedOperation(f"cannot {what} {self.path}: it was opened for reading")
 
     def has_suffix(self, suffix: str) -> bool:
         """Whether the files' names end in `suffix`."""
@@ -221,7 +228,11 @@ class SegmentFiles:
                     index.update_parent_dir(directory)
 
     def delete_if_exists(self) -> None:
-        """Delete all files that are there; who reads them reads on. OSError: one cannot be deleted."""
+        """Delete all files that are there; who reads them reads on. OSError: one cannot be deleted.
+
+        io.UnsupportedOperation: the segment is only read.
+        """
+        self._check_writable("delete")
         with self._lock, ExitStack() as last:
             if self._writer is not None:
                 self._writer.retire()

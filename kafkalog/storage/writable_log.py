@@ -24,6 +24,7 @@ from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, INT64_MAX, member
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.errors import (
+    KafkaLogError,
     LogStateError,
     OffsetOutOfRangeError,
     RecordBatchTooLargeError,
@@ -46,7 +47,7 @@ from kafkalog.storage.append import (
 from kafkalog.storage.appending import naming, sync
 from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.clock import Clock, wall_clock_ms
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.config import LogConfig, config_or_default
 from kafkalog.storage.embedded import EmbeddedAppender
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.local_log import LocalLog
@@ -147,7 +148,7 @@ class WritableLog(Log):
         partition. InconsistentTopicIdError: it belongs to another topic. OSError: it cannot be read or written.
         Whatever is raised, no file is left open.
         """
-        path, config, opening = Path(directory).absolute(), config or LogConfig(), opening or Opening()
+        path, config, opening = Path(directory).absolute(), config_or_default(config), opening or Opening()
         partition = _partition_of(path)
         make_directory(path)
         home = SegmentHome(
@@ -461,19 +462,22 @@ class WritableLog(Log):
         self, messages: ByteBufferMessageSet, incoming: Incoming, how: "_Appending"
     ) -> ByteBufferMessageSet:
         config, now = self.config, self._clock()
-        result = validate_messages_and_assign_offsets(
-            messages,
-            first_offset=self.log_end_offset,
-            now=now,
-            target_compression=config.compression,
-            compression_level=config.compression_level,
-            compacted=config.compact,
-            timestamp_type=config.message_timestamp_type,
-            before_max_ms=config.message_timestamp_before_max_ms,
-            after_max_ms=config.message_timestamp_after_max_ms,
-            partition_leader_epoch=how.leader_epoch,
-            origin=how.origin,
-        )
+        try:
+            result = validate_messages_and_assign_offsets(
+                messages,
+                first_offset=self.log_end_offset,
+                now=now,
+                target_compression=config.compression,
+                compression_level=config.compression_level,
+                compacted=config.compact,
+                timestamp_type=config.message_timestamp_type,
+                before_max_ms=config.message_timestamp_before_max_ms,
+                after_max_ms=config.message_timestamp_after_max_ms,
+                partition_leader_epoch=how.leader_epoch,
+                origin=how.origin,
+            )
+        except KafkaLogError as error:
+            raise error.at(str(self.directory)) from error
         self._take_over(result, incoming, now)
         return result.message_set
 

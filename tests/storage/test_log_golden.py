@@ -49,7 +49,7 @@ def test_counts_are_those_of_the_records_at_every_isolation_and_in_every_range(p
             offsets = [record.offset for record in log.records(isolation=isolation)]
             assert log.count(isolation=isolation) == len(offsets)
             for first in cuts:
-                counted = [log.count(first, last, isolation) for last in cuts]
+                counted = [log.count(first, last, isolation=isolation) for last in cuts]
                 assert counted == [sum(first <= offset < last for offset in offsets) for last in cuts]
 
 

@@ -244,6 +244,6 @@ def test_counting_is_as_good_as_listing(
         log.update_high_watermark(mark)
         assert 0 <= log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
         for isolation in COUNTED:
-            assert log.count(*ends, isolation) == len(list(log.records(*ends, isolation=isolation)))
+            assert log.count(*ends, isolation=isolation) == len(list(log.records(*ends, isolation=isolation)))
         assert log.count(log.high_watermark, log.log_end_offset) == log.log_end_offset - log.high_watermark
         assert active(log).base_offset <= log.log_end_offset

@@ -1,0 +1,141 @@
+"""What a log is opened and asked with: what is wrong is named, and nothing is changed for it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import IsolationLevel, Log, LogConfig, LogManager, Record, WritableLog
+from kafkalog.errors import OffsetOutOfRangeError, RecordValidationError
+from kafkalog.storage.segment import LogSegment
+from storage.logs import NOW, append, batch, opened
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Any:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([Record(b"a"), Record(b"b")])
+        yield log
+
+
+@pytest.mark.parametrize("config", [{}, {"segment.bytes": 100}, "segment.bytes=100"])
+def test_a_config_that_is_none_is_refused_before_anything_is_made(tmp_path: Path, config: Any) -> None:
+    home = tmp_path / "data"
+    for ask in (
+        lambda: kafkalog.open(home / "t-0", "a", config),
+        lambda: WritableLog.load(home / "t-0", config),
+        lambda: LogManager(home, "a", config),
+        lambda: LogManager(home, "a", topic_configs={"t": config}),
+    ):
+        with pytest.raises(TypeError, match=r"config is a LogConfig, as LogConfig\.from_topic_config makes.*, not "):
+            ask()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_config_that_is_none_makes_no_partition(tmp_path: Path) -> None:
+    with LogManager(tmp_path, "a") as manager:
+        with pytest.raises(TypeError, match="config is a LogConfig"):
+            manager.create("t-0", {"segment.bytes": 100})  # type: ignore[arg-type]
+        assert list(manager) == []
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"decompression_limit": -1}, "decompression_limit is -1 bytes"),
+        ({"decompression_limit": "1"}, "decompression_limit is a whole number of bytes, not str"),
+        ({"config": {}}, "config is a LogConfig"),
+    ],
+)
+def test_what_a_log_cannot_be_opened_with_is_named(
+    log: WritableLog, mode: Any, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        kafkalog.open(log.directory, mode, **options)
+
+
+def test_progress_that_cannot_be_called_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="progress is a function of bytes done and bytes to do, not int"):
+        kafkalog.open(tmp_path / "t-0", "a", progress=3)  # type: ignore[call-overload]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_file_is_no_directory_in_either_mode(tmp_path: Path, mode: Any) -> None:
+    (tmp_path / "t-0").touch()
+    with pytest.raises(NotADirectoryError):
+        kafkalog.open(tmp_path / "t-0", mode)
+
+
+def test_a_mode_that_is_worked_out_opens_what_it_says(log: WritableLog, tmp_path: Path) -> None:
+    for mode, kind in zip("ra", (Log, WritableLog), strict=True):
+        with kafkalog.open(tmp_path / f"{mode}-0" if mode == "a" else log.directory, mode) as other:
+            assert type(other) is kind
+
+
+def test_what_is_read_beyond_names_the_log(log: WritableLog) -> None:
+    for start in (-1, 3):
+        with pytest.raises(OffsetOutOfRangeError) as error:
+            log.read(start, 100)
+        assert error.value.path == str(log.directory)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [((0, -1), "max_length is -1 bytes"), ((0, "1"), "max_length is a whole"), ((None, 1), "start_offset is a whole")],
+)
+def test_what_cannot_be_read_is_named_as_the_caller_knows_it(log: WritableLog, arguments: Any, told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        log.read(*arguments)
+
+
+def test_isolation_is_given_to_count_by_name_as_to_all_others(log: WritableLog) -> None:
+    with pytest.raises(TypeError, match="positional"):
+        log.count(0, 2, IsolationLevel.LOG_END)  # type: ignore[misc]
+    assert log.count(0, 2, isolation=IsolationLevel.HIGH_WATERMARK) == 2
+
+
+@pytest.mark.parametrize("special", [-5, -6])
+def test_of_remote_storage_there_is_no_offset(log: WritableLog, special: int) -> None:
+    found = log.offset_for_timestamp(special)
+    assert found is not None
+    assert found.offset == -1
+
+
+def test_records_that_are_refused_name_the_log_and_what_it_takes(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", LogConfig(message_timestamp_before_max_ms=50)) as log:
+        with pytest.raises(RecordValidationError, match="at most 50 ms before") as error:
+            log.append_as_leader(batch(timestamp=NOW - 51), 0)
+        assert error.value.path == str(log.directory)
+        assert error.value.refused_count == 1
+
+
+def test_no_segment_of_a_log_that_is_only_read_is_deleted_or_renamed(log: WritableLog) -> None:
+    log.roll()
+    before = {path.name for path in log.directory.iterdir()}
+    with kafkalog.open(log.directory) as reader:
+        segment: LogSegment = reader.segments[0]
+        with pytest.raises(io.UnsupportedOperation, match=r"cannot delete .*: it was opened for reading"):
+            segment.delete_if_exists()
+        with pytest.raises(io.UnsupportedOperation, match="cannot rename"):
+            segment.change_file_suffixes("", ".deleted")
+        assert len(list(reader)) == 2
+    assert {path.name for path in log.directory.iterdir()} == before
+
+
+def test_what_a_log_knows_can_be_looked_at(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0") as log:
+        assert "no epochs" in repr(log.leader_epochs)
+        append(log, b"a", epoch=3, producer_id=1, producer_epoch=0, base_sequence=0)
+        append(log, b"a", epoch=5)
+        assert "3 from 0, 5 from 1" in repr(log.leader_epochs)
+        assert repr(log.producer_state) == "<ProducerStateManager of t-0: 1 producers at 2>"
+
+
+def test_intervals_are_found_where_the_manager_is() -> None:
+    assert kafkalog.Intervals(flush_ms=5).flush_ms == 5
