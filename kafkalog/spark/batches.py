@@ -62,7 +62,10 @@ class BatchMaker:
             start = end
 
     def _batch(self, columns: RecordColumns) -> pa.RecordBatch:
-        arrays = [self._array(each.source, columns) for each in self._columns]
+        try:
+            arrays = [self._array(each.source, columns) for each in self._columns]
+        except InvalidRecordError as error:
+            raise error.at(self._split.path) from None
         for column, array in zip(self._columns, arrays, strict=True):
             if array.null_count and not column.nullable:
                 first = int(columns.offset[array.is_null().index(pa.scalar(value=True)).as_py()])

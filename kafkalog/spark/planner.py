@@ -37,8 +37,8 @@ _PACKED_SHARE = 4
 class Split:
     """What one task reads: the batches of a file that begin in [start_pos, end_pos), bytes.
 
-    Of them the records with first_offset <= offset <= last_offset. base_offset, next_base: between them all offsets of
-    the segment lie. file_size: bytes, when it was planned. sealed: nothing is appended to the file any more.
+    Of them the records with first_offset <= offset <= last_offset. base_offset <= offset < next_base holds for all of
+    the segment's. file_size: bytes, when it was planned. sealed: nothing is appended to the file any more.
     """
 
     path: str
@@ -109,14 +109,16 @@ def plan_splits(
     any more, and failOnDataLoss is true. OSError, KafkaLogError: a directory or an index cannot be read.
     """
     found = discover(options) if sources is None else list(sources)
-    if ranges is None:
-        ranges = offset_ranges(options, found)
-    wanted = [(each, OffsetRange(*ranges[each.topic_partition])) for each in found if each.topic_partition in ranges]
-    pieces = [piece for source, span in wanted for piece in _pieces(source, span)]
-    target = _target(options, sum(piece.end - piece.start for piece in pieces))
-    cut = [split for piece in pieces for split in _cut(piece, target, options.max_records_per_partition)]
-    for source in found:
-        source.close()
+    try:
+        wanted = offset_ranges(options, found) if ranges is None else _still_there(options, found, ranges)
+        spans = [(each, wanted[each.topic_partition]) for each in found if each.topic_partition in wanted]
+        pieces = [piece for source, span in spans for piece in _pieces(source, span)]
+        target = _target(options, sum(piece.end - piece.start for piece in pieces))
+        cut = [split for piece in pieces for split in _cut(piece, target, options.max_records_per_partition)]
+    finally:
+        if sources is None:
+            for source in found:
+                source.close()
     return list(_packed(cut, target // _PACKED_SHARE, options.max_records_per_partition))
 
 
@@ -132,9 +134,11 @@ def discover(options: ReadOptions) -> list[PartitionSource]:
     found: dict[TopicPartition, PartitionSource] = {}
     seen: set[str] = set()
     for source in _sources(options):
-        if source.path in seen or not options.topics.wanted(source.topic_partition):
+        # A directory may be named twice, or by a link: it is no replica of itself.
+        itself = source.path if is_remote(source.path) else os.path.realpath(source.path)
+        if itself in seen or not options.topics.wanted(source.topic_partition):
             continue
-        seen.add(source.path)
+        seen.add(itself)
         rival = found.get(source.topic_partition)
         found[source.topic_partition] = source if rival is None else _better(rival, source)
     missing = options.topics.missing(found)
@@ -190,9 +194,9 @@ def _local_partitions(path: str) -> Iterator[LocalPartition]:
         for each in found.partitions:
             # What is being deleted or moved here is none of the log.
             if each.mark is None and each.topic_partition is not None:
-                yield LocalPartition(each.path.resolve(), each.topic_partition)
+                yield LocalPartition(each.path.absolute(), each.topic_partition)
     elif isinstance(found, PartitionDir) and found.topic_partition is not None:
-        yield LocalPartition(found.path.resolve(), found.topic_partition)
+        yield LocalPartition(found.path.absolute(), found.topic_partition)
     else:
         raise NotALogError("a partition directory, <topic>-<number>, or one that holds some is needed", path)
 
@@ -285,24 +289,41 @@ def _end_at(source: PartitionSource, time: int, options: ReadOptions) -> int:
 def _within(source: PartitionSource, asked: OffsetRange, options: ReadOptions) -> OffsetRange:
     """The range, as far as it is in the log; what is missing of it is lost."""
     first, end = source.log_start_offset, source.log_end.offset
-    if asked.start < first:
-        _lost(source, options.starting, OffsetRange(asked.start, min(first, asked.end)), options)
-    if asked.end > end:
-        _lost(source, options.ending, OffsetRange(max(end, asked.start), asked.end), options)
+    before = OffsetRange(asked.start, min(first, asked.end))
+    behind = OffsetRange(max(end, asked.start), asked.end)
+    for lost in (before, behind):
+        if lost.start < lost.end:
+            where = f"there are {first}..{end - 1}" if first < end else "there are none"
+            _lost(
+                f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are not there; {where}",
+                source,
+                options,
+            )
     # Undecided transactions are not lost.
     last = source.end_offset(committed=options.committed)
     return OffsetRange(max(asked.start, first), min(asked.end, last))
 
 
-def _lost(source: PartitionSource, bound: Bound, lost: OffsetRange, options: ReadOptions) -> None:
-    if lost.start >= lost.end:
-        return
-    what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1}, asked for by {bound.option}, are not there"
+def _still_there(
+    options: ReadOptions, sources: list[PartitionSource], ranges: Mapping[TopicPartition, tuple[int, int]]
+) -> Ranges:
+    """The given ranges, as far as they are in the log."""
+    by_partition = {source.topic_partition: source for source in sources}
+    for partition in sorted(ranges.keys() - by_partition.keys()):
+        if ranges[partition][0] < ranges[partition][1]:
+            _lost(f"{partition} is not there any more", None, options)
+    return {
+        partition: _within(by_partition[partition], OffsetRange(*span), options)
+        for partition, span in ranges.items()
+        if partition in by_partition
+    }
+
+
+def _lost(what: str, source: PartitionSource | None, options: ReadOptions) -> None:
+    path = ", ".join(options.paths) if source is None else source.path
     if options.fail_on_data_loss:
-        there = f"{source.log_start_offset}..{source.log_end.offset}"
-        asked = f"{lost.start}..{lost.end}"
-        raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false reads the rest", source.path, None, there, asked)
-    _log.warning("%s: %s", source.path, what)
+        raise OffsetOutOfRangeError(f"{what} (failOnDataLoss=false reads the rest)", path)
+    _log.warning("%s: %s", path, what)
 
 
 # --- cutting and packing
@@ -369,7 +390,7 @@ def _split(piece: _Piece, start: int, end: int) -> Split:
         topic=topic,
         partition=partition,
         base_offset=segment.base_offset,
-        next_base=segment.next_base,
+        next_base=min(segment.next_base, piece.source.log_end.offset),
         file_size=segment.size,
         sealed=segment.sealed,
     )

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups import framing
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
@@ -27,7 +26,7 @@ from kafkalog.record.framing import Stop
 from kafkalog.spark.options import OnCorrupt, ReadOptions
 from kafkalog.spark.planner import AnySplit, Split, is_remote
 from kafkalog.spark.schema import Column, columns_of
-from kafkalog.spark.window import MappedWindow, ReadWindow, ShorterFileError, Window
+from kafkalog.spark.window import DAMAGE, MappedWindow, ReadWindow, ShorterFileError, Window
 from kafkalog.storage.committed import AbortedBatches
 from kafkalog.storage.paths import TXN_INDEX_SUFFIX
 from kafkalog.storage.transaction_index import AbortedTxn, TransactionIndex
@@ -125,6 +124,7 @@ class _SplitReader:
         self._aborted = AbortedBatches(_aborted_txns(split)) if options.committed else None
         self._search: SoundEntries | None = None
         self._damaged = 0
+        self._is_cut = False
 
     def parts(self) -> Iterator[RecordColumns | Damage]:
         self._ensure_as_planned()
@@ -135,6 +135,8 @@ class _SplitReader:
             try:
                 yield from self._columns(entries)
                 if not stop.more and position < self._end:
+                    if self._is_cut and stop.status not in DAMAGE:
+                        return
                     raise self._early_end(stop)
             except ShorterFileError:
                 raise
@@ -154,7 +156,7 @@ class _SplitReader:
             if self._options.fail_on_data_loss:
                 raise error
             _log.warning("%s", error)
-            self._end = min(self._end, size)
+            self._end, self._is_cut = min(self._end, size), True
 
     # --- walking
 
@@ -182,7 +184,7 @@ class _SplitReader:
 
     def _early_end(self, stop: Stop) -> KafkaLogError:
         """What it means that a walk stopped before the split's end."""
-        if stop.status not in (framing.END, framing.TORN, framing.ZEROED):
+        if stop.status in DAMAGE:
             return stop.damage(self._split.path)
         kind = stop.end(self._split.path).kind.value
         what = f"the segment ends in a {kind} tail where there were batches when the read was planned"
@@ -195,14 +197,20 @@ class _SplitReader:
 
     def _columns(self, entries: Entries) -> Iterator[RecordColumns]:
         first, end = self._split.first_offset, self._split.last_offset + 1
-        for rows in pieces(self._wanted(entries.rows)):
+        sound = self._first_foreign(entries.rows)
+        for rows in pieces(self._wanted(entries.rows[:sound])):
             for columns in read_columns(entries._replace(rows=rows), self._reading):
                 own = self._own(columns)
                 wanted = columns[:own].between(first, end)
                 if len(wanted):
                     yield wanted
                 if own < len(columns):
-                    raise self._foreign(columns, own)
+                    position = columns.batches["position"][columns.batch[own]]
+                    raise self._foreign(int(position), int(columns.offset[own]))
+        if sound < len(entries.rows):
+            row = entries.rows[sound]
+            offset = max(int(row["base_offset"]), int(row["last_offset"]))
+            raise self._foreign(int(row["position"]), offset)
 
     def _wanted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """The rows whose batches may hold records that are asked for."""
@@ -218,18 +226,25 @@ class _SplitReader:
             rows = rows[~aborted] if aborted.any() else rows
         return rows
 
+    def _first_foreign(self, rows: NDArray[np.void]) -> int:
+        """The first row whose offsets cannot be in the segment, or their number: no checksum covers offsets."""
+        base, following = self._split.base_offset, self._split.next_base
+        # The base offset of a wrapper is not in its header.
+        foreign = (rows["last_offset"] >= following) | (rows["last_offset"] < base)
+        foreign |= (rows["base_offset"] < base) & (rows["magic"] >= 2)
+        return int(foreign.argmax()) if foreign.any() else len(rows)
+
     def _own(self, columns: RecordColumns) -> int:
-        """How many records come before the first whose offset cannot be in the segment: no checksum covers offsets."""
+        """How many records come before the first whose offset cannot be in the segment."""
         base, following = self._split.base_offset, self._split.next_base
         if base <= int(columns.offset.min()) and int(columns.offset.max()) < following:
             return len(columns)
         return int(((columns.offset < base) | (columns.offset >= following)).argmax())
 
-    def _foreign(self, columns: RecordColumns, wrong: int) -> CorruptRecordError:
-        position = int(columns.batches["position"][columns.batch[wrong]])
+    def _foreign(self, position: int, offset: int) -> CorruptRecordError:
         expected = f"{self._split.base_offset}..{self._split.next_base - 1}"
         what = "an offset that is not of this segment"
-        return CorruptRecordError(what, self._split.path, position, expected, int(columns.offset[wrong]))
+        return CorruptRecordError(what, self._split.path, position, expected, offset)
 
     # --- damage
 

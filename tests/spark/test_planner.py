@@ -1,0 +1,231 @@
+"""Partitions found, offsets resolved, segments cut and packed: each record is in one split and one only."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import golden
+from kafkalog.errors import NotALogError, OffsetOutOfRangeError
+from kafkalog.spark import SplitGroup, plan_splits
+from kafkalog.spark.planner import discover, earliest_offsets, latest_offsets, starting_offsets
+from kafkalog.storage.checkpoints import write_leader_epoch_checkpoint, write_offset_checkpoint
+from kafkalog.storage.paths import TopicPartition
+from partition_dirs import NOW, batch, write_segments
+from spark_logs import log_of, offsets, options, splits
+
+DELETED = golden.unpacked() / "kafka-3.9" / "data" / "v2-deleted-records-0"
+many = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+END = 240
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """240 records in two segments of 40 batches."""
+    return log_of(tmp_path_factory.mktemp("data") / "orders-0")
+
+
+def at(offset: int) -> dict[str, Any]:
+    return {"orders": {"0": offset}}
+
+
+# --- what there is
+
+
+def test_a_partition_a_data_directory_a_glob_and_a_url_lead_to_the_same(tmp_path: Path) -> None:
+    log_of(tmp_path / "a b" / "orders-0")
+    log_of(tmp_path / "a b" / "orders-1", segments=1)
+    found = [str(split.path) for split in splits(tmp_path / "a b")]
+    assert [Path(path).parent.name for path in found] == ["orders-0", "orders-0", "orders-1"]
+    for path in (tmp_path / "*", (tmp_path / "a b").as_uri(), tmp_path / "a b" / "orders-*"):
+        assert [split.path for split in splits(path)] == found
+
+
+def test_a_directory_that_is_named_twice_is_read_once(orders: Path, tmp_path: Path) -> None:
+    link = tmp_path / "orders-0"
+    link.symlink_to(orders)
+    assert offsets(orders, orders.parent, link) == list(range(END))
+
+
+def test_of_several_replicas_the_one_with_the_highest_leader_epoch_is_read(tmp_path: Path) -> None:
+    longer = log_of(tmp_path / "a" / "orders-0", segments=3)
+    leading = log_of(tmp_path / "b" / "orders-0", segments=1)
+    write_leader_epoch_checkpoint(leading / "leader-epoch-checkpoint", [(0, 0), (7, 100)])
+    assert {Path(each.path).parent for each in splits(longer.parent, leading.parent)} == {leading}
+
+
+def test_of_replicas_of_one_epoch_the_longest_is_read(tmp_path: Path) -> None:
+    shorter, longer = (log_of(tmp_path / name / "orders-0", segments=n) for name, n in (("a", 1), ("b", 2)))
+    for order in ((shorter, longer), (longer, shorter)):
+        assert {Path(each.path).parent for each in splits(*order)} == {longer}
+
+
+def test_what_is_being_deleted_is_not_read(orders: Path, tmp_path: Path) -> None:
+    log_of(tmp_path / "orders-0")
+    (tmp_path / "orders-0").rename(tmp_path / f"orders-0.{'a' * 32}-delete")
+    log_of(tmp_path / "payments-0", segments=1)
+    assert {each.topic for each in splits(tmp_path)} == {"payments"}
+
+
+def test_a_path_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="missing"):
+        splits(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError, match=r"nothing matches .*/x\*"):
+        splits(f"{tmp_path}/x*")
+    with pytest.raises(NotALogError):
+        splits(tmp_path)
+
+
+def test_topics_are_chosen_and_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    for name in ("orders-0", "orders-1", "payments-0"):
+        log_of(tmp_path / name, segments=1)
+    chosen = splits(tmp_path, assign={"orders": [1], "payments": [0]})
+    assert [(each.topic, each.partition) for each in chosen] == [("orders", 1), ("payments", 0)]
+    assert {each.topic for each in splits(tmp_path, subscribePattern="p.*")} == {"payments"}
+    with pytest.raises(ValueError, match="option subscribe: not found: refunds"):
+        splits(tmp_path, subscribe="refunds")
+
+
+# --- from where to where
+
+
+@many
+@given(st.data())
+def test_any_range_of_offsets_is_read_exactly_however_it_is_split(orders: Path, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, END))
+    end = data.draw(st.integers(0, END))
+    size = data.draw(st.integers(300, 20_000))
+    most = data.draw(st.none() | st.integers(1, 100))
+    given = {} if most is None else {"maxRecordsPerPartition": most}
+    found = offsets(orders, startingOffsets=at(start), endingOffsets=at(end), splitBytes=size, **given)
+    assert found == list(range(start, end))
+
+
+def test_no_split_has_more_offsets_than_allowed(orders: Path) -> None:
+    found = plan_splits(options(orders, maxRecordsPerPartition=50))
+    assert not any(isinstance(each, SplitGroup) for each in found)
+    assert [each.last_offset - each.first_offset + 1 for each in splits(orders, maxRecordsPerPartition=50)] == [40] * 6
+
+
+def test_as_many_splits_as_asked_for_are_made_where_there_are_batches(orders: Path) -> None:
+    assert len(plan_splits(options(orders))) == 1
+    for wanted in (2, 3, 8, 20):
+        assert wanted <= len(plan_splits(options(orders, minPartitions=wanted))) <= 8 * wanted
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "startingOffsetsByTimestamp"])
+def test_every_partition_must_be_named_and_none_that_is_not_there(orders: Path, option: str) -> None:
+    with pytest.raises(ValueError, match=f"option {option} must name every partition: orders-0 missing"):
+        splits(orders, **{option: {"payments": {"0": 5}}})
+    with pytest.raises(ValueError, match=f"option {option}: no such partition is read: orders-3"):
+        splits(orders, **{option: {"orders": {"0": 5, "3": 5}}})
+
+
+def test_times_lead_to_the_first_record_as_late(orders: Path) -> None:
+    found = offsets(orders, startingTimestamp=NOW + 100, endingOffsetsByTimestamp=at(NOW + 130))
+    assert found == list(range(100, 130))
+    assert offsets(orders, startingTimestamp=NOW + 200, endingTimestamp=NOW + 9999) == list(range(200, END))
+
+
+def test_a_start_later_than_all_records_is_an_error_or_the_end(orders: Path) -> None:
+    with pytest.raises(
+        ValueError, match=rf"option startingTimestamp: orders-0 has no record as late as {NOW + END} ms"
+    ):
+        offsets(orders, startingTimestamp=NOW + END)
+    assert offsets(orders, startingTimestamp=NOW + END, startingOffsetsByTimestampStrategy="latest") == []
+
+
+def test_deleted_records_are_data_loss_that_may_be_tolerated(caplog: pytest.LogCaptureFixture) -> None:
+    start = {"v2-deleted-records": {"0": 10}}
+    with pytest.raises(OffsetOutOfRangeError, match=r"v2-deleted-records-0: offsets 10\.\.491 are not there"):
+        offsets(DELETED, startingOffsets=start)
+    assert offsets(DELETED, startingOffsets=start, failOnDataLoss=False)[0] == 492
+    assert "offsets 10..491 are not there; there are 492..1199" in caplog.text
+
+
+def test_offsets_behind_the_end_are_data_loss_too(orders: Path) -> None:
+    with pytest.raises(OffsetOutOfRangeError, match=r"offsets 240\.\.299 are not there"):
+        offsets(orders, endingOffsets=at(300))
+    assert offsets(orders, endingOffsets=at(300), failOnDataLoss=False) == list(range(END))
+
+
+def test_a_micro_batch_has_ranges_of_its_own(orders: Path) -> None:
+    planned = plan_splits(options(orders), {TopicPartition("orders", 0): (7, 9)})
+    assert [(each.first_offset, each.last_offset) for group in planned for each in group.splits] == [(7, 8)]
+    gone = {TopicPartition("payments", 0): (0, 5)}
+    with pytest.raises(OffsetOutOfRangeError, match="payments-0 is not there any more"):
+        plan_splits(options(orders), gone)
+    assert plan_splits(options(orders, failOnDataLoss=False), gone) == []
+
+
+def test_offsets_are_told_to_streams(orders: Path) -> None:
+    found, partition = discover(options(orders)), TopicPartition("orders", 0)
+    assert earliest_offsets(found) == {partition: 0}
+    assert latest_offsets(options(orders), found) == {partition: END}
+    assert starting_offsets(options(orders, startingOffsets=at(9)), found) == {partition: 9}
+
+
+def test_the_log_start_of_the_data_directory_counts(tmp_path: Path) -> None:
+    log_of(tmp_path / "orders-0")
+    write_offset_checkpoint(tmp_path / "log-start-offset-checkpoint", {TopicPartition("orders", 0): 100})
+    assert offsets(tmp_path) == list(range(100, END))
+
+
+# --- cutting
+
+
+@many
+@given(st.binary(max_size=900), st.integers(300, 3000))
+def test_an_index_that_lies_changes_nothing(tmp_path_factory: pytest.TempPathFactory, data: bytes, size: int) -> None:
+    directory = log_of(tmp_path_factory.mktemp("data") / "orders-0", segments=1)
+    (directory / f"{0:020d}.index").write_bytes(data)
+    assert offsets(directory, splitBytes=size) == list(range(END // 2))
+    assert offsets(directory, splitBytes=size, startingOffsets=at(50), endingOffsets=at(60)) == list(range(50, 60))
+
+
+def test_a_missing_index_is_made_up_for_by_the_headers(orders: Path, tmp_path: Path) -> None:
+    directory = log_of(tmp_path / "orders-0", segments=1)
+    cut = splits(directory, splitBytes=2000)
+    (directory / f"{0:020d}.index").unlink()
+    assert len(splits(directory, splitBytes=2000)) == pytest.approx(len(cut), abs=2)
+    assert len(cut) > 5
+
+
+def test_the_zeros_behind_the_entries_of_an_open_index_are_none(tmp_path: Path) -> None:
+    directory = log_of(tmp_path / "orders-0", segments=1)
+    index = directory / f"{0:020d}.index"
+    cut = splits(directory, splitBytes=2000)
+    index.write_bytes(index.read_bytes() + bytes(10 << 20))
+    assert len(splits(directory, splitBytes=2000)) == pytest.approx(len(cut), abs=2)
+    assert offsets(directory, splitBytes=2000) == list(range(END // 2))
+
+
+def test_a_torn_tail_of_the_last_segment_is_none_of_the_log(tmp_path: Path) -> None:
+    directory = log_of(tmp_path / "orders-0")
+    with (directory / f"{120:020d}.log").open("ab") as file:
+        file.write(b"\0\0\0\0\0\0\0\xf0\0\0\1\0torn")
+    assert offsets(directory) == list(range(END))
+
+
+def test_an_empty_partition_has_no_splits(tmp_path: Path) -> None:
+    assert plan_splits(options(write_segments(tmp_path / "orders-0", {0: []}))) == []
+
+
+def test_a_thousand_segments_are_planned_in_a_tenth_of_a_second(tmp_path: Path) -> None:
+    directory = write_segments(tmp_path / "orders-0", {i: [batch(i)] for i in range(1000)})
+    for log in directory.glob("*.log"):
+        # A hole in the file: as long as a segment, without its bytes.
+        os.truncate(log, 128 << 20)
+    assert min(_planning_time(directory) for _ in range(5)) < 0.1
+
+
+def _planning_time(directory: Path) -> float:
+    start = time.process_time()
+    assert len(splits(directory)) == 1000
+    return time.process_time() - start
