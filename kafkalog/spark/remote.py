@@ -90,9 +90,9 @@ class Store:
 class RemoteWindow(Window):
     """Of a file in a store, a range at a time."""
 
-    def __init__(self, url: str, most: int = RANGE_BYTES) -> None:
+    def __init__(self, url: str, most: int | None = None) -> None:
         """FileNotFoundError: there is no such file. ImportError: as `Store`."""
-        self.most = most
+        self.most = RANGE_BYTES if most is None else most
         self._store = Store(url)
         super().__init__(url, int(self._store.files.size(self._store.path)))
 

@@ -21,6 +21,7 @@ from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck.search import SoundEntries
 from kafkalog.record.columns import RecordColumns
+from kafkalog.record.compression import DEFAULT_LIMIT
 from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
 from kafkalog.record.framing import Stop
 from kafkalog.spark.options import OnCorrupt, ReadOptions
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger(__name__)
+# What one batch may decompress to, bytes: more than that and a task would outgrow its executor.
+DECOMPRESSION_LIMIT = DEFAULT_LIMIT
 
 
 class Damage(NamedTuple):
@@ -120,7 +123,9 @@ class _SplitReader:
         self._options = options
         self._window = window
         self._end = split.end_pos
-        self._reading = Reading(control=options.include_control, path=split.path)
+        self._reading = Reading(
+            control=options.include_control, decompression_limit=DECOMPRESSION_LIMIT, path=split.path
+        )
         self._aborted = AbortedBatches(_aborted_txns(split)) if options.committed else None
         self._search: SoundEntries | None = None
         self._damaged = 0
@@ -161,17 +166,35 @@ class _SplitReader:
     # --- walking
 
     def _first_batch(self) -> int:
-        """Where the first batch of the split begins."""
+        """Where the first batch of the split begins, be it damaged."""
         start = self._split.start_pos
         if start == 0 or start >= self._end or self._is_sound(start):
             return start
-        if self._options.on_corrupt is not OnCorrupt.FAIL:
-            return self._next_sound(start)
-        _log.warning("%s: no batch begins at %d; the segment is walked from its start", self._split.path, start)
-        for _, stop in self._window.walk(0, start):
-            if not stop.more and stop.position < start:
-                raise self._early_end(stop)
-        return stop.position
+        passed, reached = 0, 0
+        for rows, stop in self._window.walk(0, start):
+            passed = int(rows["position"][-1]) if len(rows) else passed
+            reached = stop.position
+            if not stop.more and reached < start:
+                return self._unreached(start, self._early_end(stop))
+        if reached == start:
+            return start
+        _log.warning("%s: no batch begins at %d, as the index has it", self._split.path, start)
+        if self._options.on_corrupt is OnCorrupt.FAIL or self._is_sound(passed):
+            return reached
+        # It is damaged, and its size may lead anywhere: whose split it is in tells of it.
+        return self._sound_from(start)
+
+    def _unreached(self, start: int, error: KafkaLogError) -> int:
+        """Damage lies between the segment's start and the split's: no walk tells where batches begin behind it."""
+        if self._options.on_corrupt is OnCorrupt.FAIL:
+            raise error
+        return self._sound_from(start)
+
+    def _sound_from(self, start: int) -> int:
+        found = self._next_sound(start)
+        if found > start:
+            _log.warning("%s: no sound batch begins in [%d, %d)", self._split.path, start, found)
+        return found
 
     def _is_sound(self, position: int) -> bool:
         """Whether a batch of this segment begins there whose checksum holds."""
@@ -268,7 +291,7 @@ class _SplitReader:
 
     def _behind(self, position: int, following: int | None) -> int:
         """Where to go on behind damage: where its size leads, if to a batch; else at the next batch that is found."""
-        if following is not None and (following >= self._window.size or self._is_sound(following)):
+        if following is not None and self._is_sound(following):
             return following
         return self._next_sound(position + 1)
 

@@ -1,0 +1,162 @@
+"""Partitions in another store are read by ranges, and give what they give on a disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden
+from kafkalog.errors import CorruptRecordError, NotALogError
+from kafkalog.spark import plan_splits, read_records, read_split, remote
+from kafkalog.spark.partition import PartitionSource
+from kafkalog.spark.planner import discover
+from kafkalog.spark.window import ShorterFileError
+from partition_dirs import NOW
+from spark_logs import log_of, offsets, options
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[remote]'")
+ARCHIVES = ["kafka-0.8.2", "kafka-0.10.2", "kafka-0.10.2-crash", "kafka-3.9", "kafka-3.9-crash"]
+END = 240
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An empty store, read in ranges that are shorter than many batches."""
+    monkeypatch.setattr(remote, "RANGE_BYTES", 5000)
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+    yield files
+    files.store.clear()
+
+
+@pytest.fixture
+def orders(store: Any, tmp_path: Path) -> str:
+    """The URL of 240 records in two segments."""
+    log_of(tmp_path / "orders-0")
+    store.put(str(tmp_path), "/backup", recursive=True)
+    return "memory://backup"
+
+
+def records(source: PartitionSource, **given: Any) -> list[Any]:
+    parsed = options(source.path, **given)
+    return [record for split in plan_splits(parsed) for record in read_records(split, parsed)]
+
+
+def pairs(store: Any, archive: str) -> list[tuple[PartitionSource, PartitionSource]]:
+    data = golden.unpacked() / archive / "data"
+    store.put(str(data), f"/{archive}", recursive=True)
+    return list(zip(discover(options(data)), discover(options(f"memory://{archive}")), strict=True))
+
+
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_what_brokers_wrote_is_the_same_in_another_store(store: Any, archive: str) -> None:
+    for local, far in pairs(store, archive):
+        assert far.topic_partition == local.topic_partition
+        assert (far.log_start_offset, far.log_end) == (local.log_start_offset, local.log_end)
+        assert (far.last_stable_offset, far.leader_epoch) == (local.last_stable_offset, local.leader_epoch)
+        for size in (4000, 1 << 27):
+            for level in ("read_committed", "read_uncommitted"):
+                given = {"splitBytes": size, "kafka.isolation.level": level}
+                assert records(far, **given) == records(local, **given)
+
+
+@pytest.mark.parametrize("archive", ["kafka-0.10.2", "kafka-3.9"])
+def test_ranges_of_offsets_are_the_same_in_another_store(store: Any, archive: str) -> None:
+    for local, far in pairs(store, archive):
+        first, end, (topic, number) = local.log_start_offset, local.log_end.offset, local.topic_partition
+        for a, b in ((first, end), (first + (end - first) // 3, first + (end - first) // 2), (end - 1, end)):
+            bounds = {"startingOffsets": {topic: {str(number): max(a, 0)}}, "endingOffsets": {topic: {str(number): b}}}
+            assert records(far, splitBytes=4000, **bounds) == records(local, splitBytes=4000, **bounds)
+
+
+def test_times_lead_to_the_records_that_the_broker_named(store: Any) -> None:
+    views = json.loads((golden.unpacked() / "kafka-3.9" / "expected" / "broker-view.json").read_text(encoding="utf-8"))
+    for _, far in pairs(store, "kafka-3.9"):
+        told = views.get(far.topic_partition.topic, {}).get("offsets_for_times", [])
+        assert [far.offset_for_timestamp(time) for time, *_ in told] == [offset for _, offset, *_ in told]
+
+
+def test_paths_lead_to_partitions_as_on_a_disk(orders: str) -> None:
+    for path in (orders, f"{orders}/orders-0", f"{orders}/ord*"):
+        assert offsets(path, splitBytes=2000) == list(range(END))
+    assert offsets(orders, startingTimestamp=NOW + 100, endingTimestamp=NOW + 130) == list(range(100, 130))
+
+
+def test_what_is_not_there_is_named(orders: str) -> None:
+    with pytest.raises(FileNotFoundError, match="missing"):
+        discover(options("memory://missing"))
+    with pytest.raises(FileNotFoundError, match=r"nothing matches 'memory://backup/x\*'"):
+        discover(options(f"{orders}/x*"))
+    with pytest.raises(ValueError, match="option path: 'nosuch://x'"):
+        discover(options("nosuch://x"))
+
+
+def test_what_is_no_log_is_refused(store: Any) -> None:
+    store.pipe_file("/other/readme.txt", b"hello")
+    with pytest.raises(NotALogError, match="memory://"):
+        discover(options("memory://other"))
+
+
+def test_without_fsspec_it_is_said_what_to_install(orders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(ImportError, match=r"pip install 'kafkalog\[remote\]'"):
+        discover(options(orders))
+
+
+def test_a_task_reads_ranges_and_not_its_whole_split(orders: str, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    read = type(store).cat_file
+
+    def noted(self: Any, path: str, start: int | None = None, end: int | None = None, **more: Any) -> Any:
+        asked.append(-1 if start is None or end is None else end - start)
+        return read(self, path, start=start, end=end, **more)
+
+    parsed = options(orders)
+    (split,) = plan_splits(parsed)
+    monkeypatch.setattr(type(store), "cat_file", noted)
+    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 2000)
+    assert sum(each.num_rows for each in read_split(split, None, parsed)) == END
+    assert len(asked) > 4
+    assert min(asked) > 0
+    assert max(asked) <= 5000
+
+
+@pytest.mark.parametrize("mode", ["fail", "skip"])
+def test_damage_is_found_and_passed_over(orders: str, store: Any, mode: str) -> None:
+    path = f"/backup/orders-0/{0:020d}.log"
+    data = bytearray(store.cat_file(path))
+    data[90] ^= 1
+    store.pipe_file(path, bytes(data))
+    if mode == "fail":
+        with pytest.raises(CorruptRecordError, match=r"^memory:///backup/orders-0/0+\.log: position 0"):
+            offsets(orders)
+    else:
+        assert offsets(orders, onCorrupt=mode) == list(range(3, END))
+
+
+def test_a_file_that_goes_or_shrinks_is_an_error_that_names_it(orders: str, store: Any) -> None:
+    parsed, tolerant = options(orders, splitBytes=15_000), options(orders, failOnDataLoss=False)
+    first, second = (split for group in plan_splits(parsed) for split in group.splits)
+    store.rm(f"/backup/orders-0/{0:020d}.log")
+    with pytest.raises(FileNotFoundError):
+        list(read_split(first, None, parsed))
+    assert list(read_split(first, None, tolerant)) == []
+    path = f"/backup/orders-0/{120:020d}.log"
+    store.pipe_file(path, store.cat_file(path)[:1000])
+    with pytest.raises(ShorterFileError, match=r"memory:///backup/orders-0/0+120\.log"):
+        list(read_split(second, None, parsed))
+    assert [record.offset for record in read_records(second, tolerant)] == list(range(120, 126))
+
+
+def test_an_index_that_lies_changes_nothing(orders: str, store: Any) -> None:
+    for base in (0, 120):
+        store.pipe_file(f"/backup/orders-0/{base:020d}.index", bytes(range(256)) * 3)
+    middle = {"orders": {"0": 50}}, {"orders": {"0": 130}}
+    assert offsets(orders, splitBytes=2000) == list(range(END))
+    assert offsets(orders, startingOffsets=middle[0], endingOffsets=middle[1]) == list(range(50, 130))
