@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'kafkalog
 
 from kafkalog import CompressionType
 from oracle import java
+from oracle.broker import Broker, Seen
 from spark.writing import NOW, rows, written
 
 pytestmark = pytest.mark.oracle
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.oracle
 DUMP_TOOL = "kafka.tools.DumpLogSegments"
 RECORD = re.compile(rb"^\| offset: (\d+) .*? payload: (\S*)$", re.MULTILINE)
 BATCH = re.compile(rb"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* isvalid: (\w+)")
+TROUBLE = re.compile(r"recovering (unflushed|\d+ logs)|rebuild(ing)? .*index|unclean|corrupt|stray", re.IGNORECASE)
 CODECS = list(CompressionType)
 COUNT = 2400
 
@@ -79,3 +81,26 @@ def test_kafkas_tool_finds_no_fault_in_the_indexes(directory: Path) -> None:
             sound = re.findall(rb"index (passed sanity check|is empty)[.]", said)
             assert len(sound) == len(indexes)
             assert said.count(b"0.index passed") >= len(CODECS)
+
+
+@pytest.mark.slow
+def test_a_broker_goes_on_with_what_was_appended_to_its_own_partitions(tmp_path: Path) -> None:
+    try:
+        with Broker(tmp_path) as broker:
+            run = broker.start()
+            broker.client.create({"t": {}}, partitions=2)
+            broker.client.produce("t-0", [Seen(0, NOW, b"k", b"0")])
+            run.stop()
+            more = [{"topic": "t", "partition": 0, "value": b"%d" % i, "timestamp": NOW + i} for i in range(1, 500)]
+            written(broker.data, [rows(*more[:300])], [rows(*more[300:])], compression="lz4", batchBytes="1k")
+            run = broker.start()
+            broker.client.produce("t-0", [Seen(0, NOW + 500, b"k", b"500")])
+            found = broker.client.view("t-0")
+            said = run.said
+            run.stop()
+    except java.JavaUnavailable as error:
+        pytest.skip(f"Kafka cannot be asked: {error}")
+    assert [(seen.offset, seen.timestamp, seen.value) for seen in found.committed] == [
+        (i, NOW + i, b"%d" % i) for i in range(501)
+    ]
+    assert [line for line in said if TROUBLE.search(line) and "__cluster_metadata" not in line] == []
