@@ -27,7 +27,8 @@ def without_what_a_new_log_decides(found: list[tuple[Any, ...]]) -> list[tuple[A
 @every_partition
 def test_rows_read_from_a_partition_and_written_again_are_the_same(partition: Partition, tmp_path: Path) -> None:
     options = ReadOptions.parse({"path": str(partition.directory), "includeHeaders": True, "splitBytes": 3000})
-    job = started(tmp_path, batchBytes="2k", compression="lz4")
+    topic = partition.directory.name.rpartition("-")[0]
+    job = started(tmp_path, overwrite=True, topic=topic, batchBytes="2k", compression="lz4")
     messages = [job.write(read_split(split, None, options), task) for task, split in enumerate(plan_splits(options))]
     job.commit(reversed(messages))
     found, expected = rows(tmp_path), expected_rows(partition)
