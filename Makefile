@@ -9,7 +9,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CODE := $(wildcard kafkalog inspector)
+CODE := $(wildcard kafkalog inspector pyspark_kafkalog)
 # The directories too: a file that goes leaves no other trace.
 SOURCES := $(shell find $(CODE) -name __pycache__ -prune -o \( -type d -o -name '*.py' -o -name '*.py[ix]' -o -name '*.pxd' -o -name '*.tcss' \) -print)
 KERNELS := $(basename $(filter %.pyx,$(SOURCES)))
@@ -26,7 +26,7 @@ demo: $(VENV)/installed ## the command at work on logs that real brokers wrote
 	$(BIN)/python -P -m kafkalog.cli.demo tests/data
 
 test: $(VENV)/installed ## the tests; ARGS="-k varint" chooses
-	$(BIN)/pytest -n 2 -q $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup -q $(ARGS)
 
 lint: $(VENV)/installed ## style, types, stubs, layers, spelling
 	$(BIN)/ruff check
@@ -50,7 +50,7 @@ asan: $(VENV)/installed ## the quick tests, on kernels built with the address sa
 	CFLAGS="$(SANITIZE)" LDFLAGS=-fsanitize=address \
 		$(BIN)/python setup.py --quiet build --build-base build/asan --build-lib build/asan/lib
 	LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/build/asan/lib \
-		$(BIN)/pytest -q --capture=sys -m "not slow and not oracle" $(ARGS)
+		$(BIN)/pytest -q --capture=sys -m "not slow and not oracle and not spark" $(ARGS)
 
 fuzz: $(VENV)/installed ## damaged bytes until something gives; ARGS="-h"
 	$(BIN)/python tests/fuzz/fuzz_decode.py $(ARGS)

@@ -91,5 +91,7 @@ class PartitionSource(ABC):
 def segment_file_list(found: list[tuple[int, str, int]]) -> tuple[SegmentFile, ...]:
     """Segments of (base offset, path, size), which need not be in order."""
     found.sort()
+    if not found:
+        return ()
     following = [base for base, _, _ in found[1:]] + [NO_END]
     return tuple(SegmentFile(*each, next_base) for each, next_base in zip(found, following, strict=True))

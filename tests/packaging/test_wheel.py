@@ -13,7 +13,7 @@ import pytest
 
 TREE = Path(__file__).parents[2]
 FILES = ["setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"]
-FOLDERS = ["kafkalog", "inspector", "build/cython", "build/lib*"]
+FOLDERS = ["kafkalog", "inspector", "pyspark_kafkalog", "build/cython", "build/lib*"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -60,7 +60,12 @@ def test_the_wheel_holds_compiled_modules_with_their_stubs_and_no_source_of_them
     assert "kafkalog/py.typed" in names
     assert matching(names, "*.dist-info/licenses/LICENSE")
     assert matching(names, "*.c", "*.pyx", "*.pxd", "tests/*", "build/*") == []
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} <= {"kafkalog", "inspector"}
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} <= {
+        "kafkalog",
+        "inspector",
+        "pyspark_kafkalog",
+    }
+    assert "pyspark_kafkalog/__init__.py" in names
 
 
 def test_the_sdist_holds_the_sources_of_the_compiled_modules_and_nothing_built(tree: Path) -> None:

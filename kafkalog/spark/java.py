@@ -1,0 +1,29 @@
+"""Whether Spark will find a Java to run on: it asks JAVA_HOME first, then the PATH, and says little where both fail."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+OLDEST = 17
+ADVICE = (
+    f"Spark 4 runs on Java {OLDEST} or later: install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
+    "Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17; conda: conda install openjdk=17), "
+    "or let JAVA_HOME name the one there is"
+)
+_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
+
+
+def missing_java() -> str | None:
+    """What is wrong with this machine's Java and what to install; None where Spark can run."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        return f"there is no java {where}. {ADVICE}"
+    run = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's own java
+    version = _VERSION.search(run.stderr)
+    if run.returncode or version is None or int(version[1]) < OLDEST:
+        return f"{java} is too old or does not run: {run.stderr.strip()[:200]!r}. {ADVICE}"
+    return None
