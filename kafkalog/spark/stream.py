@@ -83,7 +83,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         OffsetOutOfRangeError: what is to be read next is lost, and failOnDataLoss is true.
         """
         sources = self._discover()
-        ends = self._target or latest_offsets(self._options, sources)
+        ends = latest_offsets(self._options, sources) if self._target is None else self._target
         self._told = self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
         _close(sources)
         return self._told

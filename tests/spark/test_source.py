@@ -77,7 +77,8 @@ def test_columns_come_as_they_are_chosen_in_order_name_and_nullability(load: Loa
 
 def test_a_view_in_sql_is_read_by_name_options_and_path(spark_session: Any) -> None:
     spark_session.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW records USING kafkalog OPTIONS (path '{SEGMENTS}', STARTINGOFFSETS 'earliest')"
+        "CREATE OR REPLACE TEMPORARY VIEW records USING kafkalog "
+        f"OPTIONS (path '{SEGMENTS}', STARTINGOFFSETS 'earliest')"
     )
     found = spark_session.sql("SELECT count(*), min(offset), max(offset) FROM records").first()
     assert tuple(found) == (1200, 0, 1199)
