@@ -19,6 +19,7 @@ from kafkalog.spark.options import ReadOptions
 from kafkalog.spark.planner import AnySplit, is_remote, local_path, plan_splits
 from kafkalog.spark.schema import Column, chosen_columns, ddl
 from kafkalog.spark.split_reader import read_split
+from kafkalog.spark.write_options import WRITE_ONLY
 
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -80,15 +81,9 @@ class KafkaLogDataSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         """What writes partition directories. ValueError: options or columns that a write does not take."""
-        try:
-            from kafkalog.spark.writer_source import KafkaLogArrowWriter  # type: ignore[import-not-found]
-        except ModuleNotFoundError as error:
-            raise NotImplementedError(
-                "this version of kafkalog reads in Spark, and does not write there yet"
-            ) from error
+        from kafkalog.spark.writer_source import KafkaLogArrowWriter
 
-        writer: DataSourceWriter = KafkaLogArrowWriter(self.options, schema, overwrite)
-        return writer
+        return KafkaLogArrowWriter(self.options, schema, overwrite)
 
 
 class KafkaLogReader(DataSourceReader):
@@ -120,8 +115,8 @@ def columns_of_struct(schema: "StructType") -> tuple[Column, ...]:
 
 
 def _is_write(options: Mapping[str, Any]) -> bool:
-    """Spark does not say what it makes a source for; only a write has a topic."""
-    return any(name.lower() == "topic" for name in options)
+    """Spark does not say what it makes a source for; some options only a write has."""
+    return any(name.lower() in WRITE_ONLY for name in options)
 
 
 def _read_options(options: Mapping[str, Any]) -> ReadOptions:

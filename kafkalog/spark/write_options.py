@@ -157,3 +157,5 @@ _RULES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "segmentbytes": ("segment_bytes", _size),
     "topicid": ("topic_id", _topic_id),
 }
+# What no read takes, in lower case.
+WRITE_ONLY = frozenset(_RULES) - {"path"}

@@ -2,78 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'")
-if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-    pytest.skip("Java is missing: Spark needs 17 or 21", allow_module_level=True)
 
+import golden
 from kafkalog.errors import LogLockedError
 from kafkalog.spark import writer
 from kafkalog.spark.partitioner import partition_of_key
 from kafkalog.spark.writer_source import KafkaLogArrowWriter, KafkaLogCommitMessage
 from kafkalog.storage.lock import lock_data_dir
 from spark.writing import partitions_in, records_in, values, values_in
+from spark_rows import expected_rows, in_ms, of_spark
 
-pytestmark = [
-    pytest.mark.spark,
-    # Spark's own: sockets to the virtual machine that are closed when it stops, names it takes from numpy or pandas.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource
-
-    class Sink(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "kafkalog_sink"
-
-        def writer(self, schema: Any, overwrite: bool) -> KafkaLogArrowWriter:
-            return KafkaLogArrowWriter(self.options, schema, overwrite)
-
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    place = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "1g",
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-        "spark.local.dir": str(place / "local"),
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.dataSource.register(Sink)
-    yield session
-    session.stop()
-
-
-def test_a_dataframe_is_written_appended_to_and_overwritten(spark: Any, tmp_path: Path) -> None:
-    rows = spark.range(0, 300, 1, 3).selectExpr(
+def test_a_dataframe_is_written_appended_to_and_overwritten(spark_session: Any, tmp_path: Path) -> None:
+    rows = spark_session.range(0, 300, 1, 3).selectExpr(
         "cast(id as string) as key",
         "encode(concat('value ', id), 'utf-8') as value",
         "timestamp_millis(id) as timestamp",
         "array(struct('h' as key, cast('x' as binary) as value)) as headers",
     )
-    to = rows.write.format("kafkalog_sink").option("topic", "t").option("partitions", 2).option("compression", "lz4")
+    to = rows.write.format("kafkalog").option("topic", "t").option("partitions", 2).option("compression", "lz4")
     expected = [[i for i in range(300) if partition_of_key(b"%d" % i, 2) == number] for number in range(2)]
     for mode, times in (("append", 1), ("append", 2), ("overwrite", 1)):
         to.mode(mode).save(str(tmp_path))
@@ -85,25 +40,35 @@ def test_a_dataframe_is_written_appended_to_and_overwritten(spark: Any, tmp_path
             assert {record.headers for record in found} == {(("h", b"x"),)}
 
 
-def test_a_dataframe_that_fails_leaves_the_directory_as_it_was(spark: Any, tmp_path: Path) -> None:
+def test_a_dataframe_that_fails_leaves_the_directory_as_it_was(spark_session: Any, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 
-    rows = spark.range(0, 100, 1, 2).selectExpr(
+    rows = spark_session.range(0, 100, 1, 2).selectExpr(
         "cast(id as string) as value", "if(id = 99, cast(null as string), 't') as topic"
     )
     with pytest.raises(PySparkException, match="1 rows have no topic"):
-        rows.write.format("kafkalog_sink").mode("append").save(str(tmp_path))
+        rows.write.format("kafkalog").mode("append").save(str(tmp_path))
     assert partitions_in(tmp_path) == []
 
 
-def test_what_cannot_be_written_is_told_of_before_anything_is(spark: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_told_of_before_anything_is(spark_session: Any, tmp_path: Path) -> None:
     from pyspark.errors import AnalysisException
 
-    to = spark.range(1).write.format("kafkalog_sink").mode("append").option("topic", "t")
+    to = spark_session.range(1).write.format("kafkalog").mode("append").option("topic", "t")
     with pytest.raises(AnalysisException, match="there is no column value"):
         to.save(str(tmp_path))
     with pytest.raises(AnalysisException, match="option partition does not exist for writing"):
         to.option("partition", 1).save(str(tmp_path))
+
+
+def test_what_was_read_and_written_is_read_again_as_it_was(spark_session: Any, tmp_path: Path) -> None:
+    def read(path: Path) -> Any:
+        return spark_session.read.format("kafkalog").option("includeHeaders", "true").load(str(path))
+
+    partition = next(each for each in golden.checked_partitions() if each.id == "kafka-3.9/v2-zstd-0")
+    read(partition.directory).coalesce(1).write.format("kafkalog").mode("append").save(str(tmp_path / "copy"))
+    rows = of_spark(in_ms(read(tmp_path / "copy")).collect())
+    assert [(*row[:6], row[7]) for row in rows] == [(*row[:6], row[7]) for row in expected_rows(partition)]
 
 
 def test_the_writer_can_be_driven_without_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
