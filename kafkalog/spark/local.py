@@ -47,6 +47,7 @@ class LocalPartition(PartitionSource):
         self.path = str(directory)
         self.topic_partition = topic_partition
         self.segments = _listed(self.path)
+        self._open: LogSegment | None = None
 
     @cached_property
     def log_start_offset(self) -> int:
@@ -89,7 +90,7 @@ class LocalPartition(PartitionSource):
 
     def span(self, segment: SegmentFile, first: int, end: int) -> tuple[int, int]:
         start, stop = 0, self.end_position(segment)
-        known = LogSegment(segment.base_offset, Path(segment.path), sealed=segment.sealed)
+        known = self._searched(segment)
         try:
             if first > segment.base_offset:
                 begin = known.translate_offset(first)
@@ -102,9 +103,15 @@ class LocalPartition(PartitionSource):
         except KafkaLogError:
             # Damage on the way: whoever reads it says so, or passes over it.
             return 0, self.end_position(segment)
-        finally:
-            known.close()
         return start, max(start, stop)
+
+    def _searched(self, segment: SegmentFile) -> LogSegment:
+        """The segment, open to be searched: the last one stays so, because it is mostly asked for again."""
+        if self._open is None or self._open.base_offset != segment.base_offset:
+            if self._open is not None:
+                self._open.close()
+            self._open = LogSegment(segment.base_offset, Path(segment.path), sealed=segment.sealed)
+        return self._open
 
     def cuts(self, segment: SegmentFile, start: int, end: int, target: int) -> list[int]:
         if end - start <= target:
@@ -118,8 +125,12 @@ class LocalPartition(PartitionSource):
         return sorted(found)
 
     def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
         if "_log" in self.__dict__:
             self._log.close()
+            del self._log
 
 
 def _listed(directory: str) -> tuple[SegmentFile, ...]:

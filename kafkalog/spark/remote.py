@@ -32,7 +32,6 @@ from kafkalog.storage.paths import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
     TopicPartition,
     partition_of_dir,
     segment_base_offset,
@@ -320,20 +319,22 @@ def _partitions(store: Store, path: str) -> Iterator[PartitionSource]:
             yield RemotePartition(store, below, partition, store.listing(below))
 
 
-def remote_aborted_txns(url: str, first: int, end: int) -> Iterator[AbortedTxn]:
-    """The aborted transactions with records in [first, end), from the segment at `url` on, perhaps a few more."""
+def remote_file_names(url: str) -> list[str]:
+    """What is in a directory. FileNotFoundError: there is no such directory."""
     store = Store(url)
-    directory, _, name = store.path.rpartition("/")
-    names = {_name(each["name"]) for each in store.listing(directory)}
-    wanted = [each for each in names if each.endswith(TXN_INDEX_SUFFIX) and _number(each) >= _number(name)]
-    for each in sorted(wanted, key=_number):
-        data = store.read(f"{directory}/{each}")
-        for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
-            found = AbortedTxn.from_bytes(data[at : at + ENTRY_SIZE])
-            if found.last_offset >= first and found.first_offset < end:
-                yield found
-            if found.last_stable_offset >= end:
-                return
+    return [_name(each["name"]) for each in store.listing(store.path)]
+
+
+def read_aborted_txns(url: str) -> Iterator[AbortedTxn]:
+    """The entries of a transaction index. CorruptIndexError: one has an unknown version."""
+    store = Store(url)
+    data = store.read(store.path)
+    for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
+        entry = data[at : at + ENTRY_SIZE]
+        # As on a disk: a system that crashed may leave a tail of zeros.
+        if not any(entry):
+            return
+        yield AbortedTxn.from_bytes(entry)
 
 
 def _name(path: str) -> str:

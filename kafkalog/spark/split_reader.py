@@ -8,7 +8,7 @@ start to the first batch behind it. Damage raises (onCorrupt=fail), is passed ov
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +29,7 @@ from kafkalog.spark.planner import AnySplit, Split, is_remote
 from kafkalog.spark.schema import Column, columns_of
 from kafkalog.spark.window import DAMAGE, MappedWindow, ReadWindow, ShorterFileError, Window
 from kafkalog.storage.committed import AbortedBatches
-from kafkalog.storage.paths import TXN_INDEX_SUFFIX
+from kafkalog.storage.paths import TXN_INDEX_SUFFIX, file_names
 from kafkalog.storage.transaction_index import AbortedTxn, TransactionIndex
 
 if TYPE_CHECKING:
@@ -67,17 +67,18 @@ def read_split(
     from kafkalog.spark.batches import BatchMaker
 
     options = options or _DEFAULTS
-    chosen = columns_of(columns, options)
+    chosen, indexes = columns_of(columns, options), TxnIndexes()
     for each in () if split is None else split.splits:
         maker = BatchMaker(chosen, each)
-        for part in split_parts(each, options):
+        for part in split_parts(each, options, indexes):
             yield from maker.damaged(part) if isinstance(part, Damage) else maker.batches(part)
 
 
 def read_records(split: AnySplit | None, options: ReadOptions | None = None) -> Iterator[Record]:
     """The same as `Record`s; permissive leaves damage out, as skip does."""
+    indexes = TxnIndexes()
     for each in () if split is None else split.splits:
-        for part in split_parts(each, options or _DEFAULTS):
+        for part in split_parts(each, options or _DEFAULTS, indexes):
             if isinstance(part, RecordColumns):
                 for records in part.record_lists():
                     yield from records
@@ -86,7 +87,9 @@ def read_records(split: AnySplit | None, options: ReadOptions | None = None) -> 
 _DEFAULTS = ReadOptions.parse({"path": "-"})
 
 
-def split_parts(split: Split, options: ReadOptions) -> Iterator[RecordColumns | Damage]:
+def split_parts(
+    split: Split, options: ReadOptions, indexes: "TxnIndexes | None" = None
+) -> Iterator[RecordColumns | Damage]:
     """The records of a split as columns, some thousand at a time; with onCorrupt=permissive, damage among them."""
     try:
         window = _opened(split)
@@ -95,7 +98,8 @@ def split_parts(split: Split, options: ReadOptions) -> Iterator[RecordColumns | 
         return
     with closing(window):
         try:
-            yield from _SplitReader(split, options, window).parts()
+            aborted = (indexes or TxnIndexes()).aborted(split) if options.committed else None
+            yield from _SplitReader(split, options, window, aborted).parts()
         except (ShorterFileError, FileNotFoundError) as error:
             _lost(split, options, error)
 
@@ -118,7 +122,7 @@ def _lost(split: Split, options: ReadOptions, error: Exception) -> None:
 class _SplitReader:
     """Walks over the batches that begin in a split."""
 
-    def __init__(self, split: Split, options: ReadOptions, window: Window) -> None:
+    def __init__(self, split: Split, options: ReadOptions, window: Window, aborted: AbortedBatches | None) -> None:
         self._split = split
         self._options = options
         self._window = window
@@ -126,7 +130,7 @@ class _SplitReader:
         self._reading = Reading(
             control=options.include_control, decompression_limit=DECOMPRESSION_LIMIT, path=split.path
         )
-        self._aborted = AbortedBatches(_aborted_txns(split)) if options.committed else None
+        self._aborted = aborted
         self._search: SoundEntries | None = None
         self._damaged = 0
         self._is_cut = False
@@ -302,23 +306,50 @@ class _SplitReader:
         return self._end if found is None else found
 
 
-def _aborted_txns(split: Split) -> Iterator[AbortedTxn]:
-    """The aborted transactions that may have records in the split: from its segment on, until no later one can."""
-    first = max(split.first_offset, split.base_offset)
-    end = min(split.last_offset + 1, split.next_base)
-    if is_remote(split.path):
-        from kafkalog.spark.remote import remote_aborted_txns
+class TxnIndexes:
+    """The transaction indexes beside the segments of some splits: each directory is listed once."""
 
-        yield from remote_aborted_txns(split.path, first, end)
-        return
-    directory = Path(split.path).parent
-    names = sorted((each.name for each in directory.glob(f"*{TXN_INDEX_SUFFIX}")), key=_base_of)
-    for name in names:
-        if _base_of(name) >= split.base_offset:
-            found = TransactionIndex(directory / name, _base_of(name), writable=False).collect_aborted_txns(first, end)
-            yield from found.aborted_txns
-            if found.is_complete:
-                return
+    def __init__(self) -> None:
+        self._listed: dict[str, list[tuple[int, str]]] = {}
+
+    def aborted(self, split: Split) -> AbortedBatches:
+        """The batches of transactions that were aborted. FileNotFoundError: the directory has gone."""
+        return AbortedBatches(self._aborted_txns(split))
+
+    def _aborted_txns(self, split: Split) -> Iterator[AbortedTxn]:
+        """What has records in the split: from its segment's index on, until no later one can tell of any."""
+        first = max(split.first_offset, split.base_offset)
+        end = min(split.last_offset + 1, split.next_base)
+        for base, path in self._indexes(split.path.rpartition("/")[0]):
+            if base >= split.base_offset:
+                for txn in _entries(path, base):
+                    if txn.last_offset >= first and txn.first_offset < end:
+                        yield txn
+                    if txn.last_stable_offset >= end:
+                        return
+
+    def _indexes(self, directory: str) -> list[tuple[int, str]]:
+        if directory not in self._listed:
+            names = _names(directory)
+            found = [(_base_of(name), f"{directory}/{name}") for name in names if name.endswith(TXN_INDEX_SUFFIX)]
+            self._listed[directory] = sorted(found)
+        return self._listed[directory]
+
+
+def _names(directory: str) -> list[str]:
+    if is_remote(directory):
+        from kafkalog.spark.remote import remote_file_names
+
+        return remote_file_names(directory)
+    return file_names(Path(directory))
+
+
+def _entries(path: str, base: int) -> Iterable[AbortedTxn]:
+    if is_remote(path):
+        from kafkalog.spark.remote import read_aborted_txns
+
+        return read_aborted_txns(path)
+    return TransactionIndex(path, base, writable=False)
 
 
 def _base_of(name: str) -> int:

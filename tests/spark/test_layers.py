@@ -1,0 +1,35 @@
+"""Planning and reading need no Spark, planning no Arrow, and importing nothing at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "unneeded"),
+    [
+        ("import kafkalog.spark", {"pyspark", "pyarrow", "numpy", "fsspec"}),
+        ("from kafkalog.spark import ReadOptions, plan_splits", {"pyspark", "pyarrow", "fsspec"}),
+        ("from kafkalog.spark import read_records", {"pyspark", "pyarrow", "fsspec"}),
+        ("import kafkalog.spark.batches", {"pyspark", "fsspec", "pandas"}),
+        ("import kafkalog.spark.remote", {"pyspark", "pyarrow", "fsspec"}),
+    ],
+)
+def test_what_is_not_needed_is_not_imported(statement: str, unneeded: set[str]) -> None:
+    assert not modules_after(statement) & unneeded
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    import kafkalog.spark
+
+    with pytest.raises(AttributeError, match=r"'kafkalog\.spark' has no attribute 'nothing'"):
+        _ = kafkalog.spark.nothing
+    assert {"ReadOptions", "Split", "plan_splits", "read_split"} <= set(dir(kafkalog.spark))
