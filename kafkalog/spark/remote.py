@@ -40,6 +40,7 @@ from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.transaction_index import ENTRY_SIZE, AbortedTxn
 
 RANGE_BYTES = 8 << 20
+_INDEXES_AT_ONCE = 32
 _OFFSETS = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIMES = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
@@ -261,9 +262,20 @@ class RemotePartition(PartitionSource):
         """As the index says: whoever reads looks at the batches, which costs a request each."""
         if end - start <= target:
             return []
-        index = self._read_index(segment, INDEX_SUFFIX)
+        index = self._index_ahead(segment, target)
         sparse = SparseIndex(lambda at, length: index[at : at + length], len(index), segment.base_offset)
         return [each.position for each in sparse.cuts(start, end, target)]
+
+    def _index_ahead(self, segment: SegmentFile, target: int) -> bytes:
+        """Its offset index, fetched with those of the next segments that are to be cut: stores answer side by side."""
+        if self._index_name(segment, INDEX_SUFFIX) not in self._indexes:
+            following = self.segments[self.segments.index(segment) :]
+            names = [self._index_name(each, INDEX_SUFFIX) for each in following if each.size > target]
+            paths = [self._in(name) for name in names[:_INDEXES_AT_ONCE] if name in self._sizes]
+            found = self._store.files.cat(paths, on_error="omit") if paths else {}
+            self._indexes |= {_name(path): bytes(data) for path, data in found.items()}
+        # Each is asked for once, and may have megabytes.
+        return self._indexes.pop(self._index_name(segment, INDEX_SUFFIX), b"")
 
     def _offset_entries(self, segment: SegmentFile) -> NDArray[np.void]:
         """The offset index up to where its entries stop rising."""
@@ -279,8 +291,12 @@ class RemotePartition(PartitionSource):
             return found[:0]
         return found
 
+    @staticmethod
+    def _index_name(segment: SegmentFile, suffix: str) -> str:
+        return _name(segment.path).removesuffix(LOG_SUFFIX) + suffix
+
     def _read_index(self, segment: SegmentFile, suffix: str) -> bytes:
-        name = _name(segment.path).removesuffix(LOG_SUFFIX) + suffix
+        name = self._index_name(segment, suffix)
         if name not in self._indexes:
             self._indexes[name] = self._store.read(self._in(name)) if name in self._sizes else b""
         return self._indexes[name]

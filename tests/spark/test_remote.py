@@ -160,3 +160,20 @@ def test_an_index_that_lies_changes_nothing(orders: str, store: Any) -> None:
     middle = {"orders": {"0": 50}}, {"orders": {"0": 130}}
     assert offsets(orders, splitBytes=2000) == list(range(END))
     assert offsets(orders, startingOffsets=middle[0], endingOffsets=middle[1]) == list(range(50, 130))
+
+
+def test_the_indexes_of_many_segments_are_fetched_together(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_of(tmp_path / "orders-0", batches=10, segments=40)
+    store.put(str(tmp_path), "/backup", recursive=True)
+    asked: list[int] = []
+    read = type(store).cat
+
+    def noted(self: Any, path: list[str], **more: Any) -> Any:
+        asked.append(len(path))
+        return read(self, path, **more)
+
+    monkeypatch.setattr(type(store), "cat", noted)
+    assert offsets("memory://backup", splitBytes=1500) == list(range(1200))
+    assert asked == [32, 8]
