@@ -18,13 +18,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog._speedups.framing import scan_headers
 from kafkalog.errors import CorruptRecordError
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.spark.task_files import PartitionFile
 from kafkalog.storage.atomic import sync_directory
-from kafkalog.storage.config import INT32_MAX, INT64_MAX, LogConfig
+from kafkalog.storage.config import LogConfig
 from kafkalog.storage.data_dir_session import Checkpoints
 from kafkalog.storage.embedded import FIRST_LEADER_EPOCH
 from kafkalog.storage.paths import (

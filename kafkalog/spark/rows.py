@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record, build_records
 from kafkalog.attributes import TimestampType
 from kafkalog.spark.partitioner import BinaryColumn, Partitioner
 from kafkalog.spark.write_options import WriteOptions, check_topic
-from kafkalog.storage.config import INT32_MAX
 from kafkalog.storage.paths import TopicPartition
 
 if TYPE_CHECKING:

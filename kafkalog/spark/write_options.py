@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.attributes import CompressionType
-from kafkalog.storage.config import INT32_MAX, LogConfig
+from kafkalog.storage.config import LogConfig
 from kafkalog.storage.partition_metadata import is_topic_id
 from kafkalog.storage.paths import partition_of_dir
 

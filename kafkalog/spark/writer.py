@@ -16,11 +16,11 @@ so; what was shuffled has the order that the shuffle gave it.
 import logging
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from kafkalog.errors import InconsistentTopicIdError, LogLockedError
@@ -37,9 +37,12 @@ from kafkalog.storage.paths import LOG_SUFFIX, PARTITION_METADATA, TopicPartitio
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Taken = TypeVar("Taken")
 _log = logging.getLogger(__name__)
 # How long another job may take to commit to the same directory.
 LOCK_WAIT_S = 600.0
+# How long one may take to look whether it can.
+LOCK_WAIT_AT_START_S = 1.0
 _LOCK_RETRY_S = 0.1
 
 
@@ -62,11 +65,13 @@ class WriteJob:
     ) -> "WriteJob":
         """Begin a job on the driver: the directory is made if it is missing. columns: names and Spark's types.
 
-        ValueError: columns that cannot be written. InconsistentTopicIdError: topicId is not the topic's. OSError.
+        ValueError: columns that cannot be written. InconsistentTopicIdError: topicId is not the topic's.
+        LogLockedError: a broker runs there, or somebody else writes. OSError.
         """
         if columns is not None:
             check_columns(columns, options)
         options.path.mkdir(parents=True, exist_ok=True)
+        _refuse_a_broker(options.path)
         counts: dict[str, int] = {}
         for topic, number in _partitions_in(options.path):
             counts[topic] = max(counts.get(topic, 0), number + 1)
@@ -188,6 +193,12 @@ def _partitions_in(path: Path) -> list[TopicPartition]:
     return sorted(each for each in named if each is not None)
 
 
+def _refuse_a_broker(path: Path) -> None:
+    """Now, not when all has been written. Where other jobs are under way it may be one of them that commits."""
+    if not (path / TEMPORARY).exists():
+        _retried(lambda: lock_data_dir(path), LOCK_WAIT_AT_START_S).release()
+
+
 def _make(directory: Path) -> None:
     """Another job that ends may remove the directory above."""
     for _ in range(10):
@@ -202,18 +213,19 @@ def _make(directory: Path) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[tuple[sessions.Session, DirectoryLock]]:
     """The data directory is ours. What comes into it has been closed in order, whatever goes wrong on the way."""
-    session, lock = _begun(path)
+    session, lock = _retried(lambda: sessions.begin(path, lambda: lock_data_dir(path)), LOCK_WAIT_S)
     try:
         yield session, lock
     finally:
         sessions.end(session, lock, [], in_order=True)
 
 
-def _begun(path: Path) -> tuple[sessions.Session, DirectoryLock]:
-    give_up = time.monotonic() + LOCK_WAIT_S
+def _retried(take: Callable[[], Taken], wait_s: float) -> Taken:
+    """What is to be taken, when nobody else has it any more. LogLockedError: somebody still has it."""
+    give_up = time.monotonic() + wait_s
     while True:
         try:
-            return sessions.begin(path, lambda: lock_data_dir(path))
+            return take()
         except LogLockedError:
             if time.monotonic() > give_up:
                 raise

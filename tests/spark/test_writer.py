@@ -440,6 +440,13 @@ def test_a_commit_waits_for_a_broker_and_then_gives_up(tmp_path: Path, monkeypat
     assert values_in(tmp_path) == [b"v"]
 
 
+def test_a_job_does_not_begin_where_a_broker_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "LOCK_WAIT_AT_START_S", 0.0)
+    with lock_data_dir(tmp_path), pytest.raises(LogLockedError):
+        started(tmp_path)
+    assert not (tmp_path / "_kafkalog_tmp").exists()
+
+
 def test_what_was_read_while_it_is_replaced_can_be_read_on(tmp_path: Path) -> None:
     written(tmp_path, [values(b"0", b"1")])
     with kafkalog.open(tmp_path / "t-0") as log:
