@@ -117,8 +117,9 @@ def offset_for_timestamp(segments: LogSegments, log_start: int, timestamp: int) 
     if found is not None or first is None:
         return found
     # Its only such records lie before the log's start.
-    later = (each for each in segments.higher_segments(first.base_offset) if each.largest_timestamp >= timestamp)
-    places = (each.find_offset_by_timestamp(timestamp, log_start) for each in later)
+    later = (each for each in segments.higher_segments(first.base_offset) if each.size_in_bytes)
+    late = (each for each in later if each.largest_timestamp >= timestamp)
+    places = (each.find_offset_by_timestamp(timestamp, log_start) for each in late)
     return next((place for place in places if place is not None), None)
 
 

@@ -129,8 +129,9 @@ class Log:
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark, and where it lies."""
-        return self._high_watermark()
+        """The high watermark, and where its batch lies."""
+        found = self._high_watermark()
+        return replace(found, message_offset=max(found.message_offset, self.log_start_offset))
 
     @property
     def last_stable_offset(self) -> int:

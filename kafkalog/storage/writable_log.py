@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Self
@@ -207,7 +207,7 @@ class WritableLog(Log):
     @property
     def recovery_point(self) -> int:
         """All before this offset is on the disk."""
-        return self._local.recovery_point
+        return min(self._local.recovery_point, self.log_end_offset)
 
     @property
     def leader_epochs(self) -> LeaderEpochCache:
@@ -227,18 +227,24 @@ class WritableLog(Log):
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of a transaction that is open, or not replicated to its end."""
-        return None if self._first_unstable is None else self._first_unstable.message_offset
+        unstable = self._first_unstable
+        return None if unstable is None else max(unstable.message_offset, self._log_start_offset)
 
     @property
     def high_watermark(self) -> int:
         """The offset up to which all replicas have the log."""
+        return max(self._mark, self._log_start_offset)
+
+    @property
+    def _mark(self) -> int:
+        """The high watermark as it was placed: at its batch's base, be that before the log's start."""
         return self._high_watermark_at.message_offset
 
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction is decided; at most the high watermark."""
-        unstable, high_watermark = self._first_unstable, self.high_watermark
-        return high_watermark if unstable is None else min(unstable.message_offset, high_watermark)
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def _segments_now(self) -> LogSegments:
         return self._local.segments
@@ -253,7 +259,7 @@ class WritableLog(Log):
         if not found.message_offset_only:
             return found
         with self._lock:
-            found = self._placed(self.high_watermark)
+            found = self._placed(self._mark)
             self._set_high_watermark(found)
             return found
 
@@ -269,11 +275,9 @@ class WritableLog(Log):
     def _placed(self, offset: int) -> LogOffsetMetadata:
         """The offset with its place, or without where it is not in the log."""
         try:
-            found = fetching.offset_metadata(self._local.segments, self._local.log_end, offset)
+            return fetching.offset_metadata(self._local.segments, self._local.log_end, offset)
         except OffsetOutOfRangeError:
             return LogOffsetMetadata(offset)
-        # The batch that holds it may begin before the log's start, which no watermark may be before.
-        return replace(found, message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
 
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int:
         """Set the high watermark, brought into [log start, log end]; returns what it is then. It may go back."""
@@ -289,7 +293,7 @@ class WritableLog(Log):
     def maybe_update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int | None:
         """As `update_high_watermark`; None where that changed nothing."""
         with self._changing():
-            before = self.high_watermark
+            before = self._mark
             after = self.update_high_watermark(high_watermark)
             return None if after == before else after
 
@@ -313,7 +317,7 @@ class WritableLog(Log):
     def _set_high_watermark(self, high_watermark: LogOffsetMetadata) -> None:
         if high_watermark.message_offset < 0:
             raise ValueError(f"the high watermark is {high_watermark.message_offset}, less than 0")
-        if high_watermark.message_offset < self.high_watermark:
+        if high_watermark.message_offset < self._mark:
             _log.warning("%s: the high watermark goes back to %s", self.directory, high_watermark)
         self._high_watermark_at = high_watermark
         self._producers.on_high_watermark_updated(high_watermark.message_offset)
@@ -321,7 +325,7 @@ class WritableLog(Log):
 
     def _high_watermark_follows_end(self) -> None:
         """It is not after the log's end; and where it is there, it is in the active segment."""
-        if self.high_watermark >= self.log_end_offset:
+        if self._mark >= self.log_end_offset:
             self._set_high_watermark(self._local.log_end)
 
     def _update_first_unstable(self) -> None:
@@ -332,7 +336,7 @@ class WritableLog(Log):
 
     def _update_log_start(self, offset: int) -> None:
         self._log_start_offset = offset
-        if self.high_watermark < offset:
+        if self._mark < offset:
             self.update_high_watermark(offset)
         self._local.recovery_point = max(self._local.recovery_point, offset)
 
@@ -343,9 +347,9 @@ class WritableLog(Log):
         """
         offset = whole("offset", offset, -INT64_MAX - 1, INT64_MAX)
         with self._changing():
-            if offset > self.high_watermark:
+            if offset > self._mark:
                 message = "the log cannot begin after the high watermark"
-                expected = f"at most {self.high_watermark}"
+                expected = f"at most {self._mark}"
                 raise OffsetOutOfRangeError(message, str(self.directory), None, expected, offset)
             if offset <= self._log_start_offset:
                 return False
@@ -666,14 +670,14 @@ class WritableLog(Log):
             if offset < self._local.segments.base_offsets[0]:
                 self.truncate_fully_and_start_at(offset)
                 return True
-            if offset < self.high_watermark:
+            if offset < self._mark:
                 _log.warning("%s is truncated to %d, below the high watermark", self.directory, offset)
             self._lower_checkpoints(offset)
             self._delete_snapshots_of(self._local.truncate_to(offset))
             self._epochs.truncate_from_end(offset)
             self._log_start_offset = min(offset, self._log_start_offset)
             self._rebuild_producers(offset)
-            if self.high_watermark >= self.log_end_offset:
+            if self._mark >= self.log_end_offset:
                 self.update_high_watermark(self._local.log_end)
             return True
 
@@ -753,7 +757,9 @@ class WritableLog(Log):
         with self._lock:
             # What was truncated since has perhaps been replaced by records that are not on the disk.
             if self._local.truncations == truncations:
-                self._local.mark_flushed(min(recovery_point, self.log_end_offset))
+                # A segment that begins after a gap is flushed up to its base before anything is in it.
+                last = max(self.log_end_offset, self._local.active_segment.base_offset)
+                self._local.mark_flushed(min(recovery_point, last))
 
     def close(self) -> None:
         """Flush, write down the producers' state, and close. Closing twice does nothing.

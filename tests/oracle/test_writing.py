@@ -14,7 +14,7 @@ import struct
 import subprocess
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -159,7 +159,7 @@ def _cases() -> list[Case]:
 
 
 def _from_records(case: Case, **changes: Any) -> ByteBufferMessageSet:
-    given = {name: getattr(case.settings, name) for name in BatchSettings.__slots__}
+    given = _settings(case)
     del given["delete_horizon_ms"]
     append_time = given.pop("log_append_time")
     given["timestamp"] = append_time if case.settings.timestamp_type is TimestampType.LOG_APPEND_TIME else None
@@ -355,7 +355,12 @@ def _as_json(case: Case) -> str:
         [offset, record.timestamp, _base64(record.key), _base64(record.value), _headers(record)]
         for offset, record in zip(case.assigned, case.records, strict=True)
     ]
-    return json.dumps(asdict(case.settings) | {"records": rows}) + "\n"
+    return json.dumps(_settings(case) | {"records": rows}) + "\n"
+
+
+def _settings(case: Case) -> dict[str, Any]:
+    """What the batch is made with, by name."""
+    return {each.name: getattr(case.settings, each.name) for each in fields(BatchSettings) if each.init}
 
 
 def _headers(record: Record) -> list[Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
+
 from kafkalog import ByteBufferMessageSet, WritableLog
 from kafkalog.errors import InvalidRecordError, OffsetsOutOfOrderError
 from storage.logs import batch, fill, opened

@@ -112,7 +112,7 @@ def test_a_size_of_nothing_gives_nothing_and_one_too_small_a_part_of_the_first_b
         nothing, cut = log.read(0, 0), log.read(0, 1)
         assert (nothing.message_set.size_in_bytes, nothing.first_entry_incomplete) == (0, False)
         assert (cut.message_set.size_in_bytes, cut.first_entry_incomplete) == (1, True)
-        with pytest.raises(ValueError, match="max_size"):
+        with pytest.raises(ValueError, match="max_length"):
             log.read(0, -1)
 
 
