@@ -27,3 +27,15 @@ def missing_java() -> str | None:
     if run.returncode or version is None or int(version[1]) < OLDEST:
         return f"{java} is too old or does not run: {run.stderr.strip()[:200]!r}. {ADVICE}"
     return None
+
+
+def main() -> None:
+    """`python -m kafkalog.spark.java`: exit code 1 where Spark cannot run."""
+    wrong = missing_java()
+    if wrong is not None:
+        raise SystemExit(wrong)
+    print("Spark will find a Java that it can run on")
+
+
+if __name__ == "__main__":
+    main()
