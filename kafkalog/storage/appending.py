@@ -57,6 +57,8 @@ class AppendableFile(ReadableFile):
         self._unlooked = False
         # Whether the last byte written is known to end an entry.
         self._end_is_sound = False
+        # A forked child, who has a copy, must not unlock it.
+        self._process = os.getpid()
         # Where the file is, wherever the process goes.
         self._place = Path(path).absolute()
         super().__init__(path)
@@ -114,7 +116,7 @@ class AppendableFile(ReadableFile):
             return
 
     def _let_others_write(self) -> None:
-        if self._fd >= 0:
+        if self._fd >= 0 and self._process == os.getpid():
             with suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
@@ -336,7 +338,7 @@ class AppendableFile(ReadableFile):
         self._let_others_write()
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0 and getattr(self, "_retired", False):
+        if getattr(self, "_fd", -1) >= 0 and (getattr(self, "_retired", False) or self._process != os.getpid()):
             self.release()
         elif getattr(self, "_fd", -1) >= 0:
             warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)

@@ -15,6 +15,7 @@ Source: storage/.../internals/log/LogManager.java.
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from kafkalog.storage.clean_shutdown import delete_clean_shutdown, was_clean_shutdown, write_clean_shutdown
-from kafkalog.storage.lock import DirectoryLock, checkpoints_locked, nobody_else
+from kafkalog.storage.lock import DirectoryLock, checkpoints_locked, is_busy, nobody_else
 from kafkalog.storage.paths import (
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
@@ -112,6 +113,19 @@ class Session:
     # Partition directories that this session has closed in order, and whether all it opened were.
     closed: set[str] = field(default_factory=set)
     in_order: bool = True
+    # Those that were given up, and not been recovered and closed since.
+    given_up: set[str] = field(default_factory=set)
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a partition need not be recovered: whoever wrote it last, here or before, closed it."""
+        return name in self.closed or (self.was_clean and name not in self.given_up)
+
+    def note_end(self, directories: Iterable[Path], *, in_order: bool) -> None:
+        """Partitions have been closed, or given up."""
+        self.in_order &= in_order
+        names = {each.resolve().name for each in directories}
+        self.closed = self.closed | names if in_order else self.closed - names
+        self.given_up = self.given_up - names if in_order else self.given_up | names
 
     def others_are_whole(self) -> bool:
         """Whether nothing is known against the partitions that this session has not opened."""
@@ -120,13 +134,16 @@ class Session:
 
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _sessions: dict[Path, Session] = {}
-_guard = threading.RLock()
+# Who has it is not to take it again: `lose` finds out by it whether something is being done.
+_guard = threading.Lock()
+_lost: deque[tuple[Session, DirectoryLock, tuple[Path, ...]]] = deque()
 
 
 def _forget_sessions() -> None:
     global _guard  # noqa: PLW0603 - another thread of the parent may have held it
-    _guard = threading.RLock()
+    _guard = threading.Lock()
     _sessions.clear()
+    _lost.clear()
 
 
 os.register_at_fork(after_in_child=_forget_sessions)
@@ -138,6 +155,7 @@ def begin(data_dir: Path, take_lock: Callable[[], DirectoryLock]) -> tuple[Sessi
     The lock is taken here, so that no session ends between the one and the other. LogLockedError, OSError.
     """
     with _guard:
+        _end_lost()
         lock = take_lock()
         try:
             session = _sessions.get(data_dir.resolve()) or _begun(data_dir, lock)
@@ -164,11 +182,35 @@ def end(session: Session, lock: DirectoryLock, closed: Iterable[Path], *, in_ord
 
     The lock is released. OSError: the mark could not be left.
     """
-    with _guard, lock:
+    with _guard:
+        _end_lost()
+        _end(session, lock, closed, in_order=in_order)
+
+
+def lose(session: Session, lock: DirectoryLock, *directories: Path) -> None:
+    """The same for what nobody has closed: partitions, or all of a data directory, are given up.
+
+    Called wherever garbage is collected, and so perhaps while this thread is busy here, or with the locks: then it is
+    done by whoever comes here next.
+    """
+    _lost.append((session, lock, directories))
+    if not is_busy() and _guard.acquire(blocking=False):
+        try:
+            _end_lost()
+        finally:
+            _guard.release()
+
+
+def _end_lost() -> None:
+    while _lost:
+        session, lock, directories = _lost.popleft()
+        _end(session, lock, directories, in_order=False)
+
+
+def _end(session: Session, lock: DirectoryLock, ended: Iterable[Path], *, in_order: bool) -> None:
+    with lock:
         session.open -= 1
-        session.in_order &= in_order
-        if in_order:
-            session.closed |= {each.resolve().name for each in closed}
+        session.note_end(ended, in_order=in_order)
         if session.open:
             return
         del _sessions[session.data_dir]

@@ -43,6 +43,11 @@ class SegmentListing:
                 self._list()
         return self._segments
 
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._closed
+
     def _list(self) -> None:
         changed_at = self.directory.stat().st_mtime_ns
         files = segment_files(self.directory)

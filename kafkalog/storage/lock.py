@@ -57,19 +57,22 @@ class _LockFile:
 
     path: Path
     descriptors: list[int] = field(default_factory=list)
-    locked: set[_Range] = field(default_factory=set)
+    # For which directory.
+    locked: dict[_Range, Path] = field(default_factory=dict)
 
-    def lock(self, wanted: _Range) -> None:
-        if any(wanted.overlaps(mine) for mine in self.locked):
-            raise LogLockedError("this process has it locked already", str(self.path))
+    def lock(self, wanted: _Range, directory: Path) -> None:
+        mine = next((held for part, held in self.locked.items() if wanted.overlaps(part)), None)
+        if mine is not None:
+            what = "it is" if mine == directory else f"{mine} is"
+            raise LogLockedError(f"{what} open in this process already, and must be closed first", str(directory))
         try:
             fcntl.lockf(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB, wanted.length, wanted.start)
         except (BlockingIOError, PermissionError):
             raise _locked_elsewhere(self.path, self.descriptors[0], wanted) from None
-        self.locked.add(wanted)
+        self.locked[wanted] = directory
 
     def unlock(self, held: _Range) -> None:
-        self.locked.remove(held)
+        del self.locked[held]
         fcntl.lockf(self.descriptors[0], fcntl.LOCK_UN, held.length, held.start)
 
     @contextmanager
@@ -79,14 +82,14 @@ class _LockFile:
         wanted = [each for each in around if each != _WHOLE] if held != _WHOLE else []
         with ExitStack() as last:
             try:
-                for part in wanted if self.locked == {held} else ():
+                for part in wanted if self.locked.keys() == {held} else ():
                     fcntl.lockf(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB, part.length, part.start)
                     last.callback(fcntl.lockf, self.descriptors[0], fcntl.LOCK_UN, part.length, part.start)
             except (BlockingIOError, PermissionError):
                 last.close()
                 yield False
             else:
-                yield self.locked == {held}
+                yield self.locked.keys() == {held}
 
     def close(self) -> None:
         self.locked.clear()
@@ -181,6 +184,11 @@ def nobody_else(lock: DirectoryLock) -> Iterator[bool]:
         yield alone
 
 
+def is_busy() -> bool:
+    """Whether some thread, perhaps this one, is about to take or release a lock."""
+    return _guard.locked()
+
+
 def _byte_of(name: str) -> _Range:
     digest = hashlib.sha256(os.fsencode(name)).digest()
     return _Range(int.from_bytes(digest[:8], "big") >> 2, 1)
@@ -191,7 +199,7 @@ def _lock(directory: Path, path: Path, wanted: _Range) -> DirectoryLock:
         while True:
             file = _opened(path)
             try:
-                file.lock(wanted)
+                file.lock(wanted, directory)
             except BaseException:
                 _close_if_unused(file)
                 raise

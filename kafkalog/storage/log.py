@@ -90,6 +90,11 @@ class Log:
         self.topic_partition = parse_partition_dir(directory.resolve().name)
         self.config = config
 
+    @property
+    def closed(self) -> bool:
+        """Whether the log has been closed."""
+        return self._listing.closed
+
     # --- where it begins and ends
 
     @property

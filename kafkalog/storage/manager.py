@@ -13,8 +13,9 @@ import io
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,10 @@ from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig, config_or_default
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.log import Log
+from kafkalog.storage.owning import own
 from kafkalog.storage.partition_metadata import topic_id_in
 from kafkalog.storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition, partition_of_dir
-from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
+from kafkalog.storage.scheduler import BackgroundScheduler, ScheduledTask, Scheduler
 from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
 _log = logging.getLogger(__name__)
@@ -125,11 +127,14 @@ class LogManager(Mapping[str, AnyLog]):
         self._closed = False
         self._logs: dict[str, Any] = {}
         self._writer: _Writer | None = None
+        self._when_lost: weakref.finalize[..., Any] | None = None
+        self._forked = False
         if mode == "a":
             self._writer = _Writer(self.directory, scheduler, clock)
-            with self._writer.giving_up_on_error():
+            with self._giving_up_on_error(self._writer):
                 self._load_all(self._writer, progress)
-                self._writer.work(self.logs, self._retained, intervals or Intervals())
+                self._writer.work(_weakly(self.logs), _weakly(self._retained), intervals or Intervals())
+            self._when_lost = own(self, str(self.directory), self._writer.lose)
         elif not self.directory.is_dir():
             self.directory.stat()
             raise NotADirectoryError(errno.ENOTDIR, "a data directory is needed", str(log_dir))
@@ -142,7 +147,7 @@ class LogManager(Mapping[str, AnyLog]):
     def _retained(self) -> list[AnyLog]:
         """The logs whose settings are known: nobody's records are deleted by a default."""
         with self._lock:
-            return [log for name, log in self._logs.items() if self._knows_settings_of(_partition(name).topic)]
+            return [log for name, log in list(self._logs.items()) if self._knows_settings_of(_partition(name).topic)]
 
     def _knows_settings_of(self, topic: str) -> bool:
         return topic in self._topic_configs or (self._config_given and not topic.startswith(INTERNAL_TOPICS))
@@ -156,12 +161,20 @@ class LogManager(Mapping[str, AnyLog]):
     def __getitem__(self, name: str) -> AnyLog:
         with self._lock:
             self._check_open()
-            if name not in self._logs:
-                if self._writer is not None or name not in self._names():
+            log: AnyLog | None = self._logs.get(name)
+            if log is None or log.closed:
+                if name not in (self._names() if self._writer is None else self._logs):
                     raise KeyError(name)
-                self._logs[name] = Log(self.directory / name, self.config_of(_partition(name).topic))
-            log: AnyLog = self._logs[name]
+                log = self._logs[name] = self._opened(name, log)
             return log
+
+    def _opened(self, name: str, before: Any) -> Any:
+        """A log, perhaps again: whoever it was given to has closed it."""
+        config = self.config_of(_partition(name).topic)
+        if self._writer is None:
+            return Log(self.directory / name, config)
+        before.wait_until_closed()
+        return self._writer.load(name, config, at_end=self._ended)
 
     def __iter__(self) -> Iterator[str]:
         self._check_open()
@@ -199,19 +212,27 @@ class LogManager(Mapping[str, AnyLog]):
             if config is not None:
                 self._topic_configs[partition.topic] = config_or_default(config)
             topic_id = topic_id_in(self.directory, partition.topic)
-            self._logs[name] = writer.load(name, self.config_of(partition.topic), topic_id)
+            config = self.config_of(partition.topic)
+            self._logs[name] = writer.load(name, config, topic_id=topic_id, at_end=self._ended)
             log: AnyLog = self._logs[name]
             return log
 
     def delete(self, name: str) -> None:
         """Close a log and delete its directory. KeyError: there is none. io.UnsupportedOperation: mode "r"."""
-        writer = self._writable("delete a log of")
+        self._writable("delete a log of")
         with self._lock:
-            self._check_open()
-            log = self._logs[name]
+            log: Any = self[name]
             log.delete()
-            del self._logs[name]
-            sessions.forget_partition(self.directory, writer.lock, _partition(name))
+
+    def _ended(self, log: WritableLog, ending: Ending) -> None:
+        """A log of the directory was closed, given up or deleted, by whomever.
+
+        Under the log's lock: the manager's, which others may wait for the log with, is not taken.
+        """
+        if ending is Ending.DELETED:
+            self._logs.pop(log.directory.name, None)
+        if self._writer is not None:
+            self._writer.note_end(log, ending)
 
     def _writable(self, what: str) -> "_Writer":
         if self._writer is None:
@@ -222,7 +243,21 @@ class LogManager(Mapping[str, AnyLog]):
         for name in self._names():
             if _partition(name).topic == CLUSTER_METADATA_TOPIC:
                 continue
-            self._logs[name] = writer.load(name, self.config_of(_partition(name).topic), None, progress)
+            config = self.config_of(_partition(name).topic)
+            known = writer.checkpoints_at_start
+            self._logs[name] = writer.load(name, config, at_end=self._ended, known=known, progress=progress)
+
+    @contextmanager
+    def _giving_up_on_error(self, writer: "_Writer") -> Iterator[None]:
+        """Where something is raised, give up the logs as they are, and the lock."""
+        try:
+            yield
+        except BaseException:
+            with ExitStack() as last:
+                last.callback(writer.give_up)
+                for log in self._logs.values():
+                    last.callback(log.abandon)
+            raise
 
     # --- closing
 
@@ -246,6 +281,8 @@ class LogManager(Mapping[str, AnyLog]):
             if self._closed:
                 return
             self._closed = True
+            if self._when_lost is not None:
+                self._when_lost.detach()
             logs = self.logs()
         if self._writer is None:
             for log in logs:
@@ -253,7 +290,15 @@ class LogManager(Mapping[str, AnyLog]):
         else:
             self._writer.close(logs)
 
+    def _disown(self) -> None:
+        """In a forked child: as `owning.Owner`."""
+        self._closed = self._forked = True
+        self._lock = threading.RLock()
+
     def _check_open(self) -> None:
+        if self._forked:
+            message = "it belongs to the process that opened it: a forked child opens it anew, once it is closed"
+            raise LogStateError(message, str(self.directory))
         if self._closed:
             raise LogStateError("the data directory has been closed", str(self.directory))
 
@@ -276,29 +321,27 @@ class _Writer:
         # A damaged checkpoint is told of before anything is changed.
         sessions.read_checkpoints(directory)
         self._session, self.lock = sessions.begin(directory, lambda: lock_data_dir(directory))
-        self._checkpoints = sessions.read_checkpoints(directory)
+        self.checkpoints_at_start = sessions.read_checkpoints(directory)
         self._clock = clock
         self._scheduler = scheduler or BackgroundScheduler(f"kafkalog {directory.name}")
         self._owns_scheduler = scheduler is None
-        self._loaded: list[WritableLog] = []
-        # Logs that were given up are not whole, whoever did it.
-        self._given_up = False
+        self._tasks: list[ScheduledTask] = []
+        self._closing = False
 
-    @contextmanager
-    def giving_up_on_error(self) -> Iterator[None]:
-        """Where something is raised, give up the logs as they are, and the lock."""
-        try:
-            yield
-        except BaseException:
-            for log in self._loaded:
-                log.abandon()
-            self._end(in_order=False)
-            raise
-
-    def load(self, name: str, config: LogConfig, topic_id: str | None, progress: Progress | None = None) -> WritableLog:
-        partition, known = _partition(name), self._checkpoints
+    def load(
+        self,
+        name: str,
+        config: LogConfig,
+        *,
+        at_end: Callable[[WritableLog, Ending], None],
+        topic_id: str | None = None,
+        known: sessions.Checkpoints | None = None,
+        progress: Progress | None = None,
+    ) -> WritableLog:
+        """The log of that name; topic_id: a new one's. known: what checkpoints say, where they have been read."""
+        partition, known = _partition(name), known or sessions.read_checkpoints(self.directory)
         opening = Opening(
-            had_clean_shutdown=self._session.was_clean or topic_id is not None,
+            had_clean_shutdown=topic_id is not None or self._session.is_whole(name),
             log_start_offset=known.log_starts.get(partition, 0),
             recovery_point=known.recovery_points.get(partition, 0),
             topic_id=topic_id,
@@ -306,15 +349,24 @@ class _Writer:
             scheduler=self._scheduler,
             progress=progress,
             at_truncation=lambda log: self.checkpoint([log]),
-            at_end=self._at_end,
+            at_end=at_end,
         )
-        log = WritableLog.load(self.directory / name, config, opening)
-        self._loaded.append(log)
+        try:
+            log = WritableLog.load(self.directory / name, config, opening)
+        except BaseException:
+            self._session.note_end([self.directory / name], in_order=False)
+            raise
+        self._session.closed.discard(name)
         log.update_high_watermark(known.high_watermarks.get(partition, log.log_end_offset))
         return log
 
-    def _at_end(self, _: WritableLog, ending: Ending) -> None:
-        self._given_up |= ending is Ending.ABANDONED
+    def note_end(self, log: WritableLog, ending: Ending) -> None:
+        """What the session, and the checkpoints, have of a log that was closed, given up or deleted."""
+        self._session.note_end([log.directory], in_order=ending is not Ending.ABANDONED)
+        if ending is Ending.DELETED:
+            sessions.forget_partition(self.directory, self.lock, _partition(log.directory.name))
+        elif ending is Ending.CLOSED and not self._closing:
+            self.checkpoint([log])
 
     def work(self, logs: Logs, retained: Logs, intervals: Intervals) -> None:
         """Begin the work in the background. retained: those that old segments may be deleted of."""
@@ -324,9 +376,11 @@ class _Writer:
             ("expiry of producers", logs, WritableLog.remove_expired_producers, intervals.producers_ms),
         ]
         for name, those, task, period in tasks:
-            self._scheduler.schedule(name, partial(_each, those, name, task), period, period)
-        period = intervals.checkpoint_ms
-        self._scheduler.schedule("checkpoint", lambda: self.checkpoint(logs()), period, period)
+            self._every(period, name, partial(_each, those, name, task))
+        self._every(intervals.checkpoint_ms, "checkpoint", lambda: self.checkpoint(logs()))
+
+    def _every(self, period: int, name: str, task: Callable[[], object]) -> None:
+        self._tasks.append(self._scheduler.schedule(name, task, period, period))
 
     def _flush_if_due(self, log: WritableLog) -> None:
         if self._clock() - log.last_flush_ms >= log.config.flush_ms:
@@ -337,22 +391,47 @@ class _Writer:
         sessions.update_checkpoints(self.directory, self.lock, logs)
 
     def close(self, logs: list[Any]) -> None:
-        if self._owns_scheduler:
-            self._scheduler.shutdown()
-        errors: list[Exception] = []
-        for close in [*(log.close for log in logs), lambda: self.checkpoint(logs)]:
-            try:
-                close()
-            except (KafkaLogError, OSError, ValueError) as error:  # the others must be closed all the same
-                errors.append(error)
-        self._end(in_order=not errors and not self._given_up, closed=[log.directory for log in logs])
+        """Close the logs, and leave the directory. Whatever is raised, files and lock are let go."""
+        self._closing, errors = True, list[Exception]()
+        in_order = False
+        try:
+            self._stop_work(wait=True)
+            for close in [*(log.close for log in logs), lambda: self.checkpoint(logs)]:
+                try:
+                    close()
+                except Exception as error:  # noqa: BLE001 - the others must be closed all the same
+                    errors.append(error)
+            in_order = not errors
+        finally:
+            with ExitStack() as last:
+                ended = [log.directory for log in logs]
+                last.callback(sessions.end, self._session, self.lock, ended, in_order=in_order)
+                for log in logs:
+                    last.callback(log.abandon)
         if errors:
             raise ExceptionGroup(f"{self.directory} was not closed in order", errors)
 
-    def _end(self, *, in_order: bool, closed: Iterable[Path] = ()) -> None:
-        if self._owns_scheduler:
-            self._scheduler.shutdown()
-        sessions.end(self._session, self.lock, closed, in_order=in_order)
+    def give_up(self) -> None:
+        """Leave the directory as it is."""
+        self._stop_work(wait=True)
+        sessions.end(self._session, self.lock, [], in_order=False)
+
+    def lose(self) -> None:
+        """The same, wherever garbage is collected."""
+        self._stop_work(wait=False)
+        sessions.lose(self._session, self.lock)
+
+    def _stop_work(self, *, wait: bool) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._owns_scheduler and isinstance(self._scheduler, BackgroundScheduler):
+            self._scheduler.shutdown(run_pending=wait, wait=wait)
+
+
+def _weakly(logs: Callable[[], list[Any]]) -> Logs:
+    """The same, which does not keep the manager: one that is forgotten has none."""
+    method = weakref.WeakMethod(logs)
+    return lambda: [] if (found := method()) is None else found()
 
 
 def _each(logs: Callable[[], list[WritableLog]], name: str, task: Callable[[WritableLog], object]) -> None:

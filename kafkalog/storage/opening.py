@@ -75,7 +75,7 @@ class _Partition:
         try:
             return self._loaded(session, lock, config, Opening(topic_id=topic_id, progress=progress))
         except BaseException:
-            sessions.end(session, lock, [], in_order=False)
+            sessions.end(session, lock, [self.directory], in_order=False)
             raise
 
     def _loaded(
@@ -84,10 +84,11 @@ class _Partition:
         checkpoints = sessions.read_checkpoints(self.data_dir)
         opening = replace(
             opening,
-            had_clean_shutdown=self.is_new or session.was_clean or self.directory.resolve().name in session.closed,
+            had_clean_shutdown=self.is_new or session.is_whole(self.directory.resolve().name),
             log_start_offset=checkpoints.log_starts.get(self.partition, 0),
             recovery_point=checkpoints.recovery_points.get(self.partition, 0),
             at_truncation=lambda log: sessions.update_checkpoints(self.data_dir, lock, [log]),
+            at_loss=lambda: sessions.lose(session, lock, self.directory),
         )
         session.closed.discard(self.directory.resolve().name)
 

@@ -114,11 +114,11 @@ class BackgroundScheduler:
             scheduled.cancel()
         return scheduled
 
-    def shutdown(self, *, run_pending: bool = True) -> None:
+    def shutdown(self, *, run_pending: bool = True, wait: bool = True) -> None:
         """Stop, and return when the thread has ended. Single tasks that are due still run if `run_pending`.
 
         Others are dropped, and what is handed in from now on is ignored. May be called again, and from a task: then it
-        does not wait for itself.
+        does not wait for itself. wait: False = return at once.
         """
         if self._process != os.getpid():
             return
@@ -128,7 +128,8 @@ class BackgroundScheduler:
                 self._keep_due(run_pending)
                 self._changed.notify()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            if wait:
+                self._thread.join()
             atexit.unregister(self.shutdown)
 
     def _accept(self, delay_ms: int, scheduled: ScheduledTask) -> bool:

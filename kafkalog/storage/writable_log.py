@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -53,6 +54,7 @@ from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.local_log import LocalLog
 from kafkalog.storage.log import Log
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
+from kafkalog.storage.owning import own
 from kafkalog.storage.partition_metadata import PartitionMetadata, read_partition_metadata, write_partition_metadata
 from kafkalog.storage.paths import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition, parse_partition_dir
 from kafkalog.storage.producer_rebuild import rebuild_producer_state
@@ -85,7 +87,8 @@ class Opening:
     progress: called with bytes done and bytes to do while they are. scheduler: None = one of the log's own.
     topic_id: what partition.metadata says, or is to say where there is none; None = whatever it says. at_truncation:
     called when log start or recovery point have gone back, before records are cut off; must write them into the
-    checkpoints. at_end: called once, when the log has been closed, given up or deleted.
+    checkpoints. at_end: called once, when the log has been closed, given up or deleted. at_loss: called in its place
+    when the log was forgotten; see `owning.own`.
     """
 
     had_clean_shutdown: bool = False
@@ -97,6 +100,7 @@ class Opening:
     progress: Progress | None = None
     at_truncation: Callable[["WritableLog"], None] = field(default=lambda _: None)
     at_end: Callable[["WritableLog", Ending], None] = field(default=lambda *_: None)
+    at_loss: Callable[[], None] = field(default=lambda: None)
 
 
 class WritableLog(Log):
@@ -129,7 +133,7 @@ class WritableLog(Log):
         self._at_end = opening.at_end
         self._lock = threading.RLock()
         self._guard = _Changing(self._lock, self._check_usable)
-        self._closed = False
+        self._closed = self._forked = False
         self._high_watermark_at = LogOffsetMetadata(log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
         self._log_start_offset = log_start_offset
@@ -137,6 +141,8 @@ class WritableLog(Log):
         self._update_log_start(log_start_offset)
         self._log_start_offset = max(log_start_offset, local.segments.base_offsets[0])
         self._update_first_unstable()
+        give_up = partial(_give_up, local, self._scheduler if self._owns_scheduler else None, opening.at_loss)
+        self._when_lost = own(self, str(self.directory), give_up)
 
     @classmethod
     def load(
@@ -254,7 +260,8 @@ class WritableLog(Log):
 
     def _high_watermark(self) -> LogOffsetMetadata:
         """With its place, looked up where it is not known yet."""
-        self._check_open()
+        if not self._forked:
+            self._check_open()
         found = self._high_watermark_at
         if not found.message_offset_only:
             return found
@@ -791,6 +798,11 @@ class WritableLog(Log):
             if not self._closed:
                 self._end(Ending.ABANDONED)
 
+    def wait_until_closed(self) -> None:
+        """Wait for a thread that is about to close the log, or to delete it."""
+        with self._lock:
+            return
+
     def delete(self) -> None:
         """Delete the partition: its files, then its directory. OSError: one cannot be; what is left can be opened."""
         self._stop_scheduler(run_pending=False)
@@ -810,6 +822,7 @@ class WritableLog(Log):
 
     def _end(self, ending: Ending) -> None:
         self._closed = True
+        self._when_lost.detach()
         try:
             self._local.release()
         finally:
@@ -828,7 +841,16 @@ class WritableLog(Log):
             message = "the log could not be flushed or changed, and takes nothing more until it is opened again"
             raise LogStateError(message, str(self.directory), found=self._local.failure)
 
+    def _disown(self) -> None:
+        """In a forked child: as `owning.Owner`."""
+        self._closed = self._forked = True
+        self._lock = threading.RLock()
+        self._guard = _Changing(self._lock, self._check_usable)
+
     def _check_open(self) -> None:
+        if self._forked:
+            message = "the log belongs to the process that opened it: a forked child opens its own, once it is closed"
+            raise LogStateError(message, str(self.directory))
         if self._closed:
             raise LogStateError("the log has been closed", str(self.directory))
 
@@ -888,6 +910,15 @@ def _partition_of(path: Path) -> TopicPartition:
     if partition is None:
         raise ValueError(f"{name!r} is not the name of a partition: <topic>-<number>")
     return partition
+
+
+def _give_up(local: LocalLog, scheduler: Scheduler | None, at_loss: Callable[[], None]) -> None:
+    """Let go of the files of a log that was forgotten, as a crash would."""
+    with ExitStack() as last:
+        last.callback(at_loss)
+        last.callback(local.release)
+        if isinstance(scheduler, BackgroundScheduler):
+            scheduler.shutdown(run_pending=False, wait=False)
 
 
 def _sync_file(path: Path) -> None:
