@@ -17,6 +17,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,8 @@ LOCK_WAIT_S = 600.0
 # How long one may take to look whether it can.
 LOCK_WAIT_AT_START_S = 1.0
 _LOCK_RETRY_S = 0.1
+# So many partitions are joined together: mostly they wait for the disk.
+_JOINED_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +145,15 @@ class WriteJob:
         topics = {each.topic for each in wanted}
         ids = {each: self.options.topic_id or topic_id_in(self.options.path, each) for each in topics}
         checkpoints = sessions.read_checkpoints(self.options.path)
-        coming: list[JoinedLog] = []
-        for each in wanted:
+
+        def joined(each: TopicPartition) -> JoinedLog:
             new, final = self.directory / NEW / str(each), self.options.path / str(each)
             before = None if self.overwrite or each not in present else Before(final, was_clean, checkpoints)
             joining = Joining(new, final, each, ids[each.topic], self.options.segment_bytes)
-            coming.append(joining.join(sources.get(each, []), before))
+            return joining.join(sources.get(each, []), before)
+
+        with ThreadPoolExecutor(_JOINED_AT_ONCE, "kafkalog join") as pool:
+            coming = _in_order(pool.submit(joined, each) for each in wanted)
         going = sorted(each for each in present - set(wanted) if each.topic in topics) if self.overwrite else []
         return Exchange(self.options.path, self.directory, coming, [str(each) for each in going])
 
@@ -170,6 +176,16 @@ class WriteJob:
 
     def _count_of(self, topic: str) -> int:
         return self.options.partitions or self.counts.get(topic, 1)
+
+
+def _in_order(futures: Iterable[Future[JoinedLog]]) -> list[JoinedLog]:
+    """The results; where one is an error, what has not begun does not begin."""
+    waiting = list(futures)
+    try:
+        return [future.result() for future in waiting]
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def recover(path: Path) -> list[Path]:
