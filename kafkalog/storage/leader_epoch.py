@@ -45,6 +45,8 @@ class LeaderEpochCache:
         self.writable = writable
         self._scheduler = scheduler
         self._lock = threading.Lock()
+        # Whether the scheduler is still to write what has changed.
+        self._unwritten = False
         self._entries: tuple[EpochEntry, ...] = ()
         if writable and not path.exists():
             path.touch()
@@ -168,6 +170,18 @@ class LeaderEpochCache:
         with self._lock:
             self._write(self._entries)
 
+    def close(self) -> None:
+        """Write what the scheduler was to write, and no more after that. OSError: it could not be written."""
+        with self._lock:
+            if self._unwritten:
+                self._write(self._entries)
+            self.writable = False
+
+    def retire(self) -> None:
+        """Write no more."""
+        with self._lock:
+            self.writable = False
+
     def moved_to(self, path: Path) -> None:
         """The file has this path from now on: its directory was renamed."""
         with self._lock:
@@ -177,6 +191,7 @@ class LeaderEpochCache:
         if self._scheduler is None:
             self.flush()
         elif self.writable:
+            self._unwritten = True
             self._scheduler.schedule(f"flush of {self.path}", self._flush_if_there)
 
     def _flush_if_there(self) -> None:
@@ -188,6 +203,7 @@ class LeaderEpochCache:
     def _write(self, entries: tuple[EpochEntry, ...]) -> None:
         if self.writable:
             write_leader_epoch_checkpoint(self.path, entries)
+            self._unwritten = False
 
 
 def _with_entry(entries: tuple[EpochEntry, ...], entry: EpochEntry) -> tuple[EpochEntry, ...]:

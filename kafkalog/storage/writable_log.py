@@ -109,7 +109,8 @@ class WritableLog(Log):
     What `append` returning means: the records are in the page cache of the system, seen by every reader; they
     survive the death of this process, not that of the machine. With `flush_messages=1` in the config, and after
     `flush()`, they are on the disk. It must be closed: `close` flushes, and leaves the directory as a broker does
-    that was shut down.
+    that was shut down. One that is forgotten is given up as by `abandon` once it is collected, with a ResourceWarning.
+    A forked child may read what its parent had open, and gets LogStateError for all else.
     """
 
     def __init__(
@@ -198,7 +199,9 @@ class WritableLog(Log):
     @property
     def first_base_offset(self) -> int:
         """The base offset of the first segment."""
-        return self._local.segments.base_offsets[0]
+        bases = self._local.segments.base_offsets
+        # None is left where the log is about to be deleted.
+        return bases[0] if bases else self._log_start_offset
 
     @property
     def log_start_offset(self) -> int:
@@ -789,6 +792,7 @@ class WritableLog(Log):
     def _close_in_order(self) -> None:
         self.flush(force_active=True)
         self._producers.take_snapshot()
+        self._epochs.close()
         self._local.close()
 
     def abandon(self) -> None:
@@ -809,6 +813,8 @@ class WritableLog(Log):
         with self._changing():
             ending = Ending.ABANDONED
             try:
+                # What is written in the background would be in the way.
+                self._epochs.retire()
                 self._local.delete_all()
                 _remove_directory(self.directory)
                 ending = Ending.DELETED
@@ -823,6 +829,7 @@ class WritableLog(Log):
     def _end(self, ending: Ending) -> None:
         self._closed = True
         self._when_lost.detach()
+        self._epochs.retire()
         try:
             self._local.release()
         finally:
@@ -927,6 +934,7 @@ def _sync_file(path: Path) -> None:
 
 
 def _remove_directory(directory: Path) -> None:
-    for path in directory.iterdir():
-        path.unlink()
+    for path in list(directory.iterdir()):
+        # Segments that retention let go of are deleted in the background.
+        path.unlink(missing_ok=True)
     directory.rmdir()

@@ -295,3 +295,16 @@ def _model(entries: list[tuple[int, int]], what: str, *numbers: int) -> list[tup
         return [each for each in entries if numbers[0] < 0 or each[1] < numbers[0]]
     before = [each for each in entries if each[1] <= numbers[0]]
     return [(each[0], numbers[0]) for each in before[-1:]] + [each for each in entries if each[1] > numbers[0]]
+
+
+def test_a_cache_that_is_closed_has_written_what_was_to_be_written_later_and_writes_no_more(path: Path) -> None:
+    scheduler = Later()
+    cache = LeaderEpochCache(path, scheduler=scheduler)
+    cache.assign(1, 0)
+    cache.assign(2, 10)
+    cache.truncate_from_end(10)
+    cache.close()
+    assert LeaderEpochCache(path, writable=False).entries == ((1, 0),)
+    cache.assign(3, 20)
+    cache.flush()
+    assert LeaderEpochCache(path, writable=False).entries == ((1, 0),)

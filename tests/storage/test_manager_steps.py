@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,16 @@ import pytest
 import kafkalog
 from kafkalog import LogManager, Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT, TopicPartition
+from kafkalog.storage.checkpoints import read_leader_epoch_checkpoint, read_offset_checkpoint
+from kafkalog.storage.paths import (
+    CLEAN_SHUTDOWN_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
 from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
 from storage.locking import can_be_locked
-from storage.logs import values
+from storage.logs import append, values
 
 
 @pytest.fixture
@@ -172,3 +178,75 @@ def test_a_closed_manager_writes_no_checkpoints_neither_asked_nor_in_the_backgro
         task.run()
     assert scheduler.tasks
     assert recovery_points(data_dir) == before
+
+
+class Later(ImmediateScheduler):
+    """Does what it is given when it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: list[ScheduledTask] = []
+
+    def schedule(self, name: str, task: Task, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
+        self.tasks.append(ScheduledTask(name, task))
+        return self.tasks[-1]
+
+    def run(self) -> None:
+        for task in self.tasks:
+            task.run()
+
+
+def test_what_a_closed_log_had_to_write_later_does_not_undo_what_is_written_when_it_was_opened_again(
+    data_dir: Path,
+) -> None:
+    scheduler = Later()
+    with LogManager(data_dir, "a", scheduler=scheduler) as manager:
+        with manager["a-0"] as log:
+            log.append([Record(b"more")])
+            append(log, b"epoch 1", epoch=1, timestamp=0)
+            log.truncate_to(2)
+        append(manager["a-0"], b"epoch 4", epoch=4, timestamp=0)
+        scheduler.run()
+        assert [tuple(each) for each in read_leader_epoch_checkpoint(data_dir / "a-0" / LEADER_EPOCH_CHECKPOINT)] == [
+            (0, 0),
+            (4, 2),
+        ]
+
+
+def test_what_a_deleted_log_had_to_write_later_is_not_written_into_one_of_the_same_name(data_dir: Path) -> None:
+    scheduler = Later()
+    with LogManager(data_dir, "a", scheduler=scheduler) as manager:
+        log = manager["a-0"]
+        log.append([Record(b"more")])
+        log.roll()
+        log.truncate_to(1)
+        manager.delete("a-0")
+        manager.create("a-0")
+        scheduler.run()
+        assert read_leader_epoch_checkpoint(data_dir / "a-0" / LEADER_EPOCH_CHECKPOINT) == []
+
+
+def test_a_log_can_be_deleted_while_its_epochs_are_written_and_checkpoints_made(data_dir: Path) -> None:
+    with LogManager(data_dir, "a") as manager, ThreadPoolExecutor(1) as threads:
+        done = threading.Event()
+
+        def checkpoint() -> int:
+            turns = 0
+            while not done.is_set():
+                manager._writer.checkpoint(manager.logs())  # type: ignore[union-attr]
+                turns += 1
+            return turns
+
+        turns = threads.submit(checkpoint)
+        try:
+            for _ in range(20):
+                log = manager.create("b-0")
+                append(log, b"v", timestamp=0)
+                append(log, b"w", epoch=1, timestamp=0)
+                log.truncate_to(1)
+                log.delete()
+        finally:
+            done.set()
+        assert turns.result()
+        assert list(manager) == ["a-0", "a-1"]
+    assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
