@@ -402,8 +402,8 @@ class WritableLog(Log):
 
         RecordTooLargeError, RecordBatchTooLargeError: a record larger than a batch, or a segment, may be.
         RecordValidationError: a record without a key for a compacted topic, or with a timestamp that the topic does not
-        take. ValueError, TypeError: not records. LogStateError: the log has been closed, or could not be written to.
-        OSError: the disk is full, or refuses.
+        take. ValueError, TypeError: not records. LogStateError: the log has been closed, could not be written to, or
+        was changed by whoever gives the records while they were taken. OSError: the disk is full, or refuses.
         """
         with self._changing():
             return self._embedded.append(records, compression_type, max_batch_bytes) or self._info(Incoming())
