@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # How often a log is asked whether it has grown.
 INTERVAL_SECONDS = 0.1
+# By so many of the last batches is it found where a log was cut off.
+BATCHES_REMEMBERED = 1000
 
 EPILOG = """\
 Following goes on through rolls, and beside a broker or another writer. Records that are deleted before they are shown,
@@ -84,32 +87,47 @@ def wait_for_reader(seconds: float) -> None:
 
 
 class Tail:
-    """What of a log has been shown: all before `offset`."""
+    """What of a log has been shown: all before `offset`. Its last batches are remembered, should some be cut off."""
 
     def __init__(self, log: Log, isolation: IsolationLevel, lines: JsonLines | TextLines) -> None:
         self._log = log
         self._isolation = isolation
         self._lines = lines
         self.offset = log.log_start_offset
+        self._batches: deque[tuple[int, int]] = deque(maxlen=BATCHES_REMEMBERED)
 
     def show_last(self, count: int) -> None:
         """The last `count` records that are seen. KafkaLogError, OSError: they cannot be read."""
         end = self._end()
         first = first_of_last(self._log, count, end, self._isolation)
+        earlier = self._log.batches(max(self._log.log_start_offset, first - BATCHES_REMEMBERED), first)
+        self._batches.extend((batch.last_offset, batch.checksum) for batch in earlier)
         self._show(first, end, skip=max(0, self._log.count(first, end, isolation=self._isolation) - count))
 
     def show_new(self) -> None:
         """What has come since."""
         end = self._end()
-        if end < self.offset:
-            complain(f"{self._log.directory}: cut off at offset {end}; offsets from there on come anew")
-            self.offset = end
+        if end < self.offset and (left := self._left(end)) < self.offset:
+            complain(f"{self._log.directory}: cut off at offset {left}; offsets from there on come anew")
+            self.offset = left
         start = self._log.log_start_offset
         if start > self.offset:
             complain(f"{self._log.directory}: offsets {self.offset} to {start - 1} were deleted before they were shown")
             self.offset = start
         if end > self.offset:
             self._show(self.offset, end)
+
+    def _left(self, end: int) -> int:
+        """Up to where the log is what it was: what was cut off may have been replaced since. At most `offset`."""
+        oldest = end
+        while self._batches:
+            last, checksum = self._batches[-1]
+            found = next(self._log.batches(last, last + 1), None)
+            if found is not None and (found.last_offset, found.checksum) == (last, checksum):
+                return last + 1
+            oldest = min(oldest, last)
+            self._batches.pop()
+        return max(oldest, self._log.log_start_offset)
 
     def _end(self) -> int:
         from kafkalog import IsolationLevel
@@ -128,6 +146,7 @@ class Tail:
                 if len(shown):
                     out.writelines(self._lines.records(shown))
                 self.offset = int(part.offset[-1]) + 1
+                self._batches.extend(part.batches[["last_offset", "checksum"]].tolist())
         except (OffsetOutOfRangeError, FileNotFoundError):
             # Deleted meanwhile: the next look tells.
             return

@@ -100,6 +100,30 @@ def test_following_tells_of_records_that_were_cut_off_and_shows_what_comes_in_th
     assert "cut off at offset 15" in told
 
 
+@pytest.mark.parametrize("shown", [1, 3])
+def test_following_shows_all_that_came_in_the_place_of_what_was_cut_off(log: kafkalog.WritableLog, shown: int) -> None:
+    with following(log, "-n", str(shown)) as (out, err):
+        assert [next_offset(out) for _ in range(shown)][-1] == 19
+        # Between two looks, mostly; one that falls in between tells of the cut earlier.
+        log.truncate_to(10)
+        log.append([Record(b"other%d" % i) for i in range(3)])
+        assert [next_offset(out) for _ in range(3)] == [10, 11, 12]
+        told = err.readline()
+
+    assert "cut off at offset 10" in told
+
+
+def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(log: kafkalog.WritableLog) -> None:
+    with following(log, "-n", "1") as (out, err):
+        assert next_offset(out) == 19
+        log.truncate_fully_and_start_at(10)
+        log.append([Record(b"other")])
+        assert next_offset(out) == 10
+        told = err.readline()
+
+    assert "cut off at offset 10" in told
+
+
 def test_committed_records_only_are_shown_where_that_is_asked(kafkalog: Kafkalog, log: kafkalog.WritableLog) -> None:
     open_transaction = ByteBufferMessageSet.from_records(
         [Record(b"undecided")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
