@@ -162,8 +162,9 @@ class AppendableFile(ReadableFile):
             except BaseException as error:
                 self._take_back(error, length)
                 raise
-            self._size = at
+            # The length first: should a signal end this in between, what is too long is cut off.
             self._length = max(self._length, at)
+            self._size = at
             if length:
                 self._end_is_sound = ends_entry
             self._unlooked = self._whole = True
@@ -240,6 +241,7 @@ class AppendableFile(ReadableFile):
 
     def _cut_back(self) -> None:
         os.ftruncate(self._fd, self._size)
+        self._length = max(self._length, self._size)
         if self._length > self._size:
             try:
                 lengthen(self._fd, self._length)

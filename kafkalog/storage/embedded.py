@@ -66,7 +66,10 @@ class EmbeddedAppender:
                 end = log._log_end()
         except BaseException as error:
             # While records are taken, whoever gives them may append, too.
-            _tell_of_those_before(error, range(start, (end or log._log_end()).message_offset))
+            there = range(start, (end or log._log_end()).message_offset)
+            _tell_of_those_before(error, there)
+            if there:
+                log.replicated_to_end()
             raise
         return info
 

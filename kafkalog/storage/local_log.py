@@ -8,8 +8,8 @@ It knows files and offsets; who may write what is for others to say. Source: sto
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from errno import EINTR
 
 from kafkalog.errors import LogStateError
 from kafkalog.record.message_set import ByteBufferMessageSet
@@ -54,14 +54,13 @@ class LocalLog:
         self.truncations = 0
         self.failure: OSError | None = None
 
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """What is done in here is done whole; an OSError on the way is the log's `failure`."""
-        try:
-            yield
-        except OSError as error:
-            self.failure = error
-            raise
+    def whole(self) -> "_Whole":
+        """What is done in a `with` of it is done whole; an OSError on the way, or a signal, is the log's `failure`."""
+        return _Whole(self, OSError)
+
+    def uninterrupted(self) -> "_Whole":
+        """As `whole`, where what raises an Exception has left the log in order."""
+        return _Whole(self, ())
 
     @property
     def log_end_offset(self) -> int:
@@ -83,7 +82,7 @@ class LocalLog:
 
     def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Sequence[BatchSpan]) -> None:
         """Append batches to the active segment, and move the log's end behind them."""
-        segment = self.active_segment
+        segment = self.cut_back()
         try:
             segment.append(last_offset, messages, spans)
         except OSError as error:
@@ -93,13 +92,23 @@ class LocalLog:
 
     def append_batch(self, data: bytes | bytearray, span: BatchSpan) -> None:
         """As `append`, for one batch."""
-        segment = self.active_segment
+        segment = self.cut_back()
         try:
             segment.append_batch(data, span)
         except OSError as error:
             self._note_what_stayed(error)
             raise
         self._end_at(span.last_offset + 1, segment)
+
+    def cut_back(self) -> LogSegment:
+        """The active segment; what lies in it behind the log's end is cut off: an append was interrupted by a signal.
+
+        Else the next one would give its offsets out again, behind it.
+        """
+        segment, end = self.active_segment, self.log_end
+        if segment.size_in_bytes != end.relative_position_in_segment:
+            segment.cut_back(end.relative_position_in_segment, end.message_offset)
+        return segment
 
     def _note_what_stayed(self, error: OSError) -> None:
         """An append that failed has been taken back; if not, the next one would give its offsets out again."""
@@ -122,12 +131,15 @@ class LocalLog:
         if recovery_point > offset:
             return
         flushed = self.segments.between(recovery_point, offset)
-        with self.whole():
+        try:
             for segment in flushed:
                 self._flush_segment(segment)
             # A segment's name is on the disk once its directory is.
             if any(segment.base_offset >= recovery_point for segment in flushed):
                 sync_directory(self.directory)
+        except OSError as error:
+            self.failure = error
+            raise
 
     def _flush_segment(self, segment: LogSegment) -> None:
         try:
@@ -150,7 +162,7 @@ class LocalLog:
 
         LogStateError: there is a segment of that offset, or a later one.
         """
-        base, active = max(expected_next_offset, self.log_end_offset), self.active_segment
+        base, active = max(expected_next_offset, self.log_end_offset), self.cut_back()
         if base == active.base_offset and active.size == 0:
             with self.whole():
                 segment = self._replace(active, base)
@@ -251,3 +263,22 @@ class LocalLog:
     def size_in_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments.values)
+
+
+class _Whole:
+    """Marks a log as failed where what is done to it ends half-way: by one of `errors`, or by a signal."""
+
+    __slots__ = ("_errors", "_local")
+
+    def __init__(self, local: LocalLog, errors: type[OSError] | tuple[()]) -> None:
+        self._local = local
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, OSError) and isinstance(error, self._errors):
+            self._local.failure = error
+        elif error is not None and not isinstance(error, Exception):
+            self._local.failure = InterruptedError(EINTR, f"{type(error).__name__} in the middle of a change")

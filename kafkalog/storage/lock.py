@@ -66,14 +66,20 @@ class _LockFile:
             what = "it is" if mine == directory else f"{mine} is"
             raise LogLockedError(f"{what} open in this process already, and must be closed first", str(directory))
         try:
+            self.locked[wanted] = directory
             fcntl.lockf(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB, wanted.length, wanted.start)
         except (BlockingIOError, PermissionError):
+            self.locked.pop(wanted, None)
             raise _locked_elsewhere(self.path, self.descriptors[0], wanted) from None
-        self.locked[wanted] = directory
+        except BaseException:
+            self.unlock(wanted)
+            raise
 
     def unlock(self, held: _Range) -> None:
-        del self.locked[held]
-        fcntl.lockf(self.descriptors[0], fcntl.LOCK_UN, held.length, held.start)
+        try:
+            fcntl.lockf(self.descriptors[0], fcntl.LOCK_UN, held.length, held.start)
+        finally:
+            self.locked.pop(held, None)
 
     @contextmanager
     def all_but(self, held: _Range) -> Iterator[bool]:
@@ -217,8 +223,11 @@ def _opened(path: Path) -> _LockFile:
         return known
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     status = os.fstat(descriptor)
-    file = _files.setdefault((status.st_dev, status.st_ino), _LockFile(path))
+    file_id = status.st_dev, status.st_ino
+    file = _files.get(file_id) or _LockFile(path)
+    # Known only with a descriptor, wherever a signal ends this.
     file.descriptors.append(descriptor)
+    _files[file_id] = file
     return file
 
 

@@ -94,10 +94,13 @@ class BackgroundScheduler:
 
     def __init__(self, name: str = "kafkalog-scheduler") -> None:
         self.name = name
-        self._changed = threading.Condition()
+        # Taken itself, not by way of the condition: its `with` is the interpreter's own, which no signal ends half-way.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._heap: list[tuple[float, int, ScheduledTask]] = []  # due (s, monotonic), number, task
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
+        self._runner: threading.Thread | None = None
         self._is_down = False
         self._process = os.getpid()
 
@@ -122,22 +125,34 @@ class BackgroundScheduler:
         """
         if self._process != os.getpid():
             return
-        with self._changed:
+        with self._lock:
             if not self._is_down:
                 self._is_down = True
                 self._keep_due(run_pending)
                 self._changed.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            if wait:
-                self._thread.join()
+            if self._heap and not self._is_started():
+                self._start()
+        if wait:
+            self._join(self._thread)
+            self._join(self._runner)
+        if threading.current_thread() not in (self._thread, self._runner):
             atexit.unregister(self.shutdown)
 
+    @staticmethod
+    def _join(thread: threading.Thread | None) -> None:
+        """Wait for its end; a signal may have kept it from its start."""
+        if thread is not None and thread.ident is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _is_started(self) -> bool:
+        return self._runner is not None or (self._thread is not None and self._thread.ident is not None)
+
     def _accept(self, delay_ms: int, scheduled: ScheduledTask) -> bool:
-        with self._changed:
+        with self._lock:
             if self._is_down:
                 return False
             self._push(time.monotonic() + max(delay_ms, 0) / 1000, scheduled)
-            if self._thread is None:
+            if not self._is_started():
                 self._start()
             self._changed.notify()
         return True
@@ -160,6 +175,11 @@ class BackgroundScheduler:
                 scheduled.cancel()
 
     def _run(self) -> None:
+        with self._lock:
+            # The start of another was interrupted, and it runs all the same.
+            if self._runner is not None:
+                return
+            self._runner = threading.current_thread()
         while (taken := self._take()) is not None:
             due, scheduled = taken
             self._run_one(scheduled)
@@ -167,7 +187,7 @@ class BackgroundScheduler:
 
     def _take(self) -> tuple[float, ScheduledTask] | None:
         """The next task, once it is due; None when there will be no more."""
-        with self._changed:
+        with self._lock:
             while True:
                 if not self._heap and self._is_down:
                     return None
@@ -184,7 +204,7 @@ class BackgroundScheduler:
             logger.exception("task %s failed", scheduled.name)
 
     def _again(self, due: float, scheduled: ScheduledTask) -> None:
-        with self._changed:
+        with self._lock:
             if self._is_down:
                 scheduled.cancel()
             elif scheduled.is_pending:

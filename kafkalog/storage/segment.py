@@ -369,6 +369,21 @@ class LogSegment(SegmentFiles):
         self.time_index.truncate_to(next_offset)
         _, self._largest, self._first_timestamp, self._bytes_since_entry = before
 
+    def cut_back(self, position: int, next_offset: int) -> None:
+        """Cut off batches from a position on, the first of which has next_offset, with what the indexes know of them.
+
+        ValueError: there are not so many bytes.
+        """
+        with self._lock:
+            log = self._open_writer()
+            self.offset_index.truncate_to(next_offset)
+            self.time_index.truncate_to(next_offset)
+            log.truncate_to(position)
+            if not position:
+                self._first_timestamp = None
+            if self.max_timestamp_and_offset_so_far.timestamp >= 0:
+                self._largest = self._largest_after_truncation()
+
     def append_from_file(self, message_set: FileMessageSet, start: int = 0) -> int:
         """Append the batches from position `start` on, up to the first whose offset is too far from the base.
 

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -133,7 +133,6 @@ class WritableLog(Log):
         self._at_truncation = opening.at_truncation
         self._at_end = opening.at_end
         self._lock = threading.RLock()
-        self._guard = _Changing(self._lock, self._check_usable)
         self._closed = self._forked = False
         self._high_watermark_at = LogOffsetMetadata(log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
@@ -292,7 +291,8 @@ class WritableLog(Log):
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int:
         """Set the high watermark, brought into [log start, log end]; returns what it is then. It may go back."""
         given = _watermark(high_watermark)
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             if given.message_offset < self._log_start_offset:
                 given = LogOffsetMetadata(self._log_start_offset)
             elif given.message_offset >= self.log_end_offset:
@@ -302,7 +302,8 @@ class WritableLog(Log):
 
     def maybe_update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int | None:
         """As `update_high_watermark`; None where that changed nothing."""
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             before = self._mark
             after = self.update_high_watermark(high_watermark)
             return None if after == before else after
@@ -313,7 +314,8 @@ class WritableLog(Log):
         None: it stays. ValueError: it would be after the log's end.
         """
         given = _watermark(high_watermark)
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             if given.message_offset > self.log_end_offset:
                 raise ValueError(f"high watermark {given} is after the log's end {self._local.log_end}")
             before = self._high_watermark()
@@ -356,7 +358,8 @@ class WritableLog(Log):
         OffsetOutOfRangeError: it would be after the high watermark.
         """
         offset = whole("offset", offset, -INT64_MAX - 1, INT64_MAX)
-        with self._changing():
+        with self._lock, self._local.uninterrupted():
+            self._check_usable()
             if offset > self._mark:
                 message = "the log cannot begin after the high watermark"
                 expected = f"at most {self._mark}"
@@ -377,7 +380,8 @@ class WritableLog(Log):
         OffsetOutOfRangeError: the offset is after the high watermark.
         """
         before_offset = whole("before_offset", before_offset, -1, INT64_MAX)
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             return self.maybe_increment_log_start_offset(self.high_watermark if before_offset == -1 else before_offset)
 
     # --- appending
@@ -405,7 +409,8 @@ class WritableLog(Log):
         take. ValueError, TypeError: not records. LogStateError: the log has been closed, could not be written to, or
         was changed by whoever gives the records while they were taken. OSError: the disk is full, or refuses.
         """
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             return self._embedded.append(records, compression_type, max_batch_bytes) or self._info(Incoming())
 
     def replicated_to_end(self) -> None:
@@ -458,7 +463,8 @@ class WritableLog(Log):
         if incoming.valid_bytes <= 0:
             return self._info(incoming)
         messages = trimmed(messages, incoming.valid_bytes)
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             if how.assign:
                 messages = self._assign_offsets(messages, incoming, how)
             else:
@@ -552,14 +558,15 @@ class WritableLog(Log):
         The log's end moves first: should the transaction index fail, the last stable offset stays until the log is
         recovered.
         """
-        self._local.append(incoming.last_offset, messages, incoming.spans)
-        self._high_watermark_follows_end()
-        for info in changes.updated:
-            self._producers.update(info)
-        for completed in changes.completed:
-            self._complete(completed)
-        self._producers.update_map_end_offset(incoming.last_offset + 1)
-        self._update_first_unstable()
+        with self._local.uninterrupted():
+            self._local.append(incoming.last_offset, messages, incoming.spans)
+            self._high_watermark_follows_end()
+            for info in changes.updated:
+                self._producers.update(info)
+            for completed in changes.completed:
+                self._complete(completed)
+            self._producers.update_map_end_offset(incoming.last_offset + 1)
+            self._update_first_unstable()
         self._flush_if_due()
 
     def put(self, data: bytes | bytearray, span: BatchSpan) -> None:
@@ -621,12 +628,14 @@ class WritableLog(Log):
         The old one is flushed in the background. ValueError: expected_next_offset is negative, or after the log's end.
         LogStateError: as `LocalLog.roll`.
         """
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             return self._roll_at(whole("expected_next_offset", expected_next_offset, 0, self.log_end_offset))
 
     def _roll_at(self, expected_next_offset: int) -> LogSegment:
         """A new segment at the log's end, or where a follower's next batch begins that is appended at once."""
-        with self._changing():
+        with self._lock, self._local.uninterrupted():
+            self._check_usable()
             segment = self._local.roll(expected_next_offset)
             self._producers.update_map_end_offset(segment.base_offset)
             snapshot = self._producers.take_snapshot(sync=False)
@@ -643,12 +652,14 @@ class WritableLog(Log):
 
     def delete_old_segments(self) -> int:
         """Delete what retention lets go; returns how many segments went. Never beyond the high watermark."""
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             return retention.delete_old_segments(self)
 
     def delete_segments(self, going: list[LogSegment]) -> int:
         """Take the oldest segments out of the log; a new one is rolled if all go. Returns how many."""
-        with self._changing():
+        with self._lock, self._local.uninterrupted():
+            self._check_usable()
             count, leaving = len(going), list(going)
             if count == len(self._local.segments):
                 rolled = self.roll()
@@ -673,7 +684,8 @@ class WritableLog(Log):
         watermark is at most the end. ValueError: offset is negative.
         """
         offset = whole("offset", offset, 0, INT64_MAX)
-        with self._changing(), self._local.whole():
+        with self._lock, self._local.whole():
+            self._check_usable()
             if offset >= self.log_end_offset:
                 self._epochs.truncate_from_end(self.log_end_offset)
                 return False
@@ -683,6 +695,7 @@ class WritableLog(Log):
             if offset < self._mark:
                 _log.warning("%s is truncated to %d, below the high watermark", self.directory, offset)
             self._lower_checkpoints(offset)
+            self._lower_high_watermark(offset)
             self._delete_snapshots_of(self._local.truncate_to(offset))
             self._epochs.truncate_from_end(offset)
             self._log_start_offset = min(offset, self._log_start_offset)
@@ -701,8 +714,10 @@ class WritableLog(Log):
         start = offset if log_start_offset is None else log_start_offset
         if not 0 <= start <= offset:
             raise ValueError(f"a log that ends at {offset} cannot start at {start}")
-        with self._changing(), self._local.whole():
+        with self._lock, self._local.whole():
+            self._check_usable()
             self._lower_checkpoints(offset)
+            self._lower_high_watermark(offset)
             self._local.truncate_fully_and_start_at(offset)
             self._epochs.clear_and_flush()
             self._producers.truncate_fully_and_start_at(offset)
@@ -727,18 +742,25 @@ class WritableLog(Log):
             self._log_start_offset = start
             raise
 
+    def _lower_high_watermark(self, end: int) -> None:
+        """Before the log is cut, so that readers do not look for what goes; whoever has cut it sets it once more."""
+        if self._mark > end:
+            self._high_watermark_at = LogOffsetMetadata(end)
+
     def _rebuild_producers(self, end: int) -> None:
         start = self._log_start_offset
         rebuild_producer_state(self._producers, self._local.segments, start, end, self._clock())
 
     def take_producer_snapshot(self) -> Path | None:
         """Write down the producers' state at the log's end; None where that has been done."""
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             return self._producers.take_snapshot()
 
     def remove_expired_producers(self) -> None:
         """Forget the producers that were not heard of for long enough."""
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             self._producers.remove_expired_producers(self._clock())
 
     # --- on the disk
@@ -783,13 +805,22 @@ class WritableLog(Log):
                 return
             ending = Ending.ABANDONED
             try:
-                with self._changing():
+                with self._lock:
+                    self._check_usable()
                     self._close_in_order()
                 ending = Ending.CLOSED
             finally:
                 self._end(ending)
 
+    def __exit__(self, *exception: object) -> None:
+        """As `close`; what was interrupted half-way is left to the next opening, and does not hide the interruption."""
+        if isinstance(self._local.failure, InterruptedError) and any(exception):
+            self.abandon()
+        else:
+            self.close()
+
     def _close_in_order(self) -> None:
+        self._local.cut_back()
         self.flush(force_active=True)
         self._producers.take_snapshot()
         self._epochs.close()
@@ -810,7 +841,8 @@ class WritableLog(Log):
     def delete(self) -> None:
         """Delete the partition: its files, then its directory. OSError: one cannot be; what is left can be opened."""
         self._stop_scheduler(run_pending=False)
-        with self._changing():
+        with self._lock:
+            self._check_usable()
             ending = Ending.ABANDONED
             try:
                 # What is written in the background would be in the way.
@@ -835,10 +867,6 @@ class WritableLog(Log):
         finally:
             self._at_end(self, ending)
 
-    def _changing(self) -> "_Changing":
-        """The lock, for somebody who changes the log. LogStateError: nobody may any more."""
-        return self._guard
-
     def _check_usable(self) -> None:
         self._check_open()
         self._check_whole()
@@ -852,7 +880,6 @@ class WritableLog(Log):
         """In a forked child: as `owning.Owner`."""
         self._closed = self._forked = True
         self._lock = threading.RLock()
-        self._guard = _Changing(self._lock, self._check_usable)
 
     def _check_open(self) -> None:
         if self._forked:
@@ -868,27 +895,6 @@ class WritableLog(Log):
         if topic_id is not None:
             write_partition_metadata(self.directory / PARTITION_METADATA, topic_id)
         return PartitionMetadata(0, topic_id) if found is None and topic_id is not None else found
-
-
-class _Changing:
-    """A lock that is taken only while a check holds; entered as often as one likes, by one thread at a time."""
-
-    __slots__ = ("_check", "_lock")
-
-    def __init__(self, lock: AbstractContextManager[bool], check: Callable[[], None]) -> None:
-        self._lock = lock
-        self._check = check
-
-    def __enter__(self) -> None:
-        self._lock.__enter__()
-        try:
-            self._check()
-        except BaseException:
-            self._lock.__exit__(None, None, None)
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.__exit__(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

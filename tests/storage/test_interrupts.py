@@ -1,0 +1,92 @@
+"""A signal whose handler raises, as Ctrl-C's does: no offset twice; a log that goes on, or says that it does not."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import LogConfig, Record, WritableLog
+from kafkalog.errors import LogStateError
+from kafkalog.storage.local_log import LocalLog
+from kafkalog.storage.scheduler import BackgroundScheduler
+
+SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=240, segment_bytes=400)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "topic-0"
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def append(log: WritableLog, value: bytes) -> None:
+    log.append([Record(value)])
+
+
+@pytest.mark.parametrize("then", ["append", "roll", "close"])
+def test_a_batch_whose_append_was_interrupted_once_it_was_written_is_not_in_the_log(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    with kafkalog.open(directory, "a", SMALL) as log:
+        append(log, b"0")
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalLog, "_end_at", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                append(log, b"x")
+        if then == "roll":
+            log.roll()
+        if then != "close":
+            append(log, b"1")
+    with kafkalog.open(directory, "a") as again:
+        expected = [(0, b"0")] if then == "close" else [(0, b"0"), (1, b"1")]
+        assert [(record.offset, record.value) for record in again] == expected
+        assert again.log_end_offset == again.high_watermark == len(expected)
+
+
+def test_a_truncation_that_is_interrupted_leaves_a_log_that_takes_no_more_until_it_is_opened_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = kafkalog.open(directory, "a")
+    for number in range(4):
+        append(log, b"%d" % number)
+    monkeypatch.setattr(WritableLog, "_rebuild_producers", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        log.truncate_to(2)
+    assert log.high_watermark <= log.log_end_offset
+    with pytest.raises(LogStateError, match="KeyboardInterrupt"):
+        append(log, b"x")
+    log.abandon()
+    with kafkalog.open(directory, "a") as again:
+        assert [record.value for record in again] == [b"0", b"1"]
+
+
+def interrupt_a_change_of(directory: Path) -> None:
+    with kafkalog.open(directory, "a") as log:
+        append(log, b"x")
+        with log._local.uninterrupted():
+            raise KeyboardInterrupt
+
+
+def test_leaving_the_with_block_does_not_hide_what_has_interrupted_a_change(directory: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_a_change_of(directory)
+    with kafkalog.open(directory, "a") as again:
+        assert [record.value for record in again] == [b"x"]
+
+
+def test_a_scheduler_whose_thread_was_kept_from_its_start_does_what_is_due_and_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    scheduler = BackgroundScheduler()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            scheduler.schedule("first", lambda: done.append("first"))
+    scheduler.shutdown()
+    assert done == ["first"]
