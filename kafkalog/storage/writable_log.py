@@ -812,6 +812,9 @@ class WritableLog(Log):
             finally:
                 self._end(ending)
 
+    def __reduce_ex__(self, _: object) -> tuple[object, ...]:
+        raise TypeError(f"{self.directory} is written to: one object alone may do that")
+
     def __exit__(self, *exception: object) -> None:
         """As `close`; what was interrupted half-way is left to the next opening, and does not hide the interruption."""
         if isinstance(self._local.failure, InterruptedError) and any(exception):

@@ -1,7 +1,11 @@
 """Offsets that a log holds to, whoever sends or asks: they rise, and there is always one for the next record."""
 
+import copy
+import pickle
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -62,3 +66,11 @@ def test_batches_of_one_append_that_overlap_are_refused(directory: Path) -> None
 def test_a_batch_behind_which_no_record_has_an_offset_is_refused(directory: Path) -> None:
     with opened(directory) as log:
         refused(log, sent(LAST, LAST), InvalidRecordError)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_log_that_is_written_to_is_not_copied(directory: Path, copied: Callable[[Any], Any]) -> None:
+    with opened(directory) as log:
+        with pytest.raises(TypeError, match="one object alone"):
+            copied(log)
+        fill(log, 1)
