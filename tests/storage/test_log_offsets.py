@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from kafkalog import ByteBufferMessageSet, WritableLog
+from kafkalog import ByteBufferMessageSet, LogManager, Record, WritableLog
 from kafkalog.errors import InvalidRecordError, OffsetsOutOfOrderError
 from storage.logs import batch, fill, opened
 
@@ -74,3 +74,14 @@ def test_a_log_that_is_written_to_is_not_copied(directory: Path, copied: Callabl
         with pytest.raises(TypeError, match="one object alone"):
             copied(log)
         fill(log, 1)
+
+
+def test_a_partition_that_is_deleted_and_created_again_begins_at_0(tmp_path: Path) -> None:
+    with LogManager(tmp_path, "a") as manager:
+        log = manager.create("t-0")
+        log.append([Record(b"x")] * 10)
+        log.delete_records(10)
+    with LogManager(tmp_path, "a") as manager:
+        manager.delete("t-0")
+        log = manager.create("t-0")
+        assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
