@@ -8,29 +8,22 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Self
 
 import pytest
 
 import kafkalog
+from crash.follow import GONE, follow, value
 from crash.workload import CONFIG
 from kafkalog import IsolationLevel, Log, Record, WritableLog
-from kafkalog.errors import OffsetOutOfRangeError
 
 STEPS = 300
-# What a reader may be told of records that were deleted or cut off while it was reading them.
-GONE = (OffsetOutOfRangeError, FileNotFoundError)
-
-
-def _value(offset: int) -> bytes:
-    return b"%d:" % offset + b"x" * (offset * 37 % 150)
 
 
 def _append(log: WritableLog, count: int) -> None:
     end = log.log_end_offset
-    log.append([Record(_value(offset)) for offset in range(end, end + count)])
+    log.append([Record(value(offset)) for offset in range(end, end + count)])
 
 
 def _read(log: Log, isolation: IsolationLevel, start: int) -> None:
@@ -38,7 +31,7 @@ def _read(log: Log, isolation: IsolationLevel, start: int) -> None:
     last = start - 1
     for record in log.records(start, isolation=isolation):
         assert record.offset > last
-        assert record.value == _value(record.offset)
+        assert record.value == value(record.offset)
         last = record.offset
 
 
@@ -58,7 +51,7 @@ class _Readers:
     def _fetch(self) -> None:
         found = self.log.read(self.log.log_start_offset, 500, IsolationLevel.TXN_COMMITTED, min_one_message=True)
         for record in found.message_set:
-            assert record.value == _value(record.offset)
+            assert record.value == value(record.offset)
 
     def _repeat(self, read: Callable[[], None]) -> None:
         while not self.ended.is_set():
@@ -102,40 +95,27 @@ def test_threads_read_whole_records_while_the_log_is_changed(tmp_path: Path, tru
     assert [each for each in readers.problems if not truncates or isinstance(each, AssertionError)] == []
 
 
-def _follow(directory: Path, end: int, answer: Connection) -> None:
-    """In another process: read on from where the last reading ended, until `end`."""
-    seen, wrong = 0, 0
-    with kafkalog.open(directory) as log:
-        answer.send("open")
-        at = 0
-        while at < end:
-            try:
-                for record in log.records(at):
-                    wrong += record.offset < at or record.value != _value(record.offset)
-                    at, seen = record.offset + 1, seen + 1
-            except GONE:
-                at = max(at, log.log_start_offset)
-    answer.send((seen, wrong))
-
-
 def test_a_reader_in_another_process_follows_a_log_through_rolls_and_retention(tmp_path: Path) -> None:
     directory, end = tmp_path / "orders-0", 1500
     with kafkalog.open(directory, "a", CONFIG) as log:
         _append(log, 1)
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
-        other = context.Process(target=_follow, args=(directory, end, there))
+        other = context.Process(target=follow, args=(directory, end, there))
         other.start()
+        there.close()
         try:
+            assert here.poll(60), "the reader does not open the log"
             assert here.recv() == "open"
             while log.log_end_offset < end:
                 _append(log, min(5, end - log.log_end_offset))
                 if log.log_end_offset % 200 == 1:
                     log.delete_old_segments()
-            assert here.poll(20), "the reader does not come to the end"
+            assert here.poll(60), "the reader does not come to the end"
             seen, wrong = here.recv()
         finally:
-            other.kill() if here.poll(0) else other.join(5)
+            other.join(5)
+            other.kill()
             other.join()
         assert log.log_start_offset > 0
     assert wrong == 0

@@ -1,0 +1,33 @@
+"""A reader in a process of its own, which cannot import a test's module by the name that pytest gives it."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import kafkalog
+from kafkalog.errors import OffsetOutOfRangeError
+
+# What a reader may be told of records that were deleted or cut off while it was reading them.
+GONE = (OffsetOutOfRangeError, FileNotFoundError)
+
+
+def value(offset: int) -> bytes:
+    """The value of the record with that offset."""
+    return b"%d:" % offset + b"x" * (offset * 37 % 150)
+
+
+def follow(directory: Path, end: int, answer: Connection) -> None:
+    """Read on from where the last reading ended, until `end`; answer "open", then (records seen, wrong ones)."""
+    seen, wrong = 0, 0
+    with kafkalog.open(directory) as log:
+        answer.send("open")
+        at = 0
+        while at < end:
+            try:
+                for record in log.records(at):
+                    wrong += record.offset < at or record.value != value(record.offset)
+                    at, seen = record.offset + 1, seen + 1
+            except GONE:
+                at = max(at, log.log_start_offset)
+    answer.send((seen, wrong))
