@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from kafkalog.storage.partition_metadata import random_topic_id, read_partition_
 from spark.writing import (
     NOW,
     ended_in_a_process,
+    killed_at,
+    killed_in_the_middle,
     partitions_in,
     records_in,
     rows,
@@ -298,17 +300,9 @@ def test_of_a_task_that_ran_twice_only_the_attempt_that_is_named_counts(tmp_path
     assert values_in(tmp_path) == [b"a", b"b"]
 
 
-def _killed_in_the_middle(job: WriteJob) -> None:
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield values(*[b"x" * 1000] * 100)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    job.write(batches(), 0)
-
-
 def test_what_a_killed_task_leaves_never_counts(tmp_path: Path) -> None:
     job = started(tmp_path, batchBytes="1k")
-    assert ended_in_a_process(_killed_in_the_middle, job) == -signal.SIGKILL
+    assert ended_in_a_process(killed_in_the_middle, job) == -signal.SIGKILL
     assert list(job.directory.rglob("*.log"))
     job.commit([job.write([values(b"again")], 0)])
     assert values_in(tmp_path) == [b"again"]
@@ -358,31 +352,12 @@ def two_topics(path: Path) -> WriteJob:
     return started(path, overwrite=True, topic="t", partitions=2)
 
 
-def _killed_at(point: str, job: WriteJob, messages: list[Any]) -> None:
-    def die(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    calls = iter([None, die])
-    original = exchange._put
-
-    def put(*arguments: Path) -> None:
-        (next(calls) or original)(*arguments)
-
-    if point == "before it is committed":
-        exchange.write_atomically = die  # type: ignore[assignment]
-    elif point == "between two directories":
-        exchange._put = put
-    elif point == "before the checkpoints":
-        exchange.sessions.update_checkpoints = die  # type: ignore[assignment]
-    job.commit(messages)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["before it is committed", "between two directories", "before the checkpoints"])
 def test_a_driver_that_is_killed_has_committed_all_or_nothing(tmp_path: Path, point: str) -> None:
     job = two_topics(tmp_path)
     messages = [job.write([rows(*({"value": b"new", "partition": n} for n in (0, 1)))])]
-    assert ended_in_a_process(_killed_at, point, job, messages) == -signal.SIGKILL
+    assert ended_in_a_process(killed_at, point, job, messages) == -signal.SIGKILL
     completed = recover(tmp_path)
     if point == "before it is committed":
         assert completed == []
@@ -422,7 +397,7 @@ def test_a_log_that_was_written_to_after_a_crash_is_not_replaced_by_what_was_joi
     written(tmp_path, [rows(*({"value": b"0", "topic": "t", "partition": n} for n in (0, 1)))])
     job = started(tmp_path)
     messages = [job.write([rows(*({"value": b"1", "topic": "t", "partition": n} for n in (0, 1)))])]
-    assert ended_in_a_process(_killed_at, "between two directories", job, messages) == -signal.SIGKILL
+    assert ended_in_a_process(killed_at, "between two directories", job, messages) == -signal.SIGKILL
     with kafkalog.open(tmp_path / "t-1", "a") as log:
         log.append([Record(b"since")])
     with pytest.raises(LogStateError, match="was written to since"):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import kafkalog
+from kafkalog.spark import exchange
 from kafkalog.spark.task_files import TaskFiles
 from kafkalog.spark.write_options import WriteOptions
 from kafkalog.spark.writer import WriteJob
@@ -103,3 +106,37 @@ def ended_in_a_process(target: Callable[..., None], *arguments: Any) -> int | No
     process.start()
     process.join(60)
     return process.exitcode
+
+
+# Here, not beside the tests: another process cannot import a test's module by the name that pytest gives it.
+
+
+def killed_in_the_middle(job: WriteJob) -> None:
+    """A task that is killed while it writes."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield values(*[b"x" * 1000] * 100)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    job.write(batches(), 0)
+
+
+def killed_at(point: str, job: WriteJob, messages: list[Any]) -> None:
+    """A driver that is killed at this point of its commit."""
+
+    def die(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    calls = iter([None, die])
+    original = exchange._put
+
+    def put(*arguments: Path) -> None:
+        (next(calls) or original)(*arguments)
+
+    if point == "before it is committed":
+        exchange.write_atomically = die  # type: ignore[assignment]
+    elif point == "between two directories":
+        exchange._put = put
+    elif point == "before the checkpoints":
+        exchange.sessions.update_checkpoints = die  # type: ignore[assignment]
+    job.commit(messages)
