@@ -707,11 +707,12 @@ class WritableLog(Log):
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Delete all records; the next one gets `offset`, the log starts at log_start_offset (None: there too).
 
-        ValueError: one is negative, or the log would start behind its end.
+        ValueError: one is negative or the largest there is, or the log would start behind its end. TypeError: no
+        whole number.
         """
-        if offset < 0:
-            raise ValueError(f"a log cannot begin at offset {offset}")
-        start = offset if log_start_offset is None else log_start_offset
+        # The largest offset could not be followed by another.
+        offset = whole("offset", offset, 0, INT64_MAX - 1)
+        start = offset if log_start_offset is None else whole("log_start_offset", log_start_offset, 0, INT64_MAX - 1)
         if not 0 <= start <= offset:
             raise ValueError(f"a log that ends at {offset} cannot start at {start}")
         with self._lock, self._local.whole():

@@ -85,3 +85,18 @@ def test_a_partition_that_is_deleted_and_created_again_begins_at_0(tmp_path: Pat
         manager.delete("t-0")
         log = manager.create("t-0")
         assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"), [(2**63 - 1, ValueError), (-1, ValueError), (1.0, TypeError), (True, TypeError)]
+)
+def test_a_log_begins_only_where_there_is_an_offset_to_follow(
+    tmp_path: Path, offset: int, error: type[Exception]
+) -> None:
+    with opened(tmp_path / "t-0") as log:
+        fill(log, 3)
+
+        with pytest.raises(error, match="offset"):
+            log.truncate_fully_and_start_at(offset)
+
+        assert (log.log_start_offset, log.log_end_offset) == (0, 3)
