@@ -17,9 +17,15 @@ from kafkalog.cli import cli
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """What is started in the background of a shell ignores Ctrl-C, and so would the commands that tests start."""
+    """What is started in the background, or by nohup, ignores signals, and so would the commands that tests start.
+
+    A handler of one's own is not inherited: the command begins with the default.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture
