@@ -257,7 +257,9 @@ def producer_changes(
             if (repeated := _repeated(manager, batch, origin)) is not None:
                 return ProducerChanges(list(changes.values()), completed, repeated)
             _check_producer_is_current(manager, batch, origin)
-            info = changes.setdefault(batch.producer_id, manager.prepare_update(batch.producer_id, origin))
+            info = changes.get(batch.producer_id)
+            if info is None:
+                info = changes[batch.producer_id] = manager.prepare_update(batch.producer_id, origin)
             first = LogOffsetMetadata(batch.base_offset, place.segment_base_offset, position)
             done = info.append(batch, first if batch.is_transactional else None, transaction_version)
             if done is not None:

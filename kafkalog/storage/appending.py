@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
+from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.mapped import CLOSE_ON_EXEC, ReadableFile
 
 # Positions in a segment are Java ints.
@@ -302,7 +303,9 @@ class AppendableFile(ReadableFile):
         with naming(self.path):
             sync(self.fileno())
             if self._created:
-                sync_directory(self._place.parent)
+                # A directory that may be written and not read: its own flushing has to do.
+                with suppress(PermissionError):
+                    sync_directory(self._place.parent)
                 self._created = False
 
     def close(self) -> None:
@@ -377,14 +380,11 @@ def sync(fd: int) -> None:
     os.fsync(fd)
 
 
-def sync_directory(directory: os.PathLike[str]) -> None:
-    """A new file's name is on the disk once its directory is."""
+def sync_file(path: os.PathLike[str]) -> None:
+    """Flush a file that is not open. OSError: it failed."""
+    fd = os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
     try:
-        fd = os.open(directory, os.O_RDONLY | CLOSE_ON_EXEC)
-    except PermissionError:
-        # A directory that may be written and not read: its own flushing has to do.
-        return
-    try:
-        os.fsync(fd)
+        with naming(path):
+            sync(fd)
     finally:
         os.close(fd)

@@ -17,11 +17,9 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Annotated, Any, Literal, Protocol, Self, get_type_hints
 
-from kafkalog._speedups.arguments import instance
+from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance
 from kafkalog.attributes import CompressionType, TimestampType
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 SMALLEST_ENTRY = 14  # bytes behind an entry's offset and size
 SMALLEST_SEGMENT_OF_A_TOPIC = 2**20
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"

@@ -11,17 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kafkalog.errors import OffsetOutOfRangeError
-from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.storage.file_message_set import TimestampAndOffset
 from kafkalog.storage.index import OffsetEntry
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.results import AbortedTransaction, FetchDataInfo
+from kafkalog.storage.results import NO_MESSAGES, AbortedTransaction, FetchDataInfo
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transaction_index import AbortedTxn
-
-NO_MESSAGES = ByteBufferMessageSet(b"")
 
 # What stands for a time in Kafka's requests for an offset.
 LATEST = -1

@@ -25,11 +25,11 @@ from typing import ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptIndexError, InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
 from kafkalog.storage.index_file import Field, IndexFile, sync_and_close
 
 MAX_INT = 2**31 - 1
-_MAX_LONG = 2**63 - 1
 NO_TIMESTAMP = -1
 # Entries that are read together where all of them are wanted.
 _RUN = 8192
@@ -497,7 +497,7 @@ class TimeIndex(Index[TimestampEntry]):
             new = timestamps > np.concatenate(([last.timestamp], timestamps[:-1]))
             relative = offsets - self.base_offset
             least = last.offset - self.base_offset if self.entries else 0
-            rise = _rises(timestamps, last.timestamp, most=_MAX_LONG) and _rises(relative, least)
+            rise = _rises(timestamps, last.timestamp, most=INT64_MAX) and _rises(relative, least)
             if rise and self.entries + int(new.sum()) < self.max_entries - self._KEPT:
                 self._put_all(timestamps[new], relative[new])
                 return

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from kafkalog.errors import CorruptRecordError
 from kafkalog.record.framing import EndKind
-from kafkalog.storage.appending import sync_directory
+from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_names
 

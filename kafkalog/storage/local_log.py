@@ -13,7 +13,7 @@ from errno import EINTR
 
 from kafkalog.errors import LogStateError
 from kafkalog.record.message_set import ByteBufferMessageSet
-from kafkalog.storage.appending import sync_directory
+from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import (
     DELETED_SUFFIX,

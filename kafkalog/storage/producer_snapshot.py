@@ -20,6 +20,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.storage.atomic import write_atomically
 from kafkalog.storage.paths import SNAPSHOT_SUFFIX, file_names
@@ -30,7 +31,6 @@ _HEADER = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_FROM = 6
 _NAME = re.compile(rf"([0-9]+){re.escape(SNAPSHOT_SUFFIX)}", re.ASCII)
-_LARGEST_OFFSET = 2**63 - 1
 
 
 def snapshot_files(directory: Path) -> dict[int, Path]:
@@ -40,7 +40,7 @@ def snapshot_files(directory: Path) -> dict[int, Path]:
     except FileNotFoundError:
         return {}
     found = {int(name[1]): directory / name[0] for name in names}
-    return {offset: path for offset, path in found.items() if offset <= _LARGEST_OFFSET}
+    return {offset: path for offset, path in found.items() if offset <= INT64_MAX}
 
 
 def read_snapshot(path: Path) -> list[ProducerStateEntry]:

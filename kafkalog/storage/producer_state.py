@@ -15,13 +15,13 @@ Source: storage/.../internals/log/ProducerStateManager.java.
 
 import copy
 import logging
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.record.validation import AppendOrigin
+from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file
 from kafkalog.storage.producer_append_info import TV_UNKNOWN, ProducerAppendInfo
@@ -48,10 +48,6 @@ LATE_TRANSACTION_BUFFER_MS = 300_000
 _log = logging.getLogger(__name__)
 
 
-def _wall_clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class ProducerStateManager:
     """The producers of one log. Times are in ms."""
 
@@ -62,7 +58,7 @@ class ProducerStateManager:
         *,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        clock: Callable[[], int] = _wall_clock,
+        clock: Clock = wall_clock_ms,
         writable: bool = True,
     ) -> None:
         """Lists the directory's snapshots and loads none of them; that is `truncate_and_reload`.

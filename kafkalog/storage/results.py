@@ -13,8 +13,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafkalog.attributes import CompressionType
-from kafkalog.record.message_set import MessageSet
+from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
+
+NO_MESSAGES = ByteBufferMessageSet(b"")
 
 
 class IsolationLevel(Enum):

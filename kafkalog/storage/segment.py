@@ -13,8 +13,7 @@ Kafka: `LogSegment`.
 """
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from errno import ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -24,14 +23,15 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import KafkaLogError, SegmentOffsetOverflowError
 from kafkalog.record import compression
-from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
+from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.appending import MAX_BYTES
+from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
 from kafkalog.storage.index import MAX_INT, OffsetEntry, TimeIndex, TimestampEntry
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import INDEX_SUFFIX, LOG_SUFFIX, offset_file
-from kafkalog.storage.results import FetchDataInfo
+from kafkalog.storage.results import NO_MESSAGES, FetchDataInfo
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.segment_recovery import SegmentRecovery
 from kafkalog.storage.transaction_index import AbortedTxn, TxnIndexSearchResult
@@ -43,13 +43,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # What one piece of another file may have when it is appended.
 CHUNK_BYTES = 1 << 20
-_EMPTY = ByteBufferMessageSet(b"")
 _DEFAULTS = LogConfig()
-
-
-def wall_clock() -> int:
-    """Now, in ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class BatchSpan(NamedTuple):
@@ -102,7 +96,7 @@ class LogSegment(SegmentFiles):
         decompression_limit: int = compression.DEFAULT_LIMIT,
         writable: bool = False,
         config: LogConfig | None = None,
-        clock: Callable[[], int] = wall_clock,
+        clock: Clock = wall_clock_ms,
     ) -> None:
         config = config or _DEFAULTS
         super().__init__(
@@ -130,7 +124,7 @@ class LogSegment(SegmentFiles):
         base_offset: int,
         config: LogConfig,
         *,
-        clock: Callable[[], int] = wall_clock,
+        clock: Clock = wall_clock_ms,
         writable: bool = True,
         sealed: bool = False,
         file_already_exists: bool = False,
@@ -262,7 +256,7 @@ class LogSegment(SegmentFiles):
         metadata = LogOffsetMetadata(found.offset, self.base_offset, found.position)
         size = max(max_size, found.size) if min_one_message else max_size
         if not size or max_position is None:
-            return FetchDataInfo(metadata, _EMPTY)
+            return FetchDataInfo(metadata, NO_MESSAGES)
         part = self.log.read(found.position, max(0, min(size, max_position - found.position)))
         return FetchDataInfo(metadata, part, first_entry_incomplete=size < found.size)
 

@@ -10,17 +10,15 @@ Dropping an open file closes it once nobody reads it any more; only `close` and 
 """
 
 import io
-import os
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
 from kafkalog.record import compression
-from kafkalog.storage.appending import naming, sync
+from kafkalog.storage.appending import sync_file
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.index import OffsetIndex, TimeIndex
-from kafkalog.storage.mapped import CLOSE_ON_EXEC
 from kafkalog.storage.open_files import SEALED_SEGMENTS
 from kafkalog.storage.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkalog.storage.transaction_index import TransactionIndex
@@ -162,7 +160,7 @@ class SegmentFiles:
         self._check_open()
         writer = self._writer
         if writer is None:
-            _sync(self.path)
+            sync_file(self.path)
         else:
             writer.flush()
         for index in (self.offset_index, self.time_index, self.txn_index):
@@ -345,13 +343,3 @@ class SegmentFiles:
 
 
 _OPEN = {"_lock", "_noted", "_writer", "_reader", "_offset_index", "_time_index", "_txn_index"}
-
-
-def _sync(path: Path) -> None:
-    """Flush a file that is not open. OSError: it failed."""
-    fd = os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
-    try:
-        with naming(path):
-            sync(fd)
-    finally:
-        os.close(fd)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.decoding import Entries, Reading
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.segment import LogSegment
 
 _log = logging.getLogger(__name__)
-_LARGEST_OFFSET = 2**63 - 1
 
 
 class SegmentRecovery:
@@ -63,7 +63,7 @@ class SegmentRecovery:
     def _take(self, entries: Entries) -> None:
         rows = entries.rows
         base = self._segment.base_offset
-        fits = (rows["last_offset"] >= base) & (rows["last_offset"] <= min(base + MAX_INT, _LARGEST_OFFSET))
+        fits = (rows["last_offset"] >= base) & (rows["last_offset"] <= min(base + MAX_INT, INT64_MAX))
         count = len(rows) if fits.all() else int(fits.argmin())
         if count:
             self._take_fitting(entries._replace(rows=rows[:count]))

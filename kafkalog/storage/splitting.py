@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptRecordError
-from kafkalog.storage.appending import sync_directory
+from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.paths import (
     CLEANED_SUFFIX,

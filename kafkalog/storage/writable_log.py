@@ -45,7 +45,7 @@ from kafkalog.storage.append import (
     producer_changes,
     trimmed,
 )
-from kafkalog.storage.appending import naming, sync
+from kafkalog.storage.appending import sync_file
 from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig, config_or_default
@@ -647,7 +647,7 @@ class WritableLog(Log):
         if self._closed:
             return
         if snapshot is not None and snapshot.exists():
-            _sync_file(snapshot)
+            sync_file(snapshot)
         self._flush_until(base, base)
 
     def delete_old_segments(self) -> int:
@@ -936,11 +936,6 @@ def _give_up(local: LocalLog, scheduler: Scheduler | None, at_loss: Callable[[],
         last.callback(local.release)
         if isinstance(scheduler, BackgroundScheduler):
             scheduler.shutdown(run_pending=False, wait=False)
-
-
-def _sync_file(path: Path) -> None:
-    with naming(path), path.open("rb") as file:
-        sync(file.fileno())
 
 
 def _remove_directory(directory: Path) -> None:
