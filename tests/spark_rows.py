@@ -50,6 +50,20 @@ def of_spark(rows: Iterable[Any]) -> list[Row]:
     )
 
 
+def of_arrow(batches: Iterable[Any]) -> list[Row]:
+    """Rows of Arrow batches with all of the source's columns, in the order in which they come."""
+    rows = (row.values() for batch in batches for row in _in_us(batch).to_pylist())
+    return [(*row[:5], row[5] // 1000, row[6], _pairs(row[7])) for row in map(tuple, rows)]
+
+
+def _in_us(batch: Any) -> Any:
+    return batch.set_column(5, "timestamp", batch.column(5).cast("int64"))
+
+
+def _pairs(headers: list[dict[str, Any]] | None) -> tuple[Any, ...] | None:
+    return None if headers is None else tuple((each["key"], each["value"]) for each in headers)
+
+
 def _bytes(value: bytes | bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 

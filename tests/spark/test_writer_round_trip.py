@@ -14,23 +14,41 @@ import pytest
 import golden
 from golden import Partition
 from kafkalog.spark import ReadOptions, plan_splits, read_split
-from spark.test_golden_splits import expected_rows, rows
+from spark.test_golden_splits import rows
 from spark.writing import started
+from spark_rows import Row, broker_view, expected_rows
 
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 
 
-def without_what_a_new_log_decides(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def without_what_a_new_log_decides(found: list[Row]) -> list[Row]:
     return [(*row[:4], row[5], row[7]) for row in found]
+
+
+def copied(partition: Partition, to: Path, **more: Any) -> list[Row]:
+    """The rows of the copy, whose offsets count up from 0."""
+    options = ReadOptions.parse({"path": str(partition.directory), "includeHeaders": True, "splitBytes": 3000, **more})
+    topic = partition.directory.name.rpartition("-")[0]
+    job = started(to, overwrite=True, topic=topic, batchBytes="2k", compression="lz4")
+    messages = [job.write(read_split(split, None, options), task) for task, split in enumerate(plan_splits(options))]
+    job.commit(reversed(messages))
+    found = rows(to)
+    assert [row[4] for row in found] == list(range(len(found)))
+    return found
 
 
 @every_partition
 def test_rows_read_from_a_partition_and_written_again_are_the_same(partition: Partition, tmp_path: Path) -> None:
-    options = ReadOptions.parse({"path": str(partition.directory), "includeHeaders": True, "splitBytes": 3000})
-    topic = partition.directory.name.rpartition("-")[0]
-    job = started(tmp_path, overwrite=True, topic=topic, batchBytes="2k", compression="lz4")
-    messages = [job.write(read_split(split, None, options), task) for task, split in enumerate(plan_splits(options))]
-    job.commit(reversed(messages))
-    found, expected = rows(tmp_path), expected_rows(partition)
-    assert [row[4] for row in found] == list(range(len(expected)))
+    found, expected = copied(partition, tmp_path), expected_rows(partition)
+    assert without_what_a_new_log_decides(found) == without_what_a_new_log_decides(expected)
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("topic", sorted(broker_view()))
+def test_what_a_consumer_was_given_is_what_is_written_again(topic: str, level: str, tmp_path: Path) -> None:
+    """Aborted transactions that were left out when the rows were read are not there for any reader of the copy."""
+    partition = next(each for each in golden.checked_partitions() if each.id == f"kafka-3.9/{topic}-0")
+    given = set(broker_view()[topic][level])
+    expected = [row for row in expected_rows(partition) if row[4] in given]
+    found = copied(partition, tmp_path, **{"kafka.isolation.level": level})
     assert without_what_a_new_log_decides(found) == without_what_a_new_log_decides(expected)
