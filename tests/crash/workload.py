@@ -16,6 +16,8 @@ NAME = "orders-0"
 CONFIG = LogConfig(
     segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=240, retention_bytes=6000, file_delete_delay_ms=0
 )
+# Of each kind: ids of those that send transactions are odd.
+PRODUCERS = 2
 _CODECS = (CompressionType.NONE, CompressionType.NONE, CompressionType.LZ4)
 Work = Callable[[], object]
 
@@ -92,18 +94,29 @@ class Writer:
         self._do(operation, lambda: self.log.append(records, compression_type=codec))
 
     def append_of_producer(self) -> None:
-        self._append_as(self._rng.choice([1, 2]), transactional=False)
+        self._append_as(transactional=False)
 
     def append_in_transaction(self) -> None:
-        self._append_as(self._rng.choice([11, 12]), transactional=True)
+        self._append_as(transactional=True)
 
-    def _append_as(self, producer_id: int, *, transactional: bool) -> None:
-        known = self.log.producer_state.last_entry(producer_id)
-        sequence = 0 if known is None else known.last_seq + 1
+    def _append_as(self, *, transactional: bool) -> None:
+        producer_id, sequence = self._next_of_a_producer(transactional=transactional)
         operation = Operation(
             "append", self.log.log_end_offset, self._values(), (producer_id, 0, sequence, transactional)
         )
         self._do(operation, lambda: self.log.append_as_leader(batch_of(operation, self.log.now()), 0))
+
+    def _next_of_a_producer(self, *, transactional: bool) -> tuple[int, int]:
+        """Its id and next sequence number. One that the log has forgotten sends nothing under its old id any more.
+
+        Recovery may know it again, from batches before the log's start.
+        """
+        active = self.log.producer_state.active_producers
+        known = sorted(each for each in active if each % 2 == int(transactional))
+        if len(known) < PRODUCERS or self._rng.random() < 0.05:
+            return 2 * self._rng.randrange(1 << 40) + int(transactional), 0
+        producer_id = self._rng.choice(known)
+        return producer_id, active[producer_id].last_seq + 1
 
     def end_transaction(self) -> None:
         producers = self.log.producer_state.active_producers.values()
