@@ -100,3 +100,8 @@ def producers_in(log: Log, offset: int) -> list[int]:
 def files(directory: Path, ending: str = "") -> dict[str, bytes]:
     """Name -> content."""
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name.endswith(ending)}
+
+
+def names(directory: Path, ending: str = "") -> list[str]:
+    """Of the files that there are, as long as a thread deletes some."""
+    return sorted(path.name for path in directory.iterdir() if path.name.endswith(ending))
