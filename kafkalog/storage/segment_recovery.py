@@ -88,8 +88,14 @@ class SegmentRecovery:
     def _index(self, rows: NDArray[np.void]) -> None:
         timestamps, offsets = self._largest_of(rows)
         at = self._indexed(rows["position"].tolist())
-        self._segment.offset_index.append_all(rows["last_offset"][at], rows["position"][at])
-        self._segment.time_index.maybe_append_all(timestamps[at], offsets[at])
+        index = self._segment.offset_index
+        before = index.entries
+        try:
+            index.append_all(rows["last_offset"][at], rows["position"][at])
+        finally:
+            # Also where offsets do not rise, and the entries before that are left in what are empty slots then.
+            done = at[: index.entries - before]
+            self._segment.time_index.maybe_append_all(timestamps[done], offsets[done])
         self.largest = TimestampEntry(int(timestamps[-1]), int(offsets[-1]))
 
     def _indexed(self, positions: list[int]) -> list[int]:

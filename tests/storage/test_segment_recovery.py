@@ -184,6 +184,8 @@ def test_recovery_stops_at_offsets_that_do_not_rise(tmp_path: Path) -> None:
         made.log.append(batch(offset))
     with pytest.raises(InvalidOffsetError):
         recover(made)
+    assert list(made.offset_index) == [(7, 39)]
+    assert list(made.time_index) == [(70, 7)]
     assert made.truncate_to(0) == 3 * 39
     made.close()
 
