@@ -104,7 +104,7 @@ class Joining:
         try:
             for source in sources:
                 _append(log, source, min(_PIECE_BYTES, self.segment_bytes // 8))
-            log.replicated_to_end()
+            log.update_high_watermark(log.log_end_offset)
             log.close()
         except BaseException:
             log.abandon()

@@ -40,6 +40,7 @@ from kafkalog.storage.producer_state import (
     ProducerAppendInfo,
     ProducerStateManager,
 )
+from kafkalog.storage.results import LogAppendInfo
 from kafkalog.storage.segment import BatchSpan
 
 _log = logging.getLogger(__name__)
@@ -84,6 +85,19 @@ class Incoming:
     def has_producers(self) -> bool:
         """Whether any batch is of an idempotent producer."""
         return any(each.producer_id >= 0 for each in self.headers)
+
+    def info(self, log_start_offset: int) -> LogAppendInfo:
+        """What is told of them once they are in a log that starts there."""
+        return LogAppendInfo(
+            first_offset=self.first_offset,
+            last_offset=self.last_offset,
+            last_leader_epoch=self.last_leader_epoch,
+            max_timestamp=self.max_timestamp,
+            log_append_time=self.log_append_time,
+            log_start_offset=log_start_offset,
+            source_compression=self.source_compression,
+            valid_bytes=self.valid_bytes,
+        )
 
 
 def in_memory(messages: MessageSet) -> ByteBufferMessageSet:

@@ -8,7 +8,6 @@ to the leader's way, which checks all. Both ways leave the same bytes.
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog._speedups.record import Record
@@ -16,13 +15,17 @@ from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError
 from kafkalog.record.builder import BatchSettings, BuiltBatch, built_batches
 from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.record.validation import AppendOrigin
+from kafkalog.storage.append import Incoming
+from kafkalog.storage.batch_appender import BatchAppender
 from kafkalog.storage.config import LogConfig
+from kafkalog.storage.flushing import Flusher
+from kafkalog.storage.log_state import LogState
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.results import LogAppendInfo
+from kafkalog.storage.rolling import Roller
 from kafkalog.storage.segment import BatchSpan, RollParams
-
-if TYPE_CHECKING:
-    from kafkalog.storage.writable_log import WritableLog
+from kafkalog.storage.watermarks import Watermarks
 
 # What a leader of a log without epochs writes into its batches.
 FIRST_LEADER_EPOCH = 0
@@ -31,27 +34,34 @@ FIRST_LEADER_EPOCH = 0
 class EmbeddedAppender:
     """Appends records to a log. Called under the log's lock."""
 
-    def __init__(self, log: "WritableLog") -> None:
-        self._log = log
-        self._config = log.config
-        self._most = min(log.config.max_message_bytes, log.config.segment_bytes)
-        self._roll_limits = log.config.max_segment_ms, log.config.segment_bytes
-        self._needs_no_look = asks_nothing_of_records(log.config)
+    def __init__(
+        self, state: LogState, marks: Watermarks, roller: Roller, flusher: Flusher, appender: BatchAppender
+    ) -> None:
+        self._state = state
+        self._local = state.local
+        self._marks = marks
+        self._roller = roller
+        self._flusher = flusher
+        self._appender = appender
+        config = self._config = state.config
+        self._most = min(config.max_message_bytes, config.segment_bytes)
+        self._roll_limits = config.max_segment_ms, config.segment_bytes
+        self._needs_no_look = asks_nothing_of_records(config)
         self._settings: dict[tuple[CompressionType | None, int], BatchSettings] = {}
 
     def append(
         self, records: Iterable[Record], codec: CompressionType | None, max_batch_bytes: int | None
-    ) -> LogAppendInfo | None:
-        """Append the records; what `WritableLog.append` says. None: there were none."""
-        log = self._log
+    ) -> LogAppendInfo:
+        """Append the records; what `WritableLog.append` says."""
+        local = self._local
         _check_several(records)
-        epoch = log.leader_epochs.latest_epoch
+        epoch = self._state.epochs.latest_epoch
         settings = self._settings_for(codec, FIRST_LEADER_EPOCH if epoch is None else epoch)
         most = self._most
         if max_batch_bytes is not None:
             most = min(most, whole("max_batch_bytes", max_batch_bytes, 1, INT32_MAX, BYTES))
-        end: LogOffsetMetadata | None = log._log_end()
-        now, start, info = log.now(), log.log_end_offset, None
+        end: LogOffsetMetadata | None = local.log_end
+        now, start, info = self._state.clock(), local.log_end_offset, None
         batches = built_batches(records, settings, max_size=most, default_timestamp=now, base_offset=start)
         try:
             for batch in batches:
@@ -63,33 +73,35 @@ class EmbeddedAppender:
                 else:
                     added = self._append_as_client(batch, settings)
                 info = added if info is None else _together(info, added)
-                end = log._log_end()
+                end = local.log_end
         except BaseException as error:
             # While records are taken, whoever gives them may append, too.
-            there = range(start, (end or log._log_end()).message_offset)
+            there = range(start, (end or local.log_end).message_offset)
             _tell_of_those_before(error, there)
             if there:
-                log.replicated_to_end()
+                self._marks.replicated_to_end()
             raise
-        return info
+        return info or Incoming().info(self._marks.log_start_offset)
 
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
-        """To the segment at once; the steps are those of `WritableLog._append`."""
-        log, size = self._log, len(batch.data)
-        log.note_epoch(settings.partition_leader_epoch, batch.first_offset)
+        """To the segment at once; the steps are those of `BatchAppender`."""
+        size = len(batch.data)
+        self._state.epochs.note(settings.partition_leader_epoch, batch.first_offset)
         span = BatchSpan(batch.last_offset, batch.max_timestamp, size)
-        log.roll_if_needed(
+        self._roller.roll_if_needed(
             RollParams(*self._roll_limits, batch.max_timestamp, batch.last_offset, size, now), batch.first_offset
         )
-        log.put(batch.data, span)
-        log.replicated_to_end()
+        self._local.append_batch(batch.data, span)
+        self._state.producers.update_map_end_offset(batch.last_offset + 1)
+        self._flusher.flush_if_due()
+        self._marks.replicated_to_end()
         return LogAppendInfo(
             batch.first_offset,
             batch.last_offset,
             settings.partition_leader_epoch,
             batch.max_timestamp,
             -1,
-            log.log_start_offset,
+            self._marks.log_start_offset,
             settings.compression_type,
             size,
         )
@@ -97,26 +109,27 @@ class EmbeddedAppender:
     def _append_as_client(self, batch: BuiltBatch, settings: BatchSettings) -> LogAppendInfo:
         """As a producer would send it: offsets from 0 on, which no checksum covers."""
         batch.data[:8] = bytes(8)
-        info = self._log.append_as_leader(ByteBufferMessageSet(batch.data), settings.partition_leader_epoch)
-        self._log.replicated_to_end()
+        messages, epoch = ByteBufferMessageSet(batch.data), settings.partition_leader_epoch
+        info = self._appender.append_as_leader(messages, epoch, AppendOrigin.CLIENT, 0)
+        self._marks.replicated_to_end()
         return info
 
     def _check_is_as_before(self, end: LogOffsetMetadata | None) -> None:
         """Offsets and epoch of a batch are those of the log as it was before its records were taken."""
-        if self._log._log_end() is not end or self._log.closed:
+        if self._local.log_end is not end or self._state.closed:
             message = "while an append took its records, whoever gives them changed the log, or closed it"
-            raise LogStateError(message, str(self._log.directory))
+            raise LogStateError(message, str(self._state.directory))
 
     def _check_size(self, batch: BuiltBatch) -> None:
         """Only a single record can be too large."""
         size, limit = len(batch.data), self._config.max_message_bytes
         if size > limit:
             message = "a batch is larger than max.message.bytes"
-            raise RecordTooLargeError(message, str(self._log.directory), None, f"at most {limit}", size)
+            raise RecordTooLargeError(message, str(self._state.directory), None, f"at most {limit}", size)
         if size > self._config.segment_bytes:
             message = "a batch is larger than segment.bytes"
             limit = self._config.segment_bytes
-            raise RecordBatchTooLargeError(message, str(self._log.directory), None, f"at most {limit}", size)
+            raise RecordBatchTooLargeError(message, str(self._state.directory), None, f"at most {limit}", size)
 
     def _settings_for(self, codec: CompressionType | None, epoch: int) -> BatchSettings:
         known = self._settings.get((codec, epoch))

@@ -137,6 +137,13 @@ class LeaderEpochCache:
                 self._write(entries)
                 self._entries = entries
 
+    def note(self, epoch: int, start_offset: int) -> None:
+        """A batch of this epoch is appended at this offset. ValueError, OSError: as `assign`."""
+        latest = self.latest_entry
+        # An append that was refused later may have left a later start.
+        if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
+            self.assign(epoch, start_offset)
+
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the entries that begin at this offset or later. OSError: the file could not be written."""
         with self._lock:

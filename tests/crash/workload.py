@@ -89,7 +89,9 @@ class Writer:
 
     def append(self) -> None:
         values, codec = self._values(), self._rng.choice(_CODECS)
-        records = [Record(value.encode(), timestamp=self.log.now() + self.log.log_end_offset) for value in values]
+        records = [
+            Record(value.encode(), timestamp=self.log._state.clock() + self.log.log_end_offset) for value in values
+        ]
         operation = Operation("append", self.log.log_end_offset, values)
         self._do(operation, lambda: self.log.append(records, compression_type=codec))
 
@@ -104,7 +106,7 @@ class Writer:
         operation = Operation(
             "append", self.log.log_end_offset, self._values(), (producer_id, 0, sequence, transactional)
         )
-        self._do(operation, lambda: self.log.append_as_leader(batch_of(operation, self.log.now()), 0))
+        self._do(operation, lambda: self.log.append_as_leader(batch_of(operation, self.log._state.clock()), 0))
 
     def _next_of_a_producer(self, *, transactional: bool) -> tuple[int, int]:
         """Its id and next sequence number. One that the log has forgotten sends nothing under its old id any more.
@@ -122,7 +124,7 @@ class Writer:
         producers = self.log.producer_state.active_producers.values()
         open_ones = [each.producer_id for each in producers if each.current_txn_first_offset is not None]
         if open_ones:
-            marker = marker_of(self._rng.choice(open_ones), self.log.now(), committed=self._rng.random() < 0.5)
+            marker = marker_of(self._rng.choice(open_ones), self.log._state.clock(), committed=self._rng.random() < 0.5)
             operation = Operation("marker", self.log.log_end_offset)
             self._do(
                 operation, lambda: self.log.append_as_leader(marker, 0, AppendOrigin.COORDINATOR, transaction_version=1)
@@ -247,7 +249,7 @@ def _committed(log: WritableLog) -> list[tuple[int, bytes | None]]:
 def retry(log: WritableLog, operation: Operation | None) -> None:
     """As a producer does that had no answer: the same batch again. It is in the log once then."""
     if operation is not None and operation.kind == "append" and operation.producer is not None:
-        log.append_as_leader(batch_of(operation, log.now()), 0)
+        log.append_as_leader(batch_of(operation, log._state.clock()), 0)
         values = [value for _, value in records_of(log)]
         assert all(values.count(value.encode()) == 1 for value in operation.values)
 

@@ -63,7 +63,7 @@ class LogMachine(RuleBasedStateMachine):
     def append_as_follower(self, gap: int, count: int, seed: int) -> None:
         values = tuple(f"{seed}-{self.log.log_end_offset}-{i}:" for i in range(count))
         first = self.log.log_end_offset + gap
-        records = [Record(value.encode(), timestamp=self.log.now()) for value in values]
+        records = [Record(value.encode(), timestamp=self.log._state.clock()) for value in values]
         self.history.begin(Operation("append", first, values))
         self.log.append_as_follower(
             ByteBufferMessageSet.from_records(records, base_offset=first, partition_leader_epoch=0)

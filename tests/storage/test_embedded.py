@@ -46,7 +46,7 @@ def test_both_ways_leave_the_same_files_and_answers(
             patched.setattr(embedded, "asks_nothing_of_records", looks)
             log = opened(home / name)
         if epoch is not None:
-            log.note_epoch(epoch, 0)
+            log.leader_epochs.note(epoch, 0)
         answers.append([log.append(records, compression_type=codec) for records in appends])
         answers[-1].append((log.high_watermark, log.log_end_offset, log.last_stable_offset))
         log.close()

@@ -11,6 +11,7 @@ from kafkalog import LogConfig, Record, WritableLog
 from kafkalog.errors import LogStateError
 from kafkalog.storage.local_log import LocalLog
 from kafkalog.storage.scheduler import BackgroundScheduler
+from kafkalog.storage.truncating import Truncation
 
 SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=240, segment_bytes=400)
 
@@ -54,7 +55,7 @@ def test_a_truncation_that_is_interrupted_leaves_a_log_that_takes_no_more_until_
     log = kafkalog.open(directory, "a")
     for number in range(4):
         append(log, b"%d" % number)
-    monkeypatch.setattr(WritableLog, "_rebuild_producers", interrupt)
+    monkeypatch.setattr(Truncation, "_rebuild_producers", interrupt)
     with pytest.raises(KeyboardInterrupt):
         log.truncate_to(2)
     assert log.high_watermark <= log.log_end_offset
@@ -68,7 +69,7 @@ def test_a_truncation_that_is_interrupted_leaves_a_log_that_takes_no_more_until_
 def interrupt_a_change_of(directory: Path) -> None:
     with kafkalog.open(directory, "a") as log:
         append(log, b"x")
-        with log._local.uninterrupted():
+        with log._state.local.uninterrupted():
             raise KeyboardInterrupt
 
 

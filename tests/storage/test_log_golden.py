@@ -258,7 +258,7 @@ def test_a_transaction_is_stable_to_a_reader_when_the_high_watermark_has_passed_
 def test_a_reader_follows_the_watermarks_that_a_writer_checkpoints(tmp_path: Path) -> None:
     with LogManager(tmp_path, "a") as manager, LogManager(tmp_path) as reading:
         log = manager.create("topic-0")
-        fill(log, 4, timestamp=log.now())
+        fill(log, 4, timestamp=log._state.clock())
         reader = reading["topic-0"]
         for mark in (1, 3):
             log.update_high_watermark(mark)

@@ -133,11 +133,11 @@ def test_the_place_of_the_high_watermark_is_looked_up_when_it_is_asked_for(direc
         log.roll()
         fill(log, 3)
         log.update_high_watermark(5)
-        assert log._high_watermark_at.message_offset_only
+        assert log._marks._high_watermark_at.message_offset_only
         assert metadata(log) == (5, 3, 2 * SIZE)
-        assert log._high_watermark_at == LogOffsetMetadata(5, 3, 2 * SIZE)
+        assert log._marks._high_watermark_at == LogOffsetMetadata(5, 3, 2 * SIZE)
         replicated(log)
-        assert log._high_watermark_at == LogOffsetMetadata(6, 3, 3 * SIZE)
+        assert log._marks._high_watermark_at == LogOffsetMetadata(6, 3, 3 * SIZE)
 
 
 def test_a_high_watermark_inside_of_a_batch_lies_where_the_batch_begins(directory: Path) -> None:

@@ -193,7 +193,7 @@ def test_records_before_the_logs_start_are_not_given_though_their_bytes_are_ther
 def test_when_everything_behind_was_compacted_away_nothing_is_read_up_to_the_end(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 2)
-        log._roll_at(50)
+        log._roller.roll_at(50)
         found = log.read(2, EVERYTHING)
         assert (offsets(found), found.fetch_offset_metadata.message_offset) == ([], 2)
 

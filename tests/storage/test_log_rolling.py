@@ -153,7 +153,7 @@ def test_a_segment_is_not_begun_at_or_before_the_active_one(directory: Path) -> 
         fill(log, 3)
         log.roll()
         fill(log, 1)
-        local = log._local
+        local = log._state.local
         local.log_end = replace(local.log_end, message_offset=1)
         with pytest.raises(LogStateError, match="segment of that offset"):
             log.roll()
@@ -164,7 +164,7 @@ def test_a_segment_is_not_begun_at_or_before_the_active_one(directory: Path) -> 
 def test_a_followers_segment_may_be_begun_later_than_at_the_logs_end(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 2)
-        log._roll_at(100)
+        log._roller.roll_at(100)
         assert bases(log) == [0, 100]
         assert log.log_end_offset == 2
 
@@ -307,7 +307,7 @@ def test_the_high_watermark_at_the_end_moves_to_the_new_segment_with_it(director
 def test_a_log_with_a_thread_of_its_own_leaves_none_behind_when_it_is_closed(directory: Path) -> None:
     with opened(directory, LogConfig(segment_bytes=3 * SIZE), scheduler=None) as log:
         fill(log, 20)
-        scheduler = log._scheduler
+        scheduler = log._state.scheduler
         assert isinstance(scheduler, BackgroundScheduler)
         log.close()
         assert log.recovery_point == 20

@@ -404,7 +404,7 @@ def test_a_log_that_could_not_be_deleted_withholds_the_mark(data_dir: Path, monk
     written = manager(data_dir)
     fill(written.create("a-0"), 3)
     with monkeypatch.context() as patched:
-        patched.setattr(written["a-0"]._local, "delete_all", _full)
+        patched.setattr(written["a-0"]._state.local, "delete_all", _full)
         with pytest.raises(OSError, match="No space"):
             written.delete("a-0")
     written.close()

@@ -152,7 +152,7 @@ def test_a_log_that_fails_in_the_background_is_told_and_the_others_go_on(
     config = LogConfig(retention_ms=1000, file_delete_delay_ms=0)
     with manager(data_dir, config, retention_ms=1) as written:
         failing, other = written.create("a-0"), written.create("b-0")
-        monkeypatch.setattr(failing, "roll", full)
+        monkeypatch.setattr(failing._roller, "roll", full)
         append(failing, b"old", timestamp=1_000)
         append(other, b"old", timestamp=1_000)
         wait_until(lambda: other.log_start_offset == 1)

@@ -177,7 +177,7 @@ before = files()
 # Another thread is busy with the log when the process is forked.
 held = threading.Event()
 def hold():
-    with log._lock:
+    with log._state.lock:
         held.set()
         time.sleep(1)
 threading.Thread(target=hold).start()

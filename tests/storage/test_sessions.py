@@ -60,7 +60,7 @@ def write(directory: Path, *given: bytes) -> None:
 
 def fill(log: WritableLog, count: int) -> None:
     """These logs go by the time of day."""
-    logs.fill(log, count, timestamp=log.now())
+    logs.fill(log, count, timestamp=log._state.clock())
 
 
 def marked(data_dir: Path) -> bool:

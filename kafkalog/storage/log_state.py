@@ -1,0 +1,58 @@
+"""`LogState`: what all share who change a log: its segments, producers and epochs, the lock, and whether they may.
+
+    WritableLog ─ Watermarks ─ Flusher ─ Roller ─ Retention ─ Truncation ─ BatchAppender ─ EmbeddedAppender
+        each changes one thing, under the lock, as long as the log is open and no change of it has ended half-way
+
+Source: the fields of storage/.../internals/log/UnifiedLog.java.
+"""
+
+import threading
+
+from kafkalog.errors import LogStateError
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.local_log import LocalLog
+from kafkalog.storage.producer_state import ProducerStateManager
+
+
+class LogState:
+    """A log that is written to. Whoever changes it holds `lock`, which may be taken again by the thread that has it.
+
+    Attributes: local (segments and log end); producers; epochs; directory, config, clock (gives the time, ms) and
+    scheduler, which are those of `local`; closed; forked (this is a forked child's copy, which may only be read).
+    """
+
+    def __init__(self, local: LocalLog, producers: ProducerStateManager, epochs: LeaderEpochCache) -> None:
+        self.local = local
+        self.producers = producers
+        self.epochs = epochs
+        self.directory = local.directory
+        self.config = local.home.config
+        self.clock = local.home.clock
+        self.scheduler = local.home.scheduler
+        self.lock = threading.RLock()
+        self.closed = self.forked = False
+
+    def check_usable(self) -> None:
+        """LogStateError: the log is closed, or a flush or change of it has failed."""
+        if self.closed or self.local.failure is not None:
+            self.check_open()
+            self.check_whole()
+
+    def check_open(self) -> None:
+        """LogStateError: the log has been closed, given up or deleted, or belongs to another process."""
+        if self.forked:
+            message = "the log belongs to the process that opened it: a forked child opens its own, once it is closed"
+            raise LogStateError(message, str(self.directory))
+        if self.closed:
+            raise LogStateError("the log has been closed", str(self.directory))
+
+    def check_whole(self) -> None:
+        """LogStateError: it is not known what is on the disk, or in the log."""
+        if self.local.failure is not None:
+            message = "the log could not be flushed or changed, and takes nothing more until it is opened again"
+            raise LogStateError(message, str(self.directory), found=self.local.failure)
+
+    def disown(self) -> None:
+        """In a forked child: as `owning.Owner`."""
+        self.closed = self.forked = True
+        self.lock = threading.RLock()
