@@ -5,7 +5,8 @@
     cleanup.policy=compact,delete  LogConfig(cleanup_policy=("compact", "delete"))
 
 Names, defaults and what is allowed are Kafka 4.2's, but for `segment_bytes`, which may be as small as an entry: Kafka
-wants 1 MiB, and takes less as `internal.segment.bytes` only. Source: storage/.../internals/log/LogConfig.java,
+wants 1 MiB, and takes less as `internal.segment.bytes` only; and for `segment_index_bytes`: Kafka takes 4, which no
+entry fits into, and fails when the segment ends. Source: storage/.../internals/log/LogConfig.java,
 clients/.../common/config/TopicConfig.java.
 """
 
@@ -21,6 +22,7 @@ from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance
 from kafkalog.attributes import CompressionType, TimestampType
 
 SMALLEST_ENTRY = 14  # bytes behind an entry's offset and size
+SMALLEST_INDEX = 12  # bytes of one entry of a time index, which a segment gets when it is rolled or closed
 SMALLEST_SEGMENT_OF_A_TOPIC = 2**20
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 _HOUR_MS = 60 * 60 * 1000
@@ -205,7 +207,7 @@ class LogConfig:
     segment_bytes: Annotated[int, _Whole(SMALLEST_ENTRY, INT32_MAX)] = 2**30
     segment_ms: Annotated[int, _Whole(1)] = 7 * _DAY_MS
     segment_jitter_ms: Ms = 0
-    segment_index_bytes: Annotated[int, _Whole(4, INT32_MAX)] = 10 * 2**20
+    segment_index_bytes: Annotated[int, _Whole(SMALLEST_INDEX, INT32_MAX)] = 10 * 2**20
     index_interval_bytes: Annotated[int, _Whole(0, INT32_MAX)] = 4096
     preallocate: Flag = False
     flush_messages: Annotated[int, _Whole(1)] = INT64_MAX

@@ -44,7 +44,8 @@ class EmbeddedAppender:
         self._flusher = flusher
         self._appender = appender
         config = self._config = state.config
-        self._most = min(config.max_message_bytes, config.segment_bytes)
+        # Of a topic that takes nothing, each record is refused for its size.
+        self._most = max(1, min(config.max_message_bytes, config.segment_bytes))
         self._roll_limits = config.max_segment_ms, config.segment_bytes
         self._needs_no_look = asks_nothing_of_records(config)
         self._settings: dict[tuple[CompressionType | None, int], BatchSettings] = {}

@@ -123,7 +123,12 @@ class Index(ABC, Generic[Entry]):
     @property
     def is_full(self) -> bool:
         """Whether there is no slot for another entry but what is kept for the last one of a segment."""
-        return self.entries >= self.max_entries - self._KEPT
+        return self.room <= 0
+
+    @property
+    def room(self) -> int:
+        """How many entries may still be appended; less than 1 where it is full."""
+        return self.max_entries - self._KEPT - self.entries
 
     @property
     def last_entry(self) -> Entry:

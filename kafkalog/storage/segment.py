@@ -502,9 +502,9 @@ class LogSegment(SegmentFiles):
         return TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
 
     def resize_indexes(self, size: int) -> None:
-        """Give both indexes room for `size` bytes."""
-        self.offset_index.resize(size)
-        self.time_index.resize(size)
+        """Give both indexes room for `size` bytes, or for what is in them: they may be full by a smaller setting."""
+        for index in (self.offset_index, self.time_index):
+            index.resize(max(size, index.size_in_bytes))
 
     def sanity_check(self, *, time_index_newly_created: bool) -> None:
         """See that the offset index is there and that the transaction index can be. What the indexes say is not asked.

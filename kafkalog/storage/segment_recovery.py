@@ -88,6 +88,7 @@ class SegmentRecovery:
     def _index(self, rows: NDArray[np.void]) -> None:
         timestamps, offsets = self._largest_of(rows)
         at = self._indexed(rows["position"].tolist())
+        at = at[: self._room_for(timestamps[at])]
         index = self._segment.offset_index
         before = index.entries
         try:
@@ -97,6 +98,17 @@ class SegmentRecovery:
             done = at[: index.entries - before]
             self._segment.time_index.maybe_append_all(timestamps[done], offsets[done])
         self.largest = TimestampEntry(int(timestamps[-1]), int(offsets[-1]))
+
+    def _room_for(self, timestamps: NDArray[np.int64]) -> int:
+        """How many of these get an entry: indexes may have been larger when the segment was written.
+
+        Batches without an entry are found all the same, from the last one that has one on.
+        """
+        time_index = self._segment.time_index
+        rises = np.diff(timestamps, prepend=time_index.last_entry.timestamp) > 0
+        has_room: NDArray[np.bool_] = np.less(np.cumsum(rises) - rises, time_index.room)
+        count = len(timestamps) if has_room.all() else int(has_room.argmin())
+        return max(0, min(count, self._segment.offset_index.room))
 
     def _indexed(self, positions: list[int]) -> list[int]:
         """Which batches get an entry: each that begins more than an interval behind the one before that did."""

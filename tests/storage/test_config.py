@@ -84,6 +84,7 @@ def test_a_name_that_is_none_is_refused_with_the_one_that_may_be_meant(name: str
     [
         ("segment_bytes", 13, "a whole number from 14 to 2147483647"),
         ("segment_bytes", INT32_MAX + 1, "a whole number from 14 to 2147483647"),
+        ("segment_index_bytes", 11, "a whole number from 12 to 2147483647"),
         ("segment_ms", 0, f"a whole number from 1 to {INT64_MAX}"),
         ("segment_ms", 1.0, "a whole number"),
         ("segment_ms", True, "a whole number"),

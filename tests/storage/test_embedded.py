@@ -174,3 +174,10 @@ def test_what_is_not_to_be_appended_is_named(tmp_path: Path, records: Any, optio
         log.append(records, **options)
     assert log.log_end_offset == 0
     log.close()
+
+
+def test_a_topic_that_takes_no_bytes_refuses_every_record_for_its_size(tmp_path: Path) -> None:
+    with opened(tmp_path / "t-0", LogConfig(max_message_bytes=0)) as log:
+        with pytest.raises(errors.RecordTooLargeError, match=r"max\.message\.bytes"):
+            log.append([Record(b"v")])
+        assert log.log_end_offset == 0

@@ -313,3 +313,20 @@ def test_a_log_with_a_thread_of_its_own_leaves_none_behind_when_it_is_closed(dir
         assert log.recovery_point == 20
     with Log(directory) as reopened:
         assert values(reopened) == [b"%d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_a_log_is_taken_over_with_smaller_indexes_than_it_was_written_with(
+    directory: Path, slots: int, clean: bool
+) -> None:
+    every_batch = LogConfig(index_interval_bytes=0)
+    with opened(directory, every_batch) as log:
+        fill(log, 20)
+        log.close()
+    with opened(directory, replace(every_batch, segment_index_bytes=slots * 12), had_clean_shutdown=clean) as log:
+        assert len(log.segments) == 1
+        fill(log, 1)
+        assert active(log).base_offset == 20
+        assert [record.value for record in log] == [b"%d" % number for number in range(21)]
+        assert [log.read(offset, 1).fetch_offset_metadata.message_offset for offset in range(21)] == list(range(21))
