@@ -23,7 +23,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
     """
     unfinished = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        with open(unfinished, "wb") as file:
+        with open(unfinished, "wb", opener=_without_waiting) as file:
             file.write(data)
             file.flush()
             if sync:
@@ -35,6 +35,11 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
         raise
     if sync:
         sync_directory(path.parent)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a pipe would wait for somebody to read it: an OSError instead."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def make_directory(directory: Path) -> None:

@@ -118,8 +118,7 @@ def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry
 
 
 def _lines(path: Path) -> list[str]:
-    if path.exists() and not path.is_file():
-        raise CorruptCheckpointError("not a regular file", str(path))
+    check_regular(path)
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -127,6 +126,12 @@ def _lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError("not a text file", str(path), error.start) from None
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def check_regular(path: Path) -> None:
+    """CorruptCheckpointError: there is something else than a file, such as a pipe, which one would wait for."""
+    if path.exists() and not path.is_file():
+        raise CorruptCheckpointError("not a regular file", str(path))
 
 
 def _words(line: str) -> list[str]:

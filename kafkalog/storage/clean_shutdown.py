@@ -25,6 +25,8 @@ def was_clean_shutdown(directory: Path) -> bool:
 
 def read_broker_epoch(directory: Path) -> int | None:
     """The epoch that the broker left; None where there is no file, or it does not say."""
+    if not (directory / CLEAN_SHUTDOWN_FILE).is_file():
+        return None
     try:
         text = (directory / CLEAN_SHUTDOWN_FILE).read_text("utf-8", "replace")
         epoch = json.JSONDecoder().raw_decode(text.lstrip())[0]["brokerEpoch"]  # as Kafka, whatever follows

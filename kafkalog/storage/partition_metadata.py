@@ -16,12 +16,14 @@ from uuid import uuid4
 
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError
 from kafkalog.storage.atomic import write_atomically
+from kafkalog.storage.checkpoints import check_regular
 from kafkalog.storage.paths import PARTITION_METADATA, partition_of_dir
 
 _VERSION = 0
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _NUMBER = re.compile(r"\+?[0-9]{1,10}")
 _COLON = re.compile(r":\s+")
+_NAMES = "version", "topic_id"
 _NO_ID = "A" * 22
 
 
@@ -55,6 +57,7 @@ def read_partition_metadata(path: Path) -> PartitionMetadata | None:
 
     CorruptCheckpointError: it does not follow its format. OSError: it cannot be read.
     """
+    check_regular(path)
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -92,7 +95,9 @@ def _value(path: Path, lines: list[str], number: int) -> str:
     """What stands behind the colon. Kafka looks neither at what stands before it, nor at colons with nothing behind."""
     words = _COLON.split(re.sub(r"(:\s+)+$", "", lines[number])) if number < len(lines) else []
     if len(words) != 2:
-        raise CorruptCheckpointError(f"line {number + 1} does not follow the format", str(path), None, "name: value")
+        found = repr(lines[number][:80]) if number < len(lines) else "the end of the file"
+        expected = f"{_NAMES[number]}: value"
+        raise CorruptCheckpointError(f"line {number + 1} does not follow the format", str(path), None, expected, found)
     return words[1]
 
 

@@ -1,7 +1,7 @@
 """Names of files and directories in a Kafka data directory.
 
     topic-0/                            a partition: topic, the last '-', partition
-      00000000000000000000.log          a segment; the number (20 digits at least) is its base offset
+      00000000000000000000.log          a segment; the number (20 digits) is its base offset
       00000000000000000000.index        and its indexes: .index .timeindex .txnindex
       00000000000000000000.snapshot     producer state up to that offset
       ....deleted .cleaned .swap        on their way out, or in
@@ -36,7 +36,8 @@ LOCK_FILE = ".lock"
 # The controllers' own log may lie beside the partitions. They keep it by rules of their own: brokers leave it alone.
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
-_SEGMENT = re.compile(r"([0-9]{20,})\.log")
+_SEGMENT = re.compile(r"([0-9]{20})\.log")
+_TOO_LONG = re.compile(r"0+([0-9]{20}\.log)")
 _LARGEST_OFFSET = 2**63 - 1
 _LARGEST_PARTITION = 2**31 - 1
 _GOING_AWAY = re.compile(r"^(\S+)-(\S+)\.([0-9a-f]{32})-(delete|future|stray)$")
@@ -80,6 +81,12 @@ def segment_base_offset(name: str) -> int | None:
     """The base offset in a segment file's name; None where it is no such name."""
     match = _SEGMENT.fullmatch(name)
     return int(match[1]) if match and int(match[1]) <= _LARGEST_OFFSET else None
+
+
+def meant_segment(name: str) -> str | None:
+    """The segment whose name this is, but for zeros too many in front; None where it is no such name."""
+    match = _TOO_LONG.fullmatch(name)
+    return match[1] if match else None
 
 
 def segment_files(directory: Path) -> list[tuple[int, Path]]:

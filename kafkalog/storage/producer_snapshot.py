@@ -48,6 +48,8 @@ def read_snapshot(path: Path) -> list[ProducerStateEntry]:
 
     CorruptSnapshotError: the file does not follow the format, or its CRC does not hold. OSError: it cannot be read.
     """
+    if path.exists() and not path.is_file():
+        raise CorruptSnapshotError("not a regular file", str(path))
     data = path.read_bytes()
     if len(data) < _HEADER.size:
         raise CorruptSnapshotError("the file ends in its header", str(path), 0, f"{_HEADER.size} bytes", len(data))

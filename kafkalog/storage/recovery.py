@@ -23,6 +23,7 @@ from kafkalog.errors import (
     CorruptRecordError,
     InvalidOffsetError,
     LogStateError,
+    NotALogError,
     SegmentOffsetOverflowError,
 )
 from kafkalog.record.framing import EndKind
@@ -35,6 +36,7 @@ from kafkalog.storage.paths import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_names,
+    meant_segment,
     segment_base_offset,
 )
 from kafkalog.storage.producer_rebuild import rebuild_producer_state, take_empty_snapshots
@@ -88,8 +90,9 @@ def load_log(request: LoadRequest) -> LoadedLog:
     """Load the segments of a partition directory, and recover them where that is needed; at least one is there then.
 
     OSError: the disk refuses; nothing is deleted for that. CorruptRecordError: the framing is damaged in a place that
-    a clean stop or the recovery point says is sound, or in a segment that was to replace others. LogStateError: the
-    producer state is not empty. Whatever is raised, no file is left open.
+    a clean stop or the recovery point says is sound, or in a segment that was to replace others; or a segment holds an
+    offset before its own. NotALogError: a segment's name has more than 20 digits. LogStateError: the producer state is
+    not empty. Whatever is raised, no file is left open.
     """
     settle_leftovers(request.directory)
     loading = _Loading(request)
@@ -185,6 +188,10 @@ class _Loading:
 
     def _load_segment(self, name: str, present: set[str]) -> None:
         request, base_offset = self._request, segment_base_offset(name)
+        if base_offset is None and (meant := meant_segment(name)) is not None:
+            # A broker would go on beside it, in an empty segment.
+            what = "a segment's name has 20 digits; rename the file, or move it away"
+            raise NotALogError(what, str(request.directory / name), None, meant, name)
         if base_offset is None:
             _log.warning("%s: no segment's name; left alone", request.directory / name)
             return
@@ -229,6 +236,10 @@ class _Loading:
         try:
             cut = segment.recover(state, request.leader_epochs)
         except SegmentOffsetOverflowError as error:
+            if not segment.has_overflow:
+                # No broker can load it either. It is a copy, or was renamed, and is not for us to cut.
+                what = "an offset that is not of this segment, which cannot be split"
+                raise CorruptRecordError(what, error.path, error.position, error.expected, error.found) from error
             raise _Overflow(segment) from error
         # So that recovering the next segment need not read this one again.
         state.take_snapshot()

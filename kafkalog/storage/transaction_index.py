@@ -12,6 +12,7 @@ Source: storage/.../log/TransactionIndex.java, AbortedTxn.java.
 
 import io
 import os
+import stat
 import struct
 import threading
 from collections.abc import Iterator
@@ -71,9 +72,9 @@ class TransactionIndex:
     writable: the file is this process's alone; it is created by the first append. Any number of threads may use an
     index at once. A part of an entry at the end of the file is not looked at, and the next append takes its place.
 
-    OSError: the file cannot be read or written. CorruptIndexError: an entry has an unknown version.
-    ValueError: anything is asked of the file after it was closed. io.UnsupportedOperation, which is an OSError and a
-    ValueError: changing an index that is not writable.
+    OSError: the file cannot be read or written. CorruptIndexError: it is no regular file, or an entry has an unknown
+    version. ValueError: anything is asked of the file after it was closed. io.UnsupportedOperation, which is an OSError
+    and a ValueError: changing an index that is not writable.
     """
 
     def __init__(self, path: str | os.PathLike[str], start_offset: int, *, writable: bool = True) -> None:
@@ -102,9 +103,12 @@ class TransactionIndex:
 
     def _size(self) -> int:
         try:
-            return self._path.stat().st_size
+            status = self._path.stat()
         except FileNotFoundError:
             return 0
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptIndexError("not a regular file", str(self._path))
+        return status.st_size
 
     def _last_offset_of(self, entries: int) -> int | None:
         if not entries:

@@ -155,3 +155,10 @@ def test_a_signal_in_the_middle_leaves_no_other_file(path: Path, monkeypatch) ->
     with pytest.raises(KeyboardInterrupt):
         write_atomically(path, NEW)
     assert names(path) == ["checkpoint"]
+
+
+def test_a_pipe_where_the_unfinished_file_would_be_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "file.tmp")
+    with pytest.raises(OSError, match=r"file\.tmp"):
+        write_atomically(tmp_path / "file", b"data")
+    assert not (tmp_path / "file").exists()

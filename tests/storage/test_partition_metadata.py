@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from base64 import urlsafe_b64decode
 from pathlib import Path
 from uuid import UUID
@@ -112,3 +113,17 @@ def test_new_ids_never_look_like_an_option(monkeypatch) -> None:
     drawn = iter([UUID(int=(0xF8 << 120) + 1), UUID(int=(0xF8 << 120) + 2), UUID(int=(0x6D << 120) + 3)])
     monkeypatch.setattr(partition_metadata, "uuid4", lambda: next(drawn))
     assert random_topic_id() == "bQAAAAAAAAAAAAAAAAAAAw"
+
+
+def test_a_pipe_in_the_place_of_the_file_is_damage_and_not_waited_for(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(CorruptCheckpointError, match="not a regular file") as error:
+        read_partition_metadata(path)
+    assert error.value.path == str(path)
+
+
+def test_damage_says_what_stands_there_and_what_should(path: Path) -> None:
+    path.write_text("version: 0\nnonsense")
+    with pytest.raises(CorruptCheckpointError) as error:
+        read_partition_metadata(path)
+    assert (error.value.expected, error.value.found) == ("topic_id: value", "'nonsense'")

@@ -80,7 +80,15 @@ def test_segments_are_named_for_their_base_offset(tmp_path: Path, offset: int) -
 
 @pytest.mark.parametrize(
     "name",
-    ["0.log", f"{0:020d}.log.deleted", f"{0:020d}.index", f"{2**63:020d}.log", f"{0:020d}.LOG", f"-{0:019d}.log"],
+    [
+        "0.log",
+        f"{0:020d}.log.deleted",
+        f"{0:020d}.index",
+        f"{2**63:020d}.log",
+        f"{0:020d}.LOG",
+        f"-{0:019d}.log",
+        f"{7:021d}.log",
+    ],
 )
 def test_other_names_are_no_segments(name: str) -> None:
     assert segment_base_offset(name) is None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.errors import LogStateError
+from kafkalog.errors import CorruptRecordError, LogStateError, NotALogError
 from kafkalog.storage import segment as segment_module
 from kafkalog.storage.paths import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, TIME_INDEX_SUFFIX
 from partition_dirs import (
@@ -431,3 +431,26 @@ def test_nothing_is_left_open_when_loading_fails(tmp_path: Path, monkeypatch: py
 def _descriptors() -> set[str]:
     listed = Path("/proc/self/fd")
     return {str(path.readlink()) for path in listed.iterdir() if path.is_symlink()} if listed.is_dir() else set()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("base", [5, 100])
+def test_a_copy_of_a_segment_under_the_name_of_another_is_damage_that_is_named(
+    tmp_path: Path, base: int, clean: bool
+) -> None:
+    log_of(tmp_path)
+    copy = log_file(tmp_path, base)
+    copy.write_bytes(log_file(tmp_path, 0).read_bytes())
+    with pytest.raises(CorruptRecordError, match="not of this segment") as error:
+        load(tmp_path, clean=clean)
+    assert (error.value.path, error.value.position, error.value.found) == (str(copy), 0, 0)
+    assert error.value.expected == f"{base}..{base + 2**31 - 1}"
+
+
+def test_a_segment_whose_name_has_too_many_digits_is_refused_with_the_name_that_is_meant(tmp_path: Path) -> None:
+    log_of(tmp_path)
+    path = tmp_path / f"{7:021d}.log"
+    log_file(tmp_path, 20).rename(path)
+    with pytest.raises(NotALogError, match="20 digits") as error:
+        load(tmp_path, clean=True)
+    assert (error.value.path, error.value.expected, error.value.found) == (str(path), f"{7:020d}.log", path.name)

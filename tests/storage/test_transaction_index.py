@@ -315,3 +315,9 @@ def test_collecting_agrees_with_a_list(
         looked_at = next((n + 1 for n, t in enumerate(txns) if t.last_stable_offset >= start + length), None)
         assert is_complete == (looked_at is not None)
         assert found == [t for t in txns[:looked_at] if t.last_offset >= start and t.first_offset < start + length]
+
+
+def test_a_pipe_in_the_place_of_the_file_is_no_index(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "0.txnindex")
+    with pytest.raises(CorruptIndexError, match="not a regular file"):
+        TransactionIndex(tmp_path / "0.txnindex", 0)
