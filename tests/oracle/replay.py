@@ -104,14 +104,16 @@ def _goes_on(line: str, kafka: Answer, ours: Answer) -> bool:
 
 
 def _with_invariants(answer: Answer, is_watermark: bool) -> Answer:
-    """An answer with no watermark before the log's start: kafkalog has none there, Kafka may.
+    """An answer with no watermark before the log's start, no recovery point after its end: Kafka may have them there.
 
-    Where the start lies within a batch, 4.2 takes the batch's base for the first unstable offset.
+    Where the start lies within a batch, 4.2 takes the batch's base for the first unstable offset; and a segment that
+    was rolled behind a gap, for what was refused then, is flushed up to its base.
     """
     state = answer.get("state")
     if not state:
         return answer
     raised = {name: max(state[name], state["log_start"]) for name in WATERMARKS if state.get(name) is not None}
+    raised["recovery_point"] = min(state["recovery_point"], state["log_end"])
     said = answer.get("answer")
     if is_watermark and isinstance(said, int):
         answer = answer | {"answer": max(said, state["log_start"])}

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from kafkalog import FileMessageSet
+from kafkalog.errors import CorruptRecordError
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 from oracle.kafka_log import Answer, KafkaLogs
 from oracle.log_files import SNAPSHOT_HEADER_BYTES, Contents, changes, contents, damage
@@ -54,15 +56,18 @@ class HalfDone(Exception):
 
 
 def is_half_done(line: str, before: Contents, after: Contents) -> bool:
-    """Whether a command that was refused left bytes in a log, as when an index is found full after the bytes are in."""
-    if line.startswith("open"):
+    """Whether a command that was refused changed a log, as when an index is found full after the bytes are in it."""
+    command = line.partition(" ")[0]
+    if command == "open":
         return True
     logs = {name: content for name, content in after.items() if name.endswith(".log") and content != before.get(name)}
+    if command in ("truncate", "restart"):
+        return bool(logs) or any(name.endswith(".log") for name in before.keys() - after.keys())
     # One that was preallocated does not grow when it is written to, and is cut when the next one is begun.
     written = [
         size >= before[name][0] if name in before else crc != crc32(bytes(size)) for name, (size, crc) in logs.items()
     ]
-    return line.startswith(("leader", "follower")) and any(written)
+    return command in ("leader", "follower") and any(written)
 
 
 def in_an_offset(log: Path, position: int) -> bool:
@@ -118,7 +123,20 @@ class Author:
             closed = self._session()
 
     def _open(self, session: int, closed: bool) -> None:
-        self._say(self._opening(session, closed))
+        logs, opening = self._names(".log"), self._opening(session, closed)
+        self._say(opening)
+        was_split = session and not set(logs).issuperset(self._names(".log"))
+        if was_split and any(map(self._begins_without_time, self._names(".log"))):
+            # Until the next opening Kafka goes by the time of day, and not by the script's, where it asks for how long
+            # a part has waited whose first batch has no timestamp.
+            self._say("crash")
+            self._say(opening.replace("open . clean", "open . unclean"))
+
+    def _begins_without_time(self, log: str) -> bool:
+        with FileMessageSet(self.kafka.directory / log) as batches, suppress(CorruptRecordError):
+            first = next(batches.batches(), None)
+            return first is not None and first.max_timestamp < 0
+        return False
 
     def _session(self) -> bool:
         """Whether it was closed, and not left to a crash."""
