@@ -1,0 +1,147 @@
+"""`Model`: the one door through which screens ask about a path.
+
+    Model(path) ─┬─ topics()            rows of all partitions
+                 └─ partition(name) ─┬─ refresh()          segments and watermarks
+                                     ├─ segment(base)      batches, records, bytes, fields, the map
+                                     └─ transactions(), locate(target)
+
+Each call answers at once or reads a bounded piece; who calls is a worker, never the thread that draws. Use each object
+from one thread at a time. What is on disk never makes a call raise: see `problem` in the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from inspector.reading.answers import (
+    AbortedTransaction,
+    BatchRow,
+    Byte,
+    Cell,
+    Field,
+    Offset,
+    OpenTransaction,
+    PartitionState,
+    Place,
+    Progress,
+    RecordDetail,
+    RecordRow,
+    SegmentRow,
+    Span,
+    Target,
+    Time,
+    TopicRow,
+    Transactions,
+)
+from inspector.reading.batches import SegmentReader
+from inspector.reading.ends import Checkpoints
+from inspector.reading.partition import PartitionReader
+from inspector.reading.topics import Source, Topics
+from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover
+from kafkalog.storage.paths import parse_partition_dir, segment_base_offset
+
+__all__ = [
+    "AbortedTransaction",
+    "BatchRow",
+    "Byte",
+    "Cell",
+    "Field",
+    "Model",
+    "Offset",
+    "OpenTransaction",
+    "PartitionReader",
+    "PartitionState",
+    "Place",
+    "Progress",
+    "RecordDetail",
+    "RecordRow",
+    "SegmentReader",
+    "SegmentRow",
+    "Span",
+    "Target",
+    "Time",
+    "TopicRow",
+    "Transactions",
+]
+
+
+class Model:
+    """A data directory, a partition directory or one segment file, read-only.
+
+    kind: which of these. path: as it was given. OSError: there is no such path, or no permission. NotALogError: it
+    holds no Kafka log.
+    """
+
+    kind: Literal["data_dir", "partition", "file"]
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        place = discover(self.path)
+        self._is_data_dir = isinstance(place, DataDir)
+        self.kind = "data_dir" if isinstance(place, DataDir) else "file" if isinstance(place, LogFile) else "partition"
+        home = self.path if self.kind == "data_dir" else self.path.resolve().parent
+        self._checkpoints = Checkpoints(home if self.kind != "file" else home.parent)
+        self._place: PartitionDir | LogFile | None = None if isinstance(place, DataDir) else place
+        self._found = self._sources_in(place) if isinstance(place, DataDir) else None
+        self._topics = Topics()
+        self._readers: dict[str, PartitionReader] = {}
+
+    def topics(self) -> Iterator[TopicRow]:
+        """A row a partition three times over: names, then filled, then with what takes longer to find out.
+
+        Rows of the same `name` take the place of the ones before. Called again it lists the directory again, and knows
+        the rate of growth.
+        """
+        yield from self._topics.rows(self.sources())
+
+    def sources(self) -> list[Source]:
+        """What there is to read, as it is now; empty where the directory has gone."""
+        if self._place is not None:
+            return [self._source(self._place)]
+        found, self._found = self._found, None
+        if found is not None:
+            return found
+        try:
+            place = discover(self.path)
+        except Exception:  # noqa: BLE001 - whatever it is, there is nothing to list now
+            return []
+        return self._sources_in(place) if isinstance(place, DataDir) else []
+
+    def _sources_in(self, place: DataDir) -> list[Source]:
+        return [self._source(each) for each in place.partitions]
+
+    def _source(self, place: PartitionDir | LogFile) -> Source:
+        if isinstance(place, LogFile):
+            base = segment_base_offset(place.path.name)
+            partition = parse_partition_dir(place.path.resolve().parent.name) if base is not None else None
+            return Source(place.path.name, place.path, partition, self._checkpoints, is_file=True,
+                          file_base=base or 0, has_base=base is not None)  # fmt: skip
+        name = place.path.name if self._is_data_dir else place.path.resolve().name
+        mark = place.mark if place.mark in ("delete", "stray", "future") else None
+        return Source(name, place.path, place.topic_partition, self._checkpoints, mark)  # type: ignore[arg-type]
+
+    def partition(self, name: str | None = None) -> PartitionReader:
+        """The reader of the partition of that name (of its row); the same one each time. None: the only one there is.
+
+        A name that is not there (any more) gives a reader whose state says so.
+        """
+        if self._place is not None:
+            source = self._source(self._place)
+            name = source.name
+        elif name is None:
+            raise ValueError("a data directory has many partitions: a name is needed")
+        else:
+            path = self.path / name
+            source = self._source(PartitionDir(path, parse_partition_dir(name)))
+        found = self._readers.get(name)
+        if found is None:
+            found = self._readers[name] = PartitionReader(source)
+        return found
+
+    def close(self) -> None:
+        """Give up all files."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()

@@ -1,0 +1,341 @@
+"""`PartitionReader`: a partition's segments, watermarks and epochs, polled while somebody writes it.
+
+    log start        recovery point      last stable      high watermark      log end
+    |----------------|-------------------|----------------|-------------------|
+    segments         0 | 40 | 80 (active)
+
+A poll looks at directory and sizes, and reads on only where something grew. What costs more, as the first and last
+times of a thousand segments, comes a few segments a poll; the last stable offset, which may need a long stretch of
+the log, comes when `work_out_last_stable` is asked for, and is None until then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import kafkalog
+from inspector.reading import transactions as deciding
+from inspector.reading.answers import (
+    Byte,
+    Change,
+    IndexState,
+    Offset,
+    PartitionState,
+    Place,
+    SegmentRow,
+    Target,
+    Transactions,
+)
+from inspector.reading.batches import SegmentReader
+from inspector.reading.ends import log_end_of
+from inspector.reading.windows import AbortedRange
+from kafkalog import FileMessageSet, Log
+from kafkalog.errors import KafkaLogError
+
+if TYPE_CHECKING:
+    from inspector.reading.topics import Source
+
+# How long one poll may take to find out what is dear.
+POLL_SECONDS = 0.03
+_FAILURES = (OSError, KafkaLogError, ValueError)
+_ENTRY_BYTES = 8
+
+
+class PartitionReader:
+    """A partition directory, or one segment file by itself. Use it from one thread at a time.
+
+    Nothing here raises for what is on disk.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.name
+        self.path = source.path
+        self._source = source
+        self._checkpoints = source.checkpoints
+        self._log: Log | None = None
+        self._end: tuple[Any, int] | None = None
+        self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
+        self._readers: dict[int, SegmentReader] = {}
+        self._last: PartitionState | None = None
+        self._last_stable: tuple[int, int] | None = None
+
+    # --- the state
+
+    def refresh(self) -> PartitionState:
+        """What is there now, and what changed since the last call."""
+        state = self._state()
+        changed = _changes(self._last, state) if self._last is not None else frozenset[Change]()
+        self._last = state
+        return replace(state, changed=changed)
+
+    def _state(self) -> PartitionState:
+        if self._source.is_file:
+            return self._file_state()
+        try:
+            log = self._opened()
+            rows = tuple(self._segment_rows(log))
+        except _FAILURES as error:
+            self._let_go()
+            return PartitionState(self.name, self.path, problem=str(error))
+        return self._with_watermarks(log, rows)
+
+    def _opened(self) -> Log:
+        if self._log is None:
+            self._log = kafkalog.open(self.path)
+        return self._log
+
+    def _let_go(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = None
+
+    def _with_watermarks(self, log: Log, rows: tuple[SegmentRow, ...]) -> PartitionState:
+        problems: list[str] = [row.problem for row in rows if row.problem is not None]
+        marks, problem = self._checkpoints.of(log.topic_partition)
+        problems += [problem] if problem is not None else []
+        start = max(rows[0].base_offset if rows else 0, marks.log_start or 0)
+        end: int | None = start
+        try:
+            end = max(start, log_end_of(log)) if rows else start
+            epochs = tuple((entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries)
+        except _FAILURES as error:
+            epochs = ()
+            problems.append(str(error))
+        watermark = (
+            None if end is None else min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
+        )
+        return PartitionState(
+            self.name,
+            self.path,
+            rows,
+            start,
+            None if end is None else min(end, marks.recovery_point or 0),
+            self._stable(watermark),
+            watermark,
+            end,
+            epochs,
+            problem="; ".join(problems) or None,
+        )
+
+    def _stable(self, watermark: int | None) -> int | None:
+        """What was worked out, as far as it still holds."""
+        known = self._last_stable
+        if known is None or watermark is None:
+            return None
+        return min(known[0], watermark)
+
+    def work_out_last_stable(self) -> int | None:
+        """The last stable offset, and have `refresh` tell it from now on; it may take a second for a long segment.
+
+        None: damage is in the way.
+        """
+        if self._source.is_file:
+            return None
+        try:
+            log = self._opened()
+            self._last_stable = log.last_stable_offset, 0
+        except _FAILURES:
+            self._last_stable = None
+        return None if self._last_stable is None else self._last_stable[0]
+
+    # --- segments
+
+    def _segment_rows(self, log: Log) -> Iterator[SegmentRow]:
+        until = time.monotonic() + POLL_SECONDS
+        segments = log.segments
+        bases = {segment.base_offset for segment in segments}
+        self._known = {base: known for base, known in self._known.items() if base in bases}
+        for segment in segments:
+            try:
+                status = segment.path.stat()
+            except OSError as error:
+                yield SegmentRow(segment.base_offset, segment.path, 0, segment.sealed, problem=str(error))
+                continue
+            key = status.st_ino, status.st_size, status.st_mtime_ns, int(segment.sealed)
+            known = self._known.get(segment.base_offset)
+            row = known[1] if known is not None and known[0] == key else None
+            if row is None:
+                row = SegmentRow(segment.base_offset, segment.path, status.st_size, segment.sealed)
+                if time.monotonic() < until:
+                    row = _summed_up(row, segment)
+                    self._known[segment.base_offset] = key, row
+                elif known is not None:
+                    row = replace(known[1], bytes=status.st_size, sealed=segment.sealed)
+            yield self._with_index(row)
+
+    def _with_index(self, row: SegmentRow) -> SegmentRow:
+        """With what the segment's reader has found, if it has read it through."""
+        reader = self._readers.get(row.base_offset)
+        if reader is None or not reader.is_walked or reader.size != row.bytes:
+            return row
+        return replace(
+            row,
+            batches=reader.batches,
+            records=reader.records,
+            codecs=reader.codecs,
+            first_timestamp=reader.first_timestamp,
+            last_timestamp=reader.last_timestamp,
+        )
+
+    def segment(self, base_offset: int) -> SegmentReader:
+        """The reader of the segment with that base offset; the same one as long as it is there."""
+        found = self._readers.get(base_offset)
+        if found is None:
+            path = self._source.segment_path(base_offset)
+            found = SegmentReader(path, self._source.base_of(base_offset), lambda: self._aborted_behind(base_offset))
+            self._readers[base_offset] = found
+        return found
+
+    def _aborted_behind(self, base_offset: int) -> Iterator[AbortedRange]:
+        """What the transaction indexes of later segments say."""
+        if self._source.is_file:
+            return
+        with suppress(*_FAILURES):
+            for segment in self._opened().segments:
+                if segment.base_offset > base_offset:
+                    for each in segment.txn_index:
+                        yield each.producer_id, each.first_offset, each.last_offset
+
+    # --- places
+
+    def locate(self, target: Target) -> Place | None:
+        """Where an offset, a time or a byte is; None where it is not, or damage is in the way."""
+        try:
+            if self._source.is_file:
+                return self._located_in_file(target)
+            return self._located(self._opened(), target)
+        except _FAILURES:
+            return None
+
+    def _located(self, log: Log, target: Target) -> Place | None:
+        segments = log.segments
+        if isinstance(target, Byte):
+            base = segments[-1].base_offset if target.base_offset is None and segments else target.base_offset
+            return None if base is None else Place(base, target.position)
+        if isinstance(target, Offset):
+            offset = max(target.offset, log.log_start_offset)
+        else:
+            found = log.offset_for_timestamp(max(0, target.timestamp))
+            if found is None:
+                return None
+            offset = found.offset
+        bases = [segment.base_offset for segment in segments]
+        for segment, following in zip(segments, [*bases[1:], None], strict=True):
+            if following is not None and following <= offset:
+                continue
+            place = segment.translate_offset(offset)
+            if place is not None:
+                return Place(segment.base_offset, place.position, max(offset, place.offset))
+        return None
+
+    def _located_in_file(self, target: Target) -> Place | None:
+        base = self._source.file_base
+        if isinstance(target, Byte):
+            return Place(base, target.position)
+        with FileMessageSet(self.path) as file:
+            if isinstance(target, Offset):
+                offset = target.offset
+            else:
+                found = file.search_timestamp(max(0, target.timestamp))
+                if found is None:
+                    return None
+                offset = found.offset
+            place = file.search(offset)
+            return None if place is None else Place(base, place.position, max(offset, place.offset))
+
+    # --- transactions
+
+    def transactions(self) -> Transactions:
+        """Open, hanging and aborted ones; it may take a second for a long segment."""
+        if self._source.is_file:
+            return Transactions(problem="a partition directory is needed to tell transactions")
+        try:
+            return deciding.transactions_of(self._opened())
+        except _FAILURES as error:
+            return Transactions(problem=str(error))
+
+    def close(self) -> None:
+        """Give up all files."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+        self._let_go()
+
+    # --- a file by itself
+
+    def _file_state(self) -> PartitionState:
+        base = self._source.file_base
+        try:
+            size = self.path.stat().st_size
+        except OSError as error:
+            return PartitionState(self.name, self.path, problem=str(error))
+        row = SegmentRow(base, self.path, size, sealed=False)
+        try:
+            with FileMessageSet(self.path) as file:
+                first = file.first_entry()
+        except _FAILURES as error:
+            row = replace(row, problem=str(error))
+            first = None
+        row = self._with_index(row)
+        reader = self._readers.get(base)
+        end = reader.end_offset if reader is not None and reader.is_walked else None
+        start = None if first is None or first.base_offset < 0 else first.base_offset
+        return PartitionState(self.name, self.path, (row,), start, log_end=end, problem=row.problem)
+
+
+def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
+    """With what a few looks at first batch and indexes tell."""
+    try:
+        state = _index_state(segment, row.bytes)
+        first_timestamp = segment.first_batch_timestamp
+        # Without a time index the whole segment would have to be read for it.
+        last_timestamp = segment.largest_record_timestamp if segment.time_index.entries or row.bytes < 1 << 20 else None
+    except _FAILURES as error:
+        return replace(row, problem=str(error))
+    return replace(row, index_state=state, first_timestamp=first_timestamp, last_timestamp=last_timestamp)
+
+
+def _index_state(segment: Any, size: int) -> IndexState:
+    """Whether the last entry of the offset index leads to a batch that holds its offset."""
+    path = segment.path.with_suffix(".index")
+    if not path.exists():
+        return "missing"
+    length, entry = path.stat().st_size, segment.offset_index.last_entry
+    if length % _ENTRY_BYTES and segment.sealed:
+        return "damaged"
+    if not segment.offset_index.entries:
+        with path.open("rb") as file:
+            return "damaged" if any(file.read(_ENTRY_BYTES)) else "empty"
+    if entry.position >= size:
+        return "damaged"
+    try:
+        found = segment.log.first_entry(entry.position)
+    except KafkaLogError:
+        return "damaged"
+    leads = found is not None and found.base_offset <= entry.offset <= found.last_offset
+    return "ok" if leads else "damaged"
+
+
+def _changes(before: PartitionState, now: PartitionState) -> frozenset[Change]:
+    """What happened between two states."""
+    changed: set[Change] = set()
+    if now.problem is not None and not now.segments and before.segments:
+        return frozenset(["gone"])
+    old = {row.base_offset: row.bytes for row in before.segments}
+    new = {row.base_offset: row.bytes for row in now.segments}
+    if not new or not old:
+        return frozenset(["grown"]) if new else frozenset()
+    first, last_old, last_new = min(new), max(old), max(new)
+    if any(base < first for base in old):
+        changed.add("deleted")
+    if last_new > last_old:
+        changed.add("rolled")
+    if any(base >= first and (base not in new or new[base] < size) for base, size in old.items()):
+        changed.add("truncated")
+    if last_new > last_old or any(base in old and size > old[base] for base, size in new.items()):
+        changed.add("grown")
+    return frozenset(changed)

@@ -1,0 +1,134 @@
+"""The partitions of a data directory: their names at once, then a row each, then what takes longer.
+
+names      orders-0 | orders-1 | ...             a listing of the directory
+rows       segments, bytes, offsets, times       sizes, checkpoints, the end of the active segment
+later      last stable offsets                   where the log behind the newest snapshot has to be read
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import kafkalog
+from inspector.reading.answers import Health, Mark, TopicRow
+from inspector.reading.ends import Checkpoints, log_end_of
+from kafkalog import Log, TopicPartition
+from kafkalog.errors import KafkaLogError
+
+_FAILURES = (OSError, KafkaLogError, ValueError)
+# Logs whose active segment is no longer than this have their last stable offset worked out with the rest.
+SHORT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """A partition directory, or a segment file by itself (`file_base`: its base offset, 0 where its name tells none)."""
+
+    name: str
+    path: Path
+    topic_partition: TopicPartition | None
+    checkpoints: Checkpoints
+    mark: Mark | None = None
+    is_file: bool = False
+    file_base: int = 0
+    has_base: bool = True
+
+    def segment_path(self, base_offset: int) -> Path:
+        """Where the segment of that base offset is."""
+        return self.path if self.is_file else self.path / f"{base_offset:020d}.log"
+
+    def base_of(self, base_offset: int) -> int | None:
+        """The base offset that the segment's name tells."""
+        return base_offset if self.has_base else None
+
+
+class Topics:
+    """The rows of all partitions; remembers the ends, which tell the rate of growth."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, tuple[float, int]] = {}
+
+    def rows(self, sources: list[Source]) -> Iterator[TopicRow]:
+        """Each partition's name, then each with what is in it, then some again with their last stable offset."""
+        names = [_named(source) for source in sources]
+        yield from names
+        later: list[tuple[TopicRow, Source]] = []
+        for row, source in zip(names, sources, strict=True):
+            filled = self._filled(row, source)
+            if filled.last_stable is None and filled.health != "unreadable" and not source.is_file:
+                later.append((filled, source))
+            yield filled
+        for row, source in later:
+            yield _with_last_stable(row, source)
+
+    def _filled(self, row: TopicRow, source: Source) -> TopicRow:
+        try:
+            if source.is_file:
+                return replace(row, filled=True, segments=1, bytes=source.path.stat().st_size)
+            with kafkalog.open(source.path) as log:
+                return self._told(row, source, log)
+        except _FAILURES as error:
+            return replace(row, filled=True, health="unreadable", problem=str(error))
+
+    def _told(self, row: TopicRow, source: Source, log: Log) -> TopicRow:
+        segments, size = log.segments, log.size_in_bytes
+        marks, problem = source.checkpoints.of(source.topic_partition)
+        start = max(segments[0].base_offset if segments else 0, marks.log_start or 0)
+        health: Health = "ok" if problem is None else "warning"
+        last_timestamp = None
+        try:
+            end = max(start, log_end_of(log))
+            last_timestamp = _last_timestamp(log)
+        except KafkaLogError as error:
+            return replace(row, filled=True, segments=len(segments), bytes=size, log_start=start, health="damaged",
+                           problem=str(error))  # fmt: skip
+        watermark = min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
+        return replace(
+            row,
+            filled=True,
+            segments=len(segments),
+            bytes=size,
+            records=0 if end == start else None,
+            offsets=end - start,
+            log_start=start,
+            high_watermark=watermark,
+            last_stable=watermark if end == start else None,
+            log_end=end,
+            rate=self._rate(row.name, end),
+            last_timestamp=last_timestamp,
+            health=health,
+            problem=problem,
+        )
+
+    def _rate(self, name: str, end: int) -> float | None:
+        now = time.monotonic()
+        before = self._ends.get(name)
+        self._ends[name] = now, end
+        if before is None or now <= before[0]:
+            return None
+        return (end - before[1]) / (now - before[0])
+
+
+def _named(source: Source) -> TopicRow:
+    partition = source.topic_partition
+    topic, number = (partition.topic, partition.partition) if partition is not None else (source.name, -1)
+    return TopicRow(source.name, source.path, topic, number, source.mark, topic.startswith("__"))
+
+
+def _last_timestamp(log: Log) -> int | None:
+    """The largest timestamp of the newest segment that has batches, where the time index leads near it."""
+    for segment in reversed(log.segments[-2:]):
+        if segment.size_in_bytes and (segment.time_index.entries or segment.size_in_bytes < SHORT_BYTES):
+            return segment.largest_record_timestamp
+    return None
+
+
+def _with_last_stable(row: TopicRow, source: Source) -> TopicRow:
+    try:
+        with kafkalog.open(source.path) as log:
+            return replace(row, last_stable=log.last_stable_offset)
+    except _FAILURES as error:
+        return replace(row, health="damaged", problem=str(error))
