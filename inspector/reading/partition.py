@@ -72,6 +72,19 @@ class PartitionReader:
         self._last = state
         return replace(state, changed=changed)
 
+    def refresh_quietly(self) -> PartitionState:
+        """What is there now, of the segments no more than their sizes; what changed is left for `refresh` to tell.
+
+        May be asked from any thread.
+        """
+        if self._source.is_file:
+            return PartitionReader(self._source).refresh()
+        try:
+            with kafkalog.open(self.path) as log:
+                return self._with_watermarks(log, tuple(_sizes(log)))
+        except _FAILURES as error:
+            return PartitionState(self.name, self.path, problem=str(error))
+
     def _state(self) -> PartitionState:
         if self._source.is_file:
             return self._file_state()
@@ -285,6 +298,12 @@ class PartitionReader:
         end = reader.end_offset if reader is not None and reader.is_walked else None
         start = None if first is None or first.base_offset < 0 else first.base_offset
         return PartitionState(self.name, self.path, (row,), start, log_end=end, problem=row.problem)
+
+
+def _sizes(log: Log) -> Iterator[SegmentRow]:
+    for segment in log.segments:
+        with suppress(OSError):
+            yield SegmentRow(segment.base_offset, segment.path, segment.size_in_bytes, segment.sealed)
 
 
 def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:

@@ -121,7 +121,7 @@ def _from(reader: SegmentReader, first: int) -> Iterator[RecordRow]:
         start = int(np.searchsorted(ends, first - window.first_record, "right"))
         for i in range(start, window.rows):
             begin = window.first_record + (int(ends[i - 1]) if i else 0)
-            yield from _of_batch(reader, window, held, i, begin, max(begin, first))
+            yield from _of_batch(reader, _Located(window, held, i, begin), first)
 
 
 def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iterator[RecordRow]:
@@ -130,12 +130,12 @@ def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iter
         yield RecordRow(number, max(0, window.previous + 1), batch.row, "corrupt", problem=batch.problem)
 
 
-def _of_batch(reader: SegmentReader, window: Window, held: Held, i: int, begin: int, first: int) -> Iterator[RecordRow]:
-    """The rows of a batch that begins with record `begin`, from record `first` on."""
-    batch = reader.row_of(window, held, i)
-    content = reader.decoded.of(reader, held, i)
-    for number in range(first, begin + int(held.counts[i])):
-        yield _row(number, number - begin, batch, content)
+def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[RecordRow]:
+    """The rows of a batch from record `first` on."""
+    batch = reader.row_of(place.window, place.held, place.i)
+    content = reader.decoded.of(reader, place.held, place.i)
+    for number in range(max(place.begin, first), place.begin + int(place.held.counts[place.i])):
+        yield _row(number, number - place.begin, batch, content)
 
 
 def _row(number: int, j: int, batch: BatchRow, content: Content) -> RecordRow:
@@ -256,7 +256,7 @@ def record_at(reader: SegmentReader, offset: int) -> int | None:
     if number is None:
         return None
     begin = first_record_of(reader, number)
-    window, held, i = _window_of(reader, number)
+    _, held, i = _window_of(reader, number)
     if begin is None or held.rows is None:
         return begin
     columns = reader.decoded.of(reader, held, i).columns

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from inspector.reading.batches import SegmentReader
 
 
+# Less than the place of any kind.
+_EMPTY, _UNREAD = -1, -2
+
+
 class _Stretch(NamedTuple):
     """Bytes of one kind (its rank; -1: empty), and the batches in them."""
 
@@ -30,51 +34,63 @@ class _Stretch(NamedTuple):
 
 def strip(reader: SegmentReader, width: int) -> list[Cell]:
     """See `SegmentReader.strip`."""
-    size = reader.size
-    if not size:
+    if not reader.size:
         return []
-    borders = [size * i // width for i in range(width + 1)]
-    worst, first, last = [-2] * width, [-1] * width, [-1] * width
-    exact = size // width < 2 * WINDOW_BYTES
-    for stretch in _stretches(reader, exact):
-        low = _cell_of(stretch.start, size, width)
-        high = _cell_of(max(stretch.start, stretch.end - 1), size, width)
+    cells = _Cells(reader.size, width, exact=reader.size // width < 2 * WINDOW_BYTES)
+    for stretch in _stretches(reader, cells.exact):
+        cells.add(stretch)
+    return cells.all()
+
+
+class _Cells:
+    """The cells while they are filled."""
+
+    def __init__(self, size: int, width: int, *, exact: bool) -> None:
+        self.exact = exact
+        self._size = size
+        self._width = width
+        self._worst, self._first, self._last = [_UNREAD] * width, [-1] * width, [-1] * width
+
+    def add(self, stretch: _Stretch) -> None:
+        """Take note of some bytes."""
+        low, high = self._cell_of(stretch.start), self._cell_of(max(stretch.start, stretch.end - 1))
         for cell in range(low, high + 1):
-            worst[cell] = max(worst[cell], stretch.worst)
-        _count(stretch, low, high, exact, first, last)
-    return [
-        Cell(_kind(worst[i]), borders[i], borders[i + 1] - borders[i], first[i], last[i])
-        for i in range(width)
-    ]  # fmt: skip
+            self._worst[cell] = max(self._worst[cell], stretch.worst)
+        self._count(stretch, low, high)
 
+    def _count(self, stretch: _Stretch, low: int, high: int) -> None:
+        """Say in which cells the batches of a stretch begin; those of a window are taken to be evenly long."""
+        rows, cells = stretch.last_row - stretch.first_row + 1, high - low + 1
+        for cell in range(low, low + 1 if self.exact else high + 1):
+            begin = stretch.first_row + rows * (cell - low) // cells
+            end = stretch.last_row if self.exact else stretch.first_row + rows * (cell - low + 1) // cells - 1
+            if end >= begin:
+                self._first[cell] = begin if self._first[cell] < 0 else min(self._first[cell], begin)
+                self._last[cell] = max(self._last[cell], end)
 
-def _count(stretch: _Stretch, low: int, high: int, exact: bool, first: list[int], last: list[int]) -> None:
-    """Say in which cells the batches of a stretch begin; those of a window are taken to be evenly long."""
-    rows, cells = stretch.last_row - stretch.first_row + 1, high - low + 1
-    for cell in range(low, low + 1 if exact else high + 1):
-        begin = stretch.first_row + rows * (cell - low) // cells
-        end = stretch.last_row if exact else stretch.first_row + rows * (cell - low + 1) // cells - 1
-        if end < begin:
-            continue
-        first[cell] = begin if first[cell] < 0 else min(first[cell], begin)
-        last[cell] = max(last[cell], end)
+    def _cell_of(self, position: int) -> int:
+        """The cell that a byte is in; cell i begins at size * i // width."""
+        return min(self._width - 1, ((position + 1) * self._width - 1) // self._size)
 
-
-def _cell_of(position: int, size: int, width: int) -> int:
-    """The cell that a byte is in, borders as `size * i // width`."""
-    return min(width - 1, ((position + 1) * width - 1) // size)
+    def all(self) -> list[Cell]:
+        """What is known of each."""
+        borders = [self._size * i // self._width for i in range(self._width + 1)]
+        return [
+            Cell(_kind(self._worst[i]), borders[i], borders[i + 1] - borders[i], self._first[i], self._last[i])
+            for i in range(self._width)
+        ]
 
 
 def _kind(worst: int) -> CellKind:
-    if worst == -2:
+    if worst == _UNREAD:
         return "unread"
-    return "empty" if worst == -1 else KINDS[worst]
+    return "empty" if worst == _EMPTY else KINDS[worst]
 
 
 def _stretches(reader: SegmentReader, exact: bool) -> Iterator[_Stretch]:
     for window in reader.windows:
         if window.zeroed:
-            yield _Stretch(window.position, window.end, -1, window.first_row, window.first_row)
+            yield _Stretch(window.position, window.end, _EMPTY, window.first_row, window.first_row)
         elif exact and window.rows > 1:
             yield from _batches(reader, window)
         else:

@@ -25,7 +25,7 @@ SHORT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """A partition directory, or a segment file by itself (`file_base`: its base offset, 0 where its name tells none)."""
+    """A partition directory, or a segment file by itself; file_base: its base offset, 0 where its name tells none."""
 
     name: str
     path: Path

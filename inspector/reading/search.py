@@ -1,0 +1,238 @@
+"""Search over keys, values and headers: matches as they are found, how far it has come, and whether that was all.
+
+    search = Search(partition, pattern("order-17"))
+    for event in search:            # in a worker; `search.cancel()` from any thread
+        if isinstance(event, Match): ...
+        else: ...                   # SearchProgress, a few times a second and at the end
+
+A batch that cannot be read is stepped over and counted, so that a search that was not complete says so.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from inspector.reading.through import Part, Place, Step, Unread, places_of, steps
+from kafkalog import RecordColumns
+
+if TYPE_CHECKING:
+    from inspector.reading.partition import PartitionReader
+
+FieldName: TypeAlias = Literal["key", "value", "headers"]
+ALL_FIELDS: frozenset[FieldName] = frozenset(("key", "value", "headers"))
+EXCERPT_BYTES = 80
+PROGRESS_SECONDS = 0.05
+# In so many bytes at most it is looked first whether there is any match at all.
+_GLANCED_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A record that matches. base_offset: its segment's. field: "key", "value" or "header <name>".
+
+    span: start and end of the match in the field, bytes. excerpt: of the field, with the match in it; excerpt_span:
+    where in it.
+    """
+
+    offset: int
+    base_offset: int
+    field: str
+    span: tuple[int, int]
+    excerpt: bytes
+    excerpt_span: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """How far a search has come. unreadable: batches that were stepped over, `problem` says why the last one was.
+
+    complete: it has come to its end, and has read everything on the way.
+    """
+
+    reached_offset: int
+    end_offset: int
+    matches: int
+    done_bytes: int = 0
+    total_bytes: int = 0
+    unreadable: int = 0
+    problem: str | None = None
+    finished: bool = False
+    cancelled: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether no record was left out."""
+        return self.finished and not self.cancelled and not self.unreadable
+
+
+def pattern(text: str | bytes, *, regex: bool = False, case: bool = True) -> re.Pattern[bytes]:
+    """What to search for. regex: a regular expression over bytes (text: its UTF-8). case: upper and lower differ.
+
+    ValueError: no regular expression; it says where.
+    """
+    if regex:
+        source = text.encode("utf-8") if isinstance(text, str) else text
+        try:
+            return re.compile(source, 0 if case else re.IGNORECASE)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ValueError(f"no regular expression: {error}") from None
+    if isinstance(text, bytes):
+        return re.compile(re.escape(text), 0 if case else re.IGNORECASE)
+    return re.compile(b"".join(map(_escaped if case else _either, text)))
+
+
+def _escaped(character: str) -> bytes:
+    return re.escape(character.encode("utf-8", "surrogateescape"))
+
+
+def _either(character: str) -> bytes:
+    """The character in both cases; bytes alone know only those of ASCII."""
+    forms = sorted({character, character.lower(), character.upper()})
+    return b"(?:" + b"|".join(map(_escaped, forms)) + b")" if len(forms) > 1 else _escaped(character)
+
+
+class Search:
+    """One search over a partition, from `start` (None: all) to the end the log has now, or backwards to its start.
+
+    Iterate it once, in a worker; it opens the files for itself.
+    """
+
+    def __init__(
+        self,
+        partition: PartitionReader,
+        wanted: re.Pattern[bytes] | bytes,
+        *,
+        fields: Iterable[FieldName] = ALL_FIELDS,
+        start: int | None = None,
+        backwards: bool = False,
+    ) -> None:
+        state = partition.refresh_quietly()
+        self._pattern = re.compile(re.escape(wanted)) if isinstance(wanted, bytes) else wanted
+        self._fields = frozenset(fields)
+        self._backwards = backwards
+        self._places = places_of(state)
+        log_start, log_end = state.log_start or 0, state.log_end
+        # A file by itself tells its end only when it has been read through.
+        self._low = log_start if backwards or start is None else start
+        self._high = (2**63 - 1 if log_end is None else log_end) if not backwards or start is None else start
+        self._end = self._low if backwards else self._high
+        self._reached = self._high if backwards else self._low
+        self._unread = Unread()
+        self._total = sum(place.bytes for place in self._wanted_places())
+        self._done = self._matches = 0
+        self._cancelled = threading.Event()
+        self._told = 0.0
+
+    def cancel(self) -> None:
+        """Have it end soon; from any thread."""
+        self._cancelled.set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was told to end."""
+        return self._cancelled.is_set()
+
+    def progress(self, *, finished: bool = False) -> SearchProgress:
+        """How far it has come."""
+        return SearchProgress(
+            self._reached, self._end, self._matches, self._done, self._total, self._unread.batches,
+            self._unread.problem, finished, self.cancelled,
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Match | SearchProgress]:
+        before = 0
+        for place in self._wanted_places():
+            for step in steps(place, self._unread, first_offset=self._low, backwards=self._backwards):
+                self._done = before + min(step.done_bytes, place.bytes)
+                yield from self._matches_in(step)
+                if self._cancelled.is_set():
+                    break
+                self._reach(step)
+                if self._is_past(step):
+                    break
+                if time.monotonic() - self._told > PROGRESS_SECONDS:
+                    yield self._tell()
+            before += place.bytes
+            if self._cancelled.is_set():
+                break
+        if not self._cancelled.is_set():
+            self._reached, self._done = self._end, self._total
+        yield self.progress(finished=True)
+
+    def _tell(self) -> SearchProgress:
+        self._told = time.monotonic()
+        return self.progress()
+
+    def _wanted_places(self) -> list[Place]:
+        """The segments that can hold a wanted offset, in the order of the search."""
+        bases = [place.base_offset for place in self._places]
+        ends = [*bases[1:], 2**63 - 1]
+        wanted = [
+            place
+            for place, end in zip(self._places, ends, strict=True)
+            if end > self._low and place.base_offset < self._high
+        ]
+        return wanted[::-1] if self._backwards else wanted
+
+    def _reach(self, step: Step) -> None:
+        if step.last_offset is None or not step.parts:
+            return
+        if self._backwards:
+            self._reached = max(self._low, min(self._reached, step.last_offset))
+        else:
+            self._reached = min(self._end, max(self._reached, step.last_offset + 1))
+
+    def _is_past(self, step: Step) -> bool:
+        if step.last_offset is None:
+            return False
+        return step.last_offset <= self._low if self._backwards else step.last_offset + 1 >= self._high
+
+    def _matches_in(self, step: Step) -> Iterator[Match | SearchProgress]:
+        for part in step.parts:
+            if self._cancelled.is_set():
+                return
+            for match in self._in_part(part):
+                self._matches += 1
+                yield match
+                if self._cancelled.is_set():
+                    return
+
+    def _in_part(self, part: Part) -> Iterator[Match]:
+        columns = part.columns.between(self._low, self._high)
+        if not len(columns) or (
+            columns.buffer.nbytes <= _GLANCED_BYTES and self._pattern.search(columns.buffer) is None
+        ):
+            return
+        order = range(len(columns) - 1, -1, -1) if self._backwards else range(len(columns))
+        offsets = columns.offset.tolist()
+        for i in order:
+            for name, data in self._data_of(columns, i):
+                found = self._pattern.search(data)
+                if found is not None:
+                    yield _match(offsets[i], part.base_offset, name, data, found.span())
+                    break
+            if self._cancelled.is_set():
+                return
+
+    def _data_of(self, columns: RecordColumns, i: int) -> Iterator[tuple[str, bytes]]:
+        if "key" in self._fields and (key := columns.key(i)) is not None:
+            yield "key", key
+        if "value" in self._fields and (value := columns.value(i)) is not None:
+            yield "value", value
+        if "headers" in self._fields and columns.headers_length[i]:
+            for name, value in columns.headers(i):
+                yield f"header {name}", name.encode("utf-8", "surrogateescape")
+                if value is not None:
+                    yield f"header {name}", value
+
+
+def _match(offset: int, base_offset: int, name: str, data: bytes, span: tuple[int, int]) -> Match:
+    start = max(0, span[0] - EXCERPT_BYTES // 4)
+    excerpt = data[start : start + EXCERPT_BYTES]
+    place = span[0] - start, min(span[1] - start, len(excerpt))
+    return Match(offset, base_offset, name, span, excerpt, place)

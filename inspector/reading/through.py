@@ -1,0 +1,176 @@
+"""Through the records of a whole partition, some thousand at a time: what search and statistics have in common.
+
+    segment   window | window | damaged batch | window ...        headers first, then the records of each window
+    parts     columns | columns |               columns
+
+Who goes through a partition opens its files for itself, so that it may do so in a thread of its own. What cannot be
+read is stepped over and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from inspector.reading.answers import PartitionState
+from inspector.reading.batches import SegmentReader
+from inspector.reading.windows import Rows, Window
+from kafkalog import RecordColumns
+from kafkalog.errors import KafkaLogError
+
+_FAILURES = (OSError, KafkaLogError, ValueError)
+
+
+@dataclass(slots=True)
+class Unread:
+    """What could not be read: how many batches, and what was wrong with the last of them."""
+
+    batches: int = 0
+    problem: str | None = None
+
+    def note(self, problem: str | None, batches: int = 1) -> None:
+        """Count some."""
+        self.batches += batches
+        self.problem = problem
+
+
+class Part(NamedTuple):
+    """Some records, of batches of one codec. stored: bytes of those batches' records as they lie in the file."""
+
+    base_offset: int
+    columns: RecordColumns
+    codec: int = 0
+    stored: int = 0
+    batches: int = 0
+
+
+class Step(NamedTuple):
+    """A piece of the way. parts: empty while only headers were read. done_bytes: of the segment, from its start."""
+
+    base_offset: int
+    done_bytes: int
+    parts: list[Part]
+    last_offset: int | None = None
+
+
+class Place(NamedTuple):
+    """A segment to go through."""
+
+    base_offset: int
+    path: Path
+    bytes: int
+
+
+def places_of(state: PartitionState) -> list[Place]:
+    """The segments of a partition, as it was."""
+    return [Place(row.base_offset, row.path, row.bytes) for row in state.segments]
+
+
+def steps(place: Place, unread: Unread, *, first_offset: int = 0, backwards: bool = False) -> Iterator[Step]:
+    """Through one segment, in steps of a few milliseconds. first_offset: windows that end before it are left out.
+
+    backwards: from its end; the parts of a step too, not the records in a part.
+    """
+    reader = SegmentReader(place.path, place.base_offset)
+    if reader.problem is not None:
+        unread.note(reader.problem)
+        return
+    try:
+        yield from _backwards(reader, place, unread) if backwards else _forwards(reader, place, unread, first_offset)
+    finally:
+        reader.close()
+
+
+def _forwards(reader: SegmentReader, place: Place, unread: Unread, first_offset: int) -> Iterator[Step]:
+    number = 0
+    while True:
+        windows = reader.windows
+        # The last one may still grow.
+        ready = len(windows) if reader.is_walked else len(windows) - 1
+        if number < ready:
+            window = windows[number]
+            number += 1
+            wanted = window.last_offset >= first_offset
+            parts = list(_parts(reader, place, window, unread)) if wanted else []
+            yield Step(place.base_offset, window.end, parts, window.last_offset)
+        elif reader.is_walked or _failed(reader, unread):
+            return
+        else:
+            yield Step(place.base_offset, windows[-1].position if windows else 0, [])
+
+
+def _failed(reader: SegmentReader, unread: Unread) -> bool:
+    """Go on with the index; whether that is impossible."""
+    before = reader.batches
+    progress = reader.index_more()
+    if progress.is_done and not reader.is_walked and reader.batches == before:
+        unread.note(reader.problem)
+        return True
+    return False
+
+
+def _backwards(reader: SegmentReader, place: Place, unread: Unread) -> Iterator[Step]:
+    while not reader.is_walked:
+        if _failed(reader, unread):
+            return
+        yield Step(place.base_offset, 0, [])
+    for window in reversed(reader.windows):
+        parts = list(_parts(reader, place, window, unread))
+        yield Step(place.base_offset, place.bytes - window.position, parts[::-1], window.previous + 1)
+
+
+def _parts(reader: SegmentReader, place: Place, window: Window, unread: Unread) -> Iterator[Part]:
+    if window.lost is not None:
+        if not window.zeroed:
+            unread.note(window.lost)
+        return
+    held = reader.held(window)
+    if held.rows is None:
+        unread.note(held.bad.get(0), window.rows)
+        return
+    if held.bad:
+        for problem in held.bad.values():
+            unread.note(problem)
+    for run in _runs(held.rows, held.bad):
+        yield from _decoded(reader, place, run, unread)
+
+
+def _runs(rows: Rows, bad: dict[int, str]) -> Iterator[Rows]:
+    """Sound batches of one codec that lie together."""
+    breaks = np.flatnonzero(np.diff(rows["compression_type"])) + 1
+    edges = {0, len(rows), *breaks.tolist(), *bad, *(i + 1 for i in bad)}
+    ordered = sorted(edges)
+    for start, stop in pairwise(ordered):
+        if start not in bad:
+            yield rows[start:stop]
+
+
+def _decoded(reader: SegmentReader, place: Place, run: Rows, unread: Unread) -> Iterator[Part]:
+    codec = int(run["compression_type"][0])
+    try:
+        found = list(_columns(reader, run))
+    except _FAILURES as error:
+        if len(run) == 1:
+            unread.note(str(error))
+            return
+        for i in range(len(run)):
+            yield from _decoded(reader, place, run[i : i + 1], unread)
+        return
+    header = np.where(run["magic"] >= 2, 61, np.where(run["magic"] == 1, 34, 26))
+    stored = int((run["size_in_bytes"] - header).sum())
+    for i, columns in enumerate(found):
+        first = i == 0
+        yield Part(place.base_offset, columns, codec, stored if first else 0, len(run) if first else 0)
+
+
+def _columns(reader: SegmentReader, run: Rows) -> Iterator[RecordColumns]:
+    """The records of some batches, control records left out."""
+    raw = reader.raw
+    assert raw is not None
+    end = int(run["position"][-1]) + int(run["size_in_bytes"][-1])
+    return raw.file.part(int(run["position"][0]), end).columns(check_crcs=False)

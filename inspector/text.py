@@ -1,0 +1,249 @@
+r"""What a terminal is given to show: sizes, counts, times, and bytes of somebody else's in a form that harms nothing.
+
+    1073741824           1.0 GiB
+    1700000000000        2023-11-14T22:13:20.000Z | local | 3 min ago | 1700000000000
+    b"a\x1b[31m\n"       a\x1b[31m\n
+
+Every text from disk goes through `printable`: control characters, those that turn the direction of writing, and bytes
+that are no UTF-8 are escaped. What is returned is plain text, never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time as clock
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+View: TypeAlias = Literal["auto", "utf8", "json", "hex", "base64"]
+Zone: TypeAlias = Literal["utc", "local", "relative", "epoch"]
+
+VIEWS: Final[tuple[View, ...]] = get_args(View)
+ZONES: Final[tuple[Zone, ...]] = get_args(Zone)
+# Bytes of one value that are shown; the rest is counted.
+SHOWN_BYTES: Final = 256 << 10
+# A longer value is not looked at for whether it is JSON; one that would be longer when indented is left as it is.
+JSON_BYTES: Final = 4 << 20
+PRETTY_BYTES: Final = 16 << 20
+HEX_WIDTH: Final = 16
+_BASE64_BYTES: Final = 57
+_BRACKETS: Final = re.compile(rb"[][{}]")
+_SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+# Years 1 to 9999 are what dates reach.
+_DATES: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+
+
+def size(count: int | None) -> str:
+    """Bytes in the largest unit that fits: `1.5 KiB`; "" where they are not known."""
+    if count is None:
+        return ""
+    if abs(count) < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        # Also what would be rounded up to the next unit.
+        if abs(value) < 1023.95:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} PiB"
+
+
+def number(count: int | None) -> str:
+    """A count with its thousands apart: `1,234,567`; "" where it is not known."""
+    return "" if count is None else f"{count:,}"
+
+
+def rate(per_second: float | None) -> str:
+    """A rate: `12/s`, `0.3/s`; "" where it is not known."""
+    if per_second is None:
+        return ""
+    return f"{per_second:,.0f}/s" if per_second == 0 or abs(per_second) >= 10 else f"{per_second:.1f}/s"
+
+
+def time(timestamp: int | None, zone: Zone = "utc", now: int | None = None) -> str:
+    """A time (ms since the epoch) in the zone asked for; "" where there is none. now: ms, for `relative`."""
+    if timestamp is None:
+        return ""
+    if zone == "epoch" or timestamp not in _DATES:
+        return str(timestamp)
+    if zone == "relative":
+        return relative(timestamp, now)
+    seconds, milliseconds = divmod(timestamp, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    if zone == "local":
+        try:
+            moment = moment.astimezone()
+        except (OverflowError, OSError, ValueError):
+            return str(timestamp)
+    stamp = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    offset = "Z" if zone == "utc" else _offset(moment)
+    return f"{stamp}.{milliseconds:03d}{offset}"
+
+
+def _offset(moment: datetime) -> str:
+    text = moment.strftime("%z")
+    return f"{text[:3]}:{text[3:5]}"
+
+
+def relative(timestamp: int, now: int | None = None) -> str:
+    """How long ago (or from now) a time is: `3 min ago`."""
+    delta = (int(clock.time() * 1000) if now is None else now) - timestamp
+    length = duration(abs(delta))
+    return f"{length} ago" if delta >= 0 else f"in {length}"
+
+
+def duration(milliseconds: int | None) -> str:
+    """A length of time in its largest unit: `3 min`; "" where it is not known."""
+    if milliseconds is None:
+        return ""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    seconds = milliseconds // 1000
+    for length, unit in _UNITS:
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def printable(data: bytes | str | None, limit: int | None = None) -> str:
+    """Bytes or text on one line, what cannot be printed escaped; None is `null`. limit: characters, `…` after them."""
+    if data is None:
+        return "null"
+    if limit is not None:
+        # No character takes more than four bytes.
+        data = data[: 4 * (limit + 1)]
+    text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
+    if not text.isprintable():
+        text = "".join(map(_escaped, text))
+    return text if limit is None or len(text) <= limit else text[: max(0, limit - 1)] + "…"
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    short = _SHORT_ESCAPES.get(character)
+    if short is not None:
+        return short
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# --- the views of a key, a value or a header
+
+
+def views(data: bytes | None) -> tuple[View, ...]:
+    """The views that show `data` otherwise than as bytes do, in the order to go through them."""
+    if data is None:
+        return ("auto",)
+    fitting: list[View] = ["auto"]
+    if _is_text(data):
+        fitting.append("utf8")
+    if _as_json(data) is not None:
+        fitting.append("json")
+    return (*fitting, "hex", "base64")
+
+
+def resolved(data: bytes | None, view: View) -> View:
+    """What "auto" is for these bytes: JSON where they are an object or a list, text where they are that, else hex."""
+    if view != "auto" or data is None:
+        return view
+    if _as_json(data) is not None:
+        return "json"
+    return "utf8" if _is_text(data) else "hex"
+
+
+def label(data: bytes | None, view: View) -> str:
+    """What is to be said above a view: that what is shown is not as the bytes are, and how to see those."""
+    if data is None:
+        return "null"
+    shown_as = resolved(data, view)
+    if shown_as == "json":
+        return "JSON, pretty; raw: v" if _as_json(data) is not None else "not JSON; as text"
+    if shown_as == "utf8":
+        return "UTF-8" if _is_text(data) else "not UTF-8; bytes that are not are escaped"
+    return {"hex": "hex", "base64": "base64"}[shown_as]
+
+
+def shown(data: bytes | None, view: View = "auto", limit: int = SHOWN_BYTES) -> list[str]:
+    """The lines of a view. limit: bytes of `data` that are shown; a last line counts the others.
+
+    JSON is broken into lines and indented, and nothing else: numbers, strings and repeated names stay as written.
+    """
+    if data is None:
+        return ["null"]
+    shown_as = resolved(data, view)
+    pretty = _as_json(data) if shown_as == "json" else None
+    if pretty is not None:
+        return _cut(pretty, limit)
+    if shown_as in ("utf8", "json"):
+        return _cut(data, limit)
+    lines = hex_lines(data[:limit]) if shown_as == "hex" else _base64_lines(data[:limit])
+    return [*lines, *_rest(len(data) - limit)]
+
+
+def _cut(data: bytes, limit: int) -> list[str]:
+    """Text as its lines, each of which is printable."""
+    text = data[:limit].decode("utf-8", "backslashreplace")
+    return [*map(printable, text.split("\n")), *_rest(len(data) - limit)]
+
+
+def _rest(count: int) -> list[str]:
+    return [f"… {number(count)} bytes more are not shown"] if count > 0 else []
+
+
+def hex_lines(data: bytes, start: int = 0) -> list[str]:
+    """A dump: position, sixteen bytes, and what of them is ASCII."""
+    return [
+        f"{start + at:08x}  {_hex(data[at : at + HEX_WIDTH])}  {ascii_text(data[at : at + HEX_WIDTH])}"
+        for at in range(0, len(data), HEX_WIDTH)
+    ]
+
+
+def _hex(data: bytes) -> str:
+    return data.hex(" ").ljust(3 * HEX_WIDTH - 1)
+
+
+def ascii_text(data: bytes) -> str:
+    """Each byte as its ASCII character, or a dot."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
+
+
+def _base64_lines(data: bytes) -> list[str]:
+    return [
+        base64.b64encode(data[at : at + _BASE64_BYTES]).decode("ascii") for at in range(0, len(data), _BASE64_BYTES)
+    ]
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether the bytes are UTF-8 and, as far as a look tells, meant to be read."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character in "\n\r\t" for character in islice(text, 4096))
+
+
+def _as_json(data: bytes) -> bytes | None:
+    """An object or a list, indented; None where it is neither, no JSON, or would be far longer so."""
+    if not 2 <= len(data) <= JSON_BYTES or data.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        data.decode("utf-8")
+        return msgspec.json.format(data, indent=2) if _widened(data) <= PRETTY_BYTES else None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _widened(data: bytes) -> int:
+    """Bytes that indenting may make of it: deep nesting, and many lines in it, grow with each other."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(data):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    lines = data.count(b",") + 2 * data.count(b"[") + 2 * data.count(b"{")
+    return len(data) + 2 * deepest * lines
