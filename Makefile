@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-EXTRAS ?= dev arrow inspector
+EXTRAS ?= dev arrow inspector remote
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin

@@ -4,12 +4,13 @@
     reading     ranges of some MiB, one after the other: a task holds one of them, not its split
 
 Nothing is downloaded to a disk. How the store is reached (endpoint, credentials) is fsspec's own configuration, from
-its files or the environment, on the driver and on every executor.
+its files or the environment, on the driver and on every executor. What fsspec remembers of listings is not trusted: a
+worker lives long, and logs grow.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,23 +60,60 @@ class Store:
             self.files, self.path = fsspec.core.url_to_fs(url)
         except ValueError as error:
             raise ValueError(f"option path: {url!r}: {error}") from None
+        except ImportError as error:
+            raise ImportError(f"reading {url} needs another package: {error}") from error
 
     def listing(self, path: str) -> list[dict[str, Any]]:
-        """What is in a directory, as it is now. FileNotFoundError: there is no such directory."""
-        self.files.invalidate_cache(path)
-        found: list[dict[str, Any]] = self.files.ls(path, detail=True)
+        """What is in a directory, as it is now. FileNotFoundError: there is no such directory. OSError."""
+        with self._asked(path):
+            self.files.invalidate_cache(path)
+            found: list[dict[str, Any]] = self.files.ls(path, detail=True)
         return found
+
+    def matches(self) -> list[str]:
+        """The paths that this one matches as a glob, in order. OSError."""
+        with self._asked(self.path):
+            self.files.invalidate_cache()
+            return sorted(map(str, self.files.glob(self.path)))
+
+    def size(self) -> int:
+        """Bytes of the file, as it is now. FileNotFoundError: there is no such file. OSError."""
+        with self._asked(self.path):
+            self.files.invalidate_cache(self.path)
+            return int(self.files.size(self.path))
 
     def url(self, path: str) -> str:
         """The URL of a path."""
         return str(self.files.unstrip_protocol(path))
 
+    def range(self, start: int, end: int) -> bytes:
+        """Bytes of the file; fewer where it ends before. FileNotFoundError: there is no such file. OSError."""
+        with self._asked(self.path):
+            return bytes(self.files.cat_file(self.path, start=start, end=end))
+
     def read(self, path: str) -> bytes:
-        """All bytes of a file; none where there is no such file."""
+        """All bytes of a file; none where there is no such file. OSError."""
         try:
-            return bytes(self.files.cat_file(path))
+            with self._asked(path):
+                return bytes(self.files.cat_file(path))
         except FileNotFoundError:
             return b""
+
+    def read_those_there(self, paths: list[str]) -> dict[str, bytes]:
+        """All bytes of some files, fetched together; those that cannot be read are left out."""
+        return dict(self.files.cat(paths, on_error="omit")) if paths else {}
+
+    @contextmanager
+    def _asked(self, path: str) -> Iterator[None]:
+        """Each store has errors of its own, few of which say what was asked for: they become OSErrors that do."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"there is no {self.url(path)}: {error}") from error
+        except PermissionError as error:
+            raise PermissionError(f"{self.url(path)} may not be read: {error}") from error
+        except Exception as error:
+            raise OSError(f"{self.url(path)} cannot be read: {type(error).__name__}: {error}") from error
 
     def parsed(self, path: str, parse: Callable[[Path], Found]) -> Found:
         """What `parse` reads in a small file."""
@@ -90,14 +128,14 @@ class Store:
 class RemoteWindow(Window):
     """Of a file in a store, a range at a time."""
 
-    def __init__(self, url: str, most: int | None = None) -> None:
+    def __init__(self, url: str, most: int | None = None, until: int | None = None) -> None:
         """FileNotFoundError: there is no such file. ImportError: as `Store`."""
         self.most = RANGE_BYTES if most is None else most
         self._store = Store(url)
-        super().__init__(url, int(self._store.files.size(self._store.path)))
+        super().__init__(url, self._store.size(), until)
 
     def _load(self, position: int, length: int) -> tuple[int, memoryview]:
-        data = self._store.files.cat_file(self._store.path, start=position, end=position + length)
+        data = self._store.range(position, position + length)
         if len(data) < length:
             raise ShorterFileError(
                 "the file became shorter while it was read",
@@ -272,7 +310,7 @@ class RemotePartition(PartitionSource):
             following = self.segments[self.segments.index(segment) :]
             names = [self._index_name(each, INDEX_SUFFIX) for each in following if each.size > target]
             paths = [self._in(name) for name in names[:_INDEXES_AT_ONCE] if name in self._sizes]
-            found = self._store.files.cat(paths, on_error="omit") if paths else {}
+            found = self._store.read_those_there(paths)
             self._indexes |= {_name(path): bytes(data) for path, data in found.items()}
         # Each is asked for once, and may have megabytes.
         return self._indexes.pop(self._index_name(segment, INDEX_SUFFIX), b"")
@@ -313,7 +351,7 @@ def remote_partitions(url: str) -> Iterator[PartitionSource]:
     store = Store(url)
     paths = [store.path]
     if any(each in store.path for each in "*?["):
-        paths = sorted(map(str, store.files.glob(store.path)))
+        paths = store.matches()
         if not paths:
             raise FileNotFoundError(f"option path: nothing matches {url!r}")
     for path in paths:

@@ -108,7 +108,7 @@ def _opened(split: Split) -> Window:
     if is_remote(split.path):
         from kafkalog.spark.remote import RemoteWindow
 
-        return RemoteWindow(split.path)
+        return RemoteWindow(split.path, until=split.end_pos)
     return MappedWindow(split.path) if split.sealed else ReadWindow(split.path)
 
 

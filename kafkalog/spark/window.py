@@ -27,6 +27,8 @@ MAPPED_BYTES = 16 << 20
 READ_BYTES = 1 << 20
 # Why a walk may stop where more could follow.
 DAMAGE = (framing.SIZE_TOO_SMALL, framing.BAD_MAGIC, framing.SIZE_TOO_LARGE)
+# What is asked for where one batch is looked at: most of them are smaller.
+_ONE_BATCH = 1 << 16
 _PAGE = mmap.ALLOCATIONGRANULARITY
 
 
@@ -35,13 +37,18 @@ class ShorterFileError(CorruptRecordError):
 
 
 class Window(ABC):
-    """Bytes of a file, those around where one reads at hand. size: of the file when it was opened."""
+    """Bytes of a file, those around where one reads at hand.
+
+    size: of the file when it was opened. until: where reading is to end, as far as is known; what lies behind is had
+    only when it is asked for.
+    """
 
     most: int
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(self, path: str, size: int, until: int | None = None) -> None:
         self.path = path
         self.size = size
+        self.until = size if until is None else min(until, size)
         self._start = 0
         self._bytes = memoryview(b"")
 
@@ -55,7 +62,7 @@ class Window(ABC):
         if offset < 0 or offset + least > len(self._bytes):
             # The old window goes before the new one comes: memory is counted.
             self._bytes = memoryview(b"")
-            self._start, self._bytes = self._load(position, max(least, min(self.most, self.size - position)))
+            self._start, self._bytes = self._load(position, max(least, min(self.most, self.until - position)))
             offset = position - self._start
         else:
             self._check(position, len(self._bytes) - offset)
@@ -67,7 +74,7 @@ class Window(ABC):
 
     def scan(self, position: int, end: int) -> tuple[Entries, Stop]:
         """The entries that begin in [position, end), a run of them, and why it ends. ShorterFileError: as `peek`."""
-        least = RUN_BYTES
+        least = min(RUN_BYTES, end - position) if end > position + 1 else _ONE_BATCH
         while True:
             view = self.peek(position, least)
             rows, status, at, expected, found = scan_headers(

@@ -109,6 +109,15 @@ def test_without_fsspec_it_is_said_what_to_install(orders: str, monkeypatch: pyt
         discover(options(orders))
 
 
+def test_without_a_stores_own_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.registry import known_implementations
+
+    missing = {"class": "missing_package.FileSystem", "err": "Install missing-package to access it"}
+    monkeypatch.setitem(known_implementations, "missing", missing)
+    with pytest.raises(ImportError, match="reading missing://x needs another package: Install missing-package"):
+        discover(options("missing://x"))
+
+
 def test_a_task_reads_ranges_and_not_its_whole_split(orders: str, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     read = type(store).cat_file

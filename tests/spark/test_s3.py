@@ -1,0 +1,153 @@
+"""Golden logs in an S3-compatible store are read by ranges, and what the store refuses is told with its URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden
+from kafkalog.spark import ReadOptions, plan_splits, read_split, remote
+from kafkalog.spark.planner import Split, discover
+from s3_server import BUCKET, S3Server, answers, hangs
+from spark_rows import expected_rows, of_arrow
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[remote]'")
+s3fs = pytest.importorskip("s3fs", reason="s3fs is missing: pip install 'kafkalog[remote-tests]'")
+pytest.importorskip("moto.server", reason="moto is missing: pip install 'kafkalog[remote-tests]'")
+
+NAME = "v2-txn-0"
+URL = f"s3://{BUCKET}/data/{NAME}"
+# Sockets of its own are left to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[S3Server]:
+    server = S3Server()
+    server.put(golden.unpacked() / "kafka-3.9" / "data" / NAME, f"data/{NAME}")
+    yield server
+    server.close()
+
+
+def lead_to(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`s3://` is this server, which is asked once, and not for long."""
+    monkeypatch.setitem(fsspec.config.conf, "s3", server.options)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    for name in ("retries", "connect_timeout", "read_timeout"):
+        monkeypatch.setattr(s3fs.S3FileSystem, name, 1)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def server(started: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """The server holds a golden log, and `s3://` leads to it."""
+    lead_to(started, monkeypatch)
+    started.requests.clear()
+    yield started
+    started.fault = None
+
+
+def parsed(path: str = URL, **options: Any) -> ReadOptions:
+    return ReadOptions.parse({"path": path, "includeHeaders": True, **options})
+
+
+def planned(options: ReadOptions) -> list[Split]:
+    return [split for group in plan_splits(options) for split in group.splits]
+
+
+def rows(options: ReadOptions) -> list[Any]:
+    return of_arrow(batch for split in plan_splits(options) for batch in read_split(split, None, options))
+
+
+@pytest.mark.parametrize("path", [URL, f"s3://{BUCKET}/data", f"s3://{BUCKET}/*/v2-t*"])
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_a_golden_log_is_read_as_from_a_disk(server: S3Server, path: str, level: str) -> None:
+    partition = next(each for each in golden.checked_partitions() if each.id == f"kafka-3.9/{NAME}")
+    local = parsed(str(partition.directory), **{"kafka.isolation.level": level})
+    found = rows(parsed(path, splitBytes=8000, **{"kafka.isolation.level": level}))
+    assert found == rows(local)
+    assert (found == expected_rows(partition)) == (level == "read_uncommitted")
+
+
+def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "RANGE_BYTES", 3000)
+    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 2000)
+    options = parsed(splitBytes=10_000)
+    splits = planned(options)
+    fetched = {each.key for each in server.requests if each.method == "GET" and each.key.endswith(".log")}
+    # Of the last segment, the end.
+    assert {f"s3://{BUCKET}/{key}" for key in fetched} == {splits[-1].path}
+    assert len(splits) > 10
+    several = 0
+    for split in splits:
+        server.requests.clear()
+        assert list(read_split(split, None, options))
+        assert {f"s3://{BUCKET}/{each.key}" for each in server.requests} == {split.path}
+        ranges = sorted(
+            (each.bytes.start, each.bytes.stop) for each in server.requests if each.method == "GET" and each.bytes
+        )
+        assert len(ranges) == sum(each.method == "GET" for each in server.requests)
+        assert (ranges[0][0], max(stop for _, stop in ranges)) == (split.start_pos, split.end_pos)
+        assert all(start <= stop for (_, stop), (start, _) in pairwise(ranges))
+        several += len(ranges) > 1
+    assert several
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        (answers("403 Forbidden"), PermissionError, "may not be read"),
+        (answers("500 Internal Server Error"), OSError, "cannot be read: .*Internal Server Error"),
+        (answers("404 Not Found"), FileNotFoundError, "there is no "),
+        (hangs(3), OSError, "cannot be read: .*[Tt]imeout"),
+    ],
+    ids=["refused", "an error of the server", "gone", "no answer"],
+)
+def test_what_the_store_answers_while_a_task_reads_is_told_with_the_url(
+    server: S3Server, fault: Any, kind: type[OSError], message: str
+) -> None:
+    options = parsed()
+    first = planned(options)[0]
+    server.fault = fault
+    with pytest.raises(kind, match=rf"{first.path}.*{message}|{message}.*{first.path}"):
+        list(read_split(first, None, options))
+
+
+def test_what_the_store_refuses_to_a_plan_is_told_with_the_url(server: S3Server) -> None:
+    server.fault = answers("403 Forbidden")
+    with pytest.raises(PermissionError, match=f"s3://{BUCKET}/data/.*may not be read"):
+        planned(parsed())
+
+
+def test_what_is_not_there_is_named(server: S3Server) -> None:
+    for path in (f"s3://{BUCKET}/missing", "s3://another/orders-0"):
+        with pytest.raises(FileNotFoundError, match=f"there is no {path}"):
+            discover(parsed(path))
+    with pytest.raises(FileNotFoundError, match=r"nothing matches 's3://backup/data/x\*'"):
+        discover(parsed(f"s3://{BUCKET}/data/x*"))
+
+
+def test_where_no_server_is_the_url_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = S3Server()
+    gone.close()
+    lead_to(gone, monkeypatch)
+    with pytest.raises(OSError, match=rf"{URL} cannot be read: .*{gone.url}"):
+        discover(parsed())
+
+
+def test_a_file_is_as_long_as_it_is_now_whatever_a_worker_has_listed_before(server: S3Server, tmp_path: Path) -> None:
+    name, directory = f"{0:020d}.log", f"s3://{BUCKET}/live/orders-0"
+    for size in (1000, 2000):
+        (tmp_path / name).write_bytes(bytes(size))
+        server.put(tmp_path, "live/orders-0")
+        with closing(remote.RemoteWindow(f"{directory}/{name}")) as window:
+            assert window.size == size
+        # read_committed lists the directory, and fsspec remembers the sizes.
+        assert remote.remote_file_names(directory) == [name]
