@@ -54,6 +54,7 @@ _WRAPPER_V1 = struct.Struct(">bBqii")
 # How careful Kafka is with its guess of what compressing will make of the records.
 COMPRESSION_RATE_ESTIMATION_FACTOR = 1.05
 # Looking up a member of an enum takes as long as encoding a record.
+_new_tuple = tuple.__new__
 _NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
 
 
@@ -338,16 +339,38 @@ def built_batches(
     if settings.compression_type is not _NONE:
         yield from _compressed_batches(waiting, settings, offset, max_size, default_timestamp)
         return
-    sequence, header, time = settings.base_sequence, settings.header, settings.log_append_time
-    appended = settings.timestamp_type is _LOG_APPEND_TIME
-    batch = RecordsEncoder(
+    given = {"offset": offset, "max_size": max_size, "default_timestamp": default_timestamp}
+    yield from plain_batches(waiting, settings, encoder_for(settings), **given)
+
+
+def encoder_for(settings: BatchSettings) -> RecordsEncoder:
+    """An encoder of records for `plain_batches`, which may serve many times, one after the other."""
+    return RecordsEncoder(
         settings.magic,
-        offset,
+        settings.base_offset,
         timestamp_type=settings.timestamp_type,
-        log_append_time=time,
+        log_append_time=settings.log_append_time,
         base_timestamp=settings.delete_horizon_ms,
     )
-    room, left = max_size - len(header), None
+
+
+def plain_batches(
+    records: Iterable[Record],
+    settings: BatchSettings,
+    batch: RecordsEncoder,
+    *,
+    offset: int,
+    max_size: int,
+    default_timestamp: int,
+) -> Iterator[BuiltBatch]:
+    """What `built_batches` gives where nothing is compressed, of arguments that have been looked at.
+
+    batch: of the same settings, and this iterator's alone until it ends.
+    """
+    sequence, header, time = settings.base_sequence, settings.header, settings.log_append_time
+    appended = settings.timestamp_type is _LOG_APPEND_TIME
+    waiting, room, left = iter(records), max_size - len(header), None
+    batch.restart(offset)
     while True:
         left = batch.fill(waiting, room, first=left, default_timestamp=default_timestamp)
         count = batch.records_count
@@ -355,7 +378,8 @@ def built_batches(
             return
         data = batch.to_batch(header, sequence) if header else batch.take()
         latest = time if appended and header else batch.max_timestamp
-        yield BuiltBatch(data, offset, offset + count - 1, latest, count)
+        # As BuiltBatch(...), in a third of the time.
+        yield _new_tuple(BuiltBatch, (data, offset, offset + count - 1, latest, count))
         if left is None:
             return
         offset, sequence = offset + count, _following_sequence(sequence, count)

@@ -171,6 +171,26 @@ class AppendableFile(ReadableFile):
             self._unlooked = self._whole = True
             return length
 
+    def append_entry(self, entry: bytes | bytearray, ensure_end: Callable[[], object]) -> int:
+        """As `append`, for one whole entry, with less to do. Returns how many bytes the file has then."""
+        with self._lock:
+            at, length = self._size, len(entry)
+            is_as_usual = self._fd >= 0 and self._whole and self._end_is_sound and not self._check_path
+            if not is_as_usual or length > MAX_BYTES - at or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
+                self.append((entry,), length, True, ensure_end)
+                return self._size
+            self._whole = False
+            try:
+                taken = os.pwrite(self._fd, entry, at)
+                end = at + taken if taken == length else self._write(memoryview(entry)[taken:], at + taken)
+            except BaseException as error:
+                self._take_back(error, length)
+                raise
+            self._length = max(self._length, end)
+            self._size = end
+            self._unlooked = self._whole = True
+            return end
+
     def _write(self, rest: memoryview, at: int) -> int:
         """Write the rest of a piece, of which the system took not all at once, at a position; returns where it ends."""
         while rest:

@@ -302,6 +302,10 @@ class FileMessageSet(MessageSet):
             data = memoryview(data).cast("B")
         return self._append_bytes(data)
 
+    def append_entry(self, entry: bytes | bytearray) -> int:
+        """Write one entry, which is known to be whole, as `append` does. Returns how many bytes the set has then."""
+        return self._writable("append to").append_entry(entry, self._ensure_end)
+
     def _append_bytes(self, data: Piece) -> int:
         length = len(data)
         # Nearly every piece is one entry.

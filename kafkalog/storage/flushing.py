@@ -27,7 +27,7 @@ class Flusher:
 
     def flush_if_due(self) -> None:
         """Flush once as many messages have been appended as the topic's flush.messages."""
-        if self._local.unflushed_messages >= self._messages:
+        if self._local.log_end.message_offset - self._local.recovery_point >= self._messages:
             self.flush()
 
     def flush_until(self, offset: int, recovery_point: int) -> None:

@@ -139,7 +139,8 @@ class LeaderEpochCache:
 
     def note(self, epoch: int, start_offset: int) -> None:
         """A batch of this epoch is appended at this offset. ValueError, OSError: as `assign`."""
-        latest = self.latest_entry
+        entries = self._entries
+        latest = entries[-1] if entries else None
         # An append that was refused later may have left a later start.
         if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
             self.assign(epoch, start_offset)

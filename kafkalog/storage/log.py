@@ -11,7 +11,6 @@ import errno
 import operator
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -136,7 +135,7 @@ class Log:
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark, and where its batch lies."""
         found = self._high_watermark()
-        return replace(found, message_offset=max(found.message_offset, self.log_start_offset))
+        return found._replace(message_offset=max(found.message_offset, self.log_start_offset))
 
     @property
     def last_stable_offset(self) -> int:
@@ -190,7 +189,7 @@ class Log:
         except OffsetOutOfRangeError:
             return LogOffsetMetadata(offset)
         # The batch that holds it may begin before the log's start, which no watermark may be before.
-        return replace(found, message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
+        return found._replace(message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
 
     def _checkpointed(self, name: str, otherwise: int) -> int:
         """What a checkpoint of the data directory says of this partition."""

@@ -6,14 +6,13 @@
 Kafka: `LogOffsetMetadata`.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_POSITION = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LogOffsetMetadata:
+class LogOffsetMetadata(NamedTuple):
     """An offset; the base offset of its segment and its position (bytes) there, both -1 where they are not known."""
 
     message_offset: int

@@ -320,14 +320,23 @@ class LogSegment(SegmentFiles):
         log.append(message_set)
         self._note_or_take_back(log, position, spans)
 
-    def append_batch(self, data: bytes | bytearray, span: BatchSpan) -> None:
-        """Write one batch at the end: as `append`, with less to do."""
-        if not 0 <= span.last_offset - self.base_offset <= MAX_INT:
-            raise self._overflow(span.last_offset)
+    def append_batch(self, data: bytearray, last_offset: int, max_timestamp: int) -> int:
+        """Write one whole batch at the end: as `append`, with less to do. Returns how many bytes the segment has then.
+
+        max_timestamp: ms, -1 = none.
+        """
+        if not 0 <= last_offset - self.base_offset <= MAX_INT:
+            raise self._overflow(last_offset)
         log = self._writer if self._writer is not None else self._open_writer()
-        position = log.size_in_bytes
-        log.append_bytes(data)
-        self._note_or_take_back(log, position, (span,))
+        end, size, largest = log.append_entry(data), len(data), self._largest
+        if largest is None or end == size or self._bytes_since_entry > self._index_interval_bytes:
+            self._note_or_take_back(log, end - size, (BatchSpan(last_offset, max_timestamp, size),))
+        else:
+            # Neither the first batch nor one that an index gets an entry for.
+            if max_timestamp > largest[0]:
+                self._largest = TimestampEntry(max_timestamp, last_offset)
+            self._bytes_since_entry += size
+        return end
 
     def _note_or_take_back(self, log: FileMessageSet, position: int, spans: Iterable[BatchSpan]) -> None:
         largest = self._largest or self.max_timestamp_and_offset_so_far
@@ -409,22 +418,26 @@ class LogSegment(SegmentFiles):
 
     def should_roll(self, params: RollParams) -> bool:
         """Whether what is to be appended belongs into a new segment."""
-        size, (_, most, _, last_offset, incoming, _) = self.size_in_bytes, params
+        most_ms, most, timestamp, last_offset, incoming, now = params
+        size = self.size_in_bytes
         return (
             size > most - incoming
-            or (size > 0 and self._waited_long_enough(params))
-            or self.offset_index.is_full
-            or self.time_index.is_full
+            or (size > 0 and self.time_waited_for_roll(now, timestamp) > most_ms - self.roll_jitter_ms)
+            or self._has_full_index()
             or not 0 <= last_offset - self.base_offset <= MAX_INT
         )
 
-    def _waited_long_enough(self, params: RollParams) -> bool:
-        waited = self.time_waited_for_roll(params.now, params.max_timestamp_in_messages)
-        return waited > params.max_segment_ms - self.roll_jitter_ms
+    def _has_full_index(self) -> bool:
+        offset_index, time_index = self._offset_index, self._time_index
+        if offset_index is None or time_index is None:
+            offset_index, time_index = self.offset_index, self.time_index
+        return offset_index.is_full or time_index.is_full
 
     def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
         """From the first batch's timestamp to `message_timestamp`; where it has none, from `created` to `now`; ms."""
-        first = self._first_batch_timestamp()
+        first = self._first_timestamp
+        if first is None:
+            first = self._first_batch_timestamp()
         return message_timestamp - first if first >= 0 else now - self.created
 
     def _fits(self, offset: int) -> bool:

@@ -139,7 +139,15 @@ class Watermarks:
 
     def replicated_to_end(self) -> None:
         """All replicas have the log: the high watermark is its end."""
-        self.place_high_watermark(self._local.log_end)
+        end = self._local.log_end
+        if (
+            self.placed_at <= end.message_offset
+            and self._producers.first_unstable_offset is self._first_unstable is None
+        ):
+            # No transaction becomes stable by it.
+            self._high_watermark_at = end
+        else:
+            self.place_high_watermark(end)
 
     def follow_end(self) -> None:
         """The high watermark is not after the log's end; and where it is there, it is in the active segment."""

@@ -154,10 +154,10 @@ def test_a_segment_is_not_begun_at_or_before_the_active_one(directory: Path) -> 
         log.roll()
         fill(log, 1)
         local = log._state.local
-        local.log_end = replace(local.log_end, message_offset=1)
+        local.log_end = local.log_end._replace(message_offset=1)
         with pytest.raises(LogStateError, match="segment of that offset"):
             log.roll()
-        local.log_end = replace(local.log_end, message_offset=4)
+        local.log_end = local.log_end._replace(message_offset=4)
         assert bases(log) == [0, 3]
 
 
