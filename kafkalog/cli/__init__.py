@@ -32,6 +32,7 @@ COMMANDS = {
     "verify": "Check that everything is as Kafka wrote it.",
     "append": "Append lines from stdin to a partition.",
     "tail": "Show the last records, and those that come.",
+    "inspect": "Browse a log in the terminal, while it grows.",
     "completion": "Print the script that completes this command in a shell.",
 }
 

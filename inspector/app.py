@@ -1,0 +1,193 @@
+"""The inspector in a terminal: `InspectorApp(model, settings).run()`.
+
+Nothing here reads a file: the model is asked in threads (`desk`), and screens draw what it answers. No text of a log or
+of a path is ever taken for markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
+from textual.screen import Screen
+
+from inspector.columns import Times
+from inspector.desk import Desk
+from inspector.keys import ACTIONS, bindings
+from inspector.screens import VIEWS
+from inspector.screens.base import InspectorScreen
+from inspector.settings import TIME_ZONES, Settings
+
+if TYPE_CHECKING:
+    from inspector.model import Model
+
+DEFAULT_THEME = "textual-dark"
+# Terminals that know no colours get none, as with NO_COLOR.
+COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
+ZONE_NAMES = {"utc": "UTC", "local": "local", "relative": "ago", "epoch": "ms"}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How to begin. first_view: of a partition. times: None = as the settings say."""
+
+    first_view: str = "segments"
+    times: Times | None = None
+
+
+class InspectorApp(App[None]):
+    """See above. The list of partitions is there where the model is of a data directory."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "kafkalog"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("app")
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    ENABLE_COMMAND_PALETTE = True
+    # Where there is room, panels stand beside tables; where there is little, they go.
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual declares it
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012
+
+    def __init__(self, model: Model, settings: Settings, start: Start | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.settings = settings
+        self.begin = start or Start()
+        self.times = self.begin.times or Times(settings.time_zone)
+        self.desk = Desk("partitions")
+        self.has_topics = model.kind == "data_dir"
+        self._clashes: set[str] = set()
+
+    def get_default_screen(self) -> Screen[None]:
+        """The first screen is the only one that is made before it is wanted."""
+        if self.has_topics:
+            from inspector.screens.topics import TopicsScreen
+
+            return TopicsScreen()
+        return self._partition_screen(None)
+
+    def _partition_screen(self, name: str | None) -> Screen[None]:
+        from inspector.screens.partition import PartitionScreen
+
+        return PartitionScreen(name, self.begin.first_view)
+
+    def on_mount(self) -> None:
+        self.set_keymap(self.settings.keymap)
+        mistakes = [*self.settings.mistakes, *self._use_theme()]
+        for mistake in mistakes:
+            self.notify(mistake, title="config file", severity="warning", timeout=10, markup=False)
+
+    def _use_theme(self) -> list[str]:
+        theme = self.settings.theme
+        if theme is not None and theme not in self.available_themes:
+            return [f"theme: no such theme: {theme!r}; there are {', '.join(sorted(self.available_themes))}"]
+        self.theme = theme or DEFAULT_THEME
+        return []
+
+    def on_unmount(self) -> None:
+        self.desk.close(self.model.close)
+
+    @property
+    def zone_name(self) -> str:
+        """The time zone, for the line at the top."""
+        return ZONE_NAMES[self.times.zone]
+
+    def ask(self, label: str, submitted: Callable[[str | None], None], *, value: str = "") -> None:
+        """A line to type in, on the screen that is seen."""
+        if isinstance(self.screen, InspectorScreen):
+            self.screen.ask(label, submitted, value=value)
+
+    def open_partition(self, name: str) -> None:
+        """Its screen, above the list."""
+        self.push_screen(self._partition_screen(name))
+
+    def close_partition(self) -> None:
+        """Back to the list, where there is one."""
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+        else:
+            self.notify("this is the top level; ctrl+q quits", timeout=2)
+
+    # Keys.
+
+    def action_press(self, name: str) -> None:
+        """A click at a key in the last line."""
+        for active in self.screen.active_bindings.values():
+            if active.binding.id == name:
+                self.simulate_key(active.binding.key)
+                return
+
+    async def action_back(self) -> None:
+        """Where a screen does not know better."""
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def action_leave(self) -> None:
+        """Quit at the top level, else one level back."""
+        if self.has_topics and len(self.screen_stack) > 1:
+            self.simulate_key("escape")
+        else:
+            self.exit()
+
+    async def action_quit(self) -> None:
+        self.exit()
+
+    def action_palette(self) -> None:
+        self.action_command_palette()
+
+    def action_help(self) -> None:
+        from inspector.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.settings.keymap))
+
+    def action_reload(self) -> None:
+        """Screens that read have their own."""
+
+    def action_time_zone(self) -> None:
+        """UTC, local time, ms, by turns."""
+        self.times.zone = TIME_ZONES[(TIME_ZONES.index(self.times.zone) + 1) % len(TIME_ZONES)]
+        for screen in self.screen_stack:
+            if isinstance(screen, InspectorScreen):
+                screen.times_changed()
+
+    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:  # noqa: ARG002
+        """Told once: two actions of the keymap have one key."""
+        names = sorted(str(binding.id) for binding in clashed_bindings)
+        told = f"keymap: {', '.join(names)}: the key is another action's too"
+        if told not in self._clashes:
+            self._clashes.add(told)
+            self.notify(told, title="config file", severity="warning", markup=False)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: all that keys do here, and the views."""
+        yield SystemCommand("Theme", "choose a theme", self.action_change_theme)
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            if binding.id is not None and active.enabled and binding.id in _COMMANDS:
+                title = _COMMANDS[binding.id]
+                yield SystemCommand(title, binding.description, lambda name=binding.id: self.action_press(name))
+
+
+def _commands() -> dict[str, str]:
+    titles = {f"view_{view.name}": f"Show {view.title}" for view in VIEWS}
+    named = {action.name: action.name.replace("_", " ").capitalize() for action in ACTIONS if action.scope != "table"}
+    return {**named, **titles}
+
+
+_COMMANDS = _commands()
+
+
+def run(path: Path, settings: Settings) -> None:
+    """Opens `path` and shows it until the user leaves. NotALogError, OSError: it cannot be opened."""
+    import os
+
+    from inspector.model import Model
+
+    if os.environ.get("TERM", "") in COLOURLESS:
+        os.environ.setdefault("NO_COLOR", "1")
+    InspectorApp(Model(path), settings).run()

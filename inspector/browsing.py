@@ -1,0 +1,108 @@
+"""What is being looked at in a partition: one value that all of its views share, and what they ask of the model.
+
+All that touches files goes through the desk of the partition, so that the model is asked one thing at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from inspector.desk import Desk
+
+if TYPE_CHECKING:
+    from inspector.reading.answers import PartitionState, Place, Progress, SegmentRow
+    from inspector.reading.batches import SegmentReader
+    from inspector.reading.partition import PartitionReader
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Browsing:
+    """state, segment, progress: as last heard of. place: the position and offset that the views agree on.
+
+    is_waiting: `place` has been asked for, but the segment's headers have not been read so far.
+    """
+
+    def __init__(self, reader: PartitionReader, desk: Desk, state: PartitionState) -> None:
+        self.reader = reader
+        self.desk = desk
+        self.state = state
+        self.segment: SegmentReader | None = None
+        self.base_offset: int | None = None
+        self.progress: Progress | None = None
+        self.batches = 0
+        self.records = 0
+        self.place: Place | None = None
+        self.is_waiting = False
+        self.following = False
+        # Rises when rows that were read before are of something else: another segment, or one that was cut.
+        self.version = 0
+
+    async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """In the partition's own thread."""
+        return await self.desk(function, *args, **kwargs)
+
+    @property
+    def row(self) -> SegmentRow | None:
+        """The segment that is looked at; None: it is no longer there."""
+        return next((row for row in self.state.segments if row.base_offset == self.base_offset), None)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether all headers of the segment have been read."""
+        return self.progress is not None and self.progress.is_done
+
+    def neighbour(self, step: int) -> int | None:
+        """The base offset of the segment so many further on."""
+        bases = [row.base_offset for row in self.state.segments]
+        if self.base_offset not in bases:
+            return bases[-1] if bases else None
+        i = bases.index(self.base_offset) + step
+        return bases[i] if 0 <= i < len(bases) else None
+
+    async def select(self, base_offset: int) -> None:
+        """Another segment; nothing of it has been read yet."""
+        self.segment = await self.ask(self.reader.segment, base_offset)
+        self.base_offset = base_offset
+        self.progress = None
+        self.version += 1
+        self.batches, self.records = await self.ask(_counts, self.segment)
+
+    async def read_more(self) -> None:
+        """The next headers of the segment."""
+        segment = self.segment
+        if segment is None:
+            return
+        self.progress = await self.ask(segment.index_more)
+        self.batches, self.records = await self.ask(_counts, segment)
+
+    async def is_reached(self) -> bool:
+        """Whether the headers at `place` have been read."""
+        if self.place is None or self.progress is None or self.place.base_offset != self.base_offset:
+            return False
+        return self.progress.done_bytes > self.place.position or self.progress.is_done
+
+    async def batch_at_place(self) -> int | None:
+        """The row of the batch at `place`."""
+        if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
+            return None
+        return await self.ask(self.segment.batch_at, position=self.place.position)
+
+    async def record_at_place(self) -> int | None:
+        """The row of the record at `place`, or of the first of its batch."""
+        if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
+            return None
+        if self.place.offset is None:
+            return await self.ask(_first_record, self.segment, self.place.position)
+        return await self.ask(self.segment.record_at, self.place.offset)
+
+
+def _counts(segment: SegmentReader) -> tuple[int, int]:
+    return segment.batches, segment.records
+
+
+def _first_record(segment: SegmentReader, position: int) -> int | None:
+    row = segment.batch_at(position=position)
+    return None if row is None else segment.first_record_of(row)

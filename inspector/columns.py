@@ -1,0 +1,182 @@
+"""The columns of every table, for the screens and for `--headless`: of partitions, segments, batches, records.
+
+A row has a tone, which is a colour, and a symbol, which says the same without one.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from inspector import text
+from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
+from inspector.rows import Shown
+
+# Characters of a key or value in a table.
+PREVIEW = 400
+# Of the segment map; those of batches and records too.
+SYMBOLS = {
+    "data": "-",
+    "transactional": "t",
+    "control": "c",
+    "aborted": "a",
+    "corrupt": "!",
+    "unread": ".",
+    "empty": "_",
+}
+TONES = {
+    "data": "plain",
+    "transactional": "transactional",
+    "control": "control",
+    "aborted": "aborted",
+    "corrupt": "damaged",
+}
+HEALTH = {
+    "ok": ("plain", " "),
+    "warning": ("warning", "?"),
+    "damaged": ("damaged", "!"),
+    "unreadable": ("damaged", "!"),
+}
+
+
+@dataclass
+class Times:
+    """How times are written. now: ms since the epoch."""
+
+    zone: text.Zone = "utc"
+    now: Callable[[], int] = field(default=lambda: clock.time_ns() // 1_000_000)
+
+    def full(self, timestamp: int | None) -> str:
+        """To the millisecond, and with the zone."""
+        return text.time(timestamp, self.zone, self.now())
+
+    def short(self, timestamp: int | None) -> str:
+        """To the second: the zone stands elsewhere."""
+        return self.full(timestamp)[:19].replace("T", " ")
+
+    def age(self, timestamp: int | None) -> str:
+        """How long ago; what is to come is now."""
+        return "" if timestamp is None else text.duration(max(0, self.now() - timestamp))
+
+
+def topics(times: Times) -> list[Shown[TopicRow]]:
+    """Of the list of partitions."""
+    return [
+        Shown("PARTITION", 22, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name)),
+        Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
+        Shown("RECORDS", 11, _records_of_topic, lambda row: row.offsets, right=True),
+        Shown("LOG END", 11, lambda row: text.number(row.log_end), lambda row: row.log_end, right=True),
+        Shown("AGE", 7, lambda row: times.age(row.last_timestamp), lambda row: row.last_timestamp, right=True),
+        Shown("RATE", 8, lambda row: text.rate(row.rate), lambda row: row.rate, right=True),
+        Shown("SEGS", 5, lambda row: text.number(row.segments), lambda row: row.segments, right=True),
+        Shown("LOG START", 11, lambda row: text.number(row.log_start), lambda row: row.log_start, right=True),
+        Shown("STABLE", 11, lambda row: text.number(row.last_stable), lambda row: row.last_stable, right=True),
+        Shown("HIGH WM", 11, lambda row: text.number(row.high_watermark), lambda row: row.high_watermark, right=True),
+        Shown("HEALTH", 10, lambda row: row.health if row.filled else ""),
+    ]
+
+
+def segments(times: Times) -> list[Shown[SegmentRow]]:
+    """Of a partition's segments."""
+    return [
+        Shown("BASE OFFSET", 12, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
+        Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
+        Shown("RECORDS", 10, lambda row: text.number(row.records), lambda row: row.records, right=True),
+        Shown("CODECS", 12, lambda row: " ".join(name for name, _ in row.codecs or ())),
+        Shown("INDEX", 7, lambda row: row.index_state),
+        Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
+        Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
+        Shown("BATCHES", 9, lambda row: text.number(row.batches), lambda row: row.batches, right=True),
+        Shown("STATE", 8, lambda row: "sealed" if row.sealed else "active"),
+    ]
+
+
+def batches(times: Times) -> list[Shown[BatchRow]]:
+    """Of a segment's batches."""
+    return [
+        Shown("BASE OFFSET", 12, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
+        Shown("RECORDS", 8, lambda row: text.number(row.records), lambda row: row.records, right=True),
+        Shown("SIZE", 9, lambda row: text.size(row.size), lambda row: row.size, right=True),
+        Shown("KIND", 7, kind),
+        Shown("CODEC", 6, lambda row: row.codec or ""),
+        Shown("MAX TIME", 24, lambda row: times.full(row.max_timestamp), lambda row: row.max_timestamp),
+        Shown("GAP", 6, gap, lambda row: row.gap_before, right=True),
+        Shown("POSITION", 13, lambda row: text.number(row.position), lambda row: row.position, right=True),
+        Shown("PRODUCER", 10, lambda row: known(row.producer_id), lambda row: row.producer_id, right=True),
+        Shown("SEQUENCE", 10, lambda row: known(row.base_sequence), lambda row: row.base_sequence, right=True),
+        Shown("EPOCH", 6, lambda row: known(row.leader_epoch), lambda row: row.leader_epoch, right=True),
+        Shown("FMT", 3, lambda row: "" if row.magic is None else f"v{row.magic}"),
+    ]
+
+
+def records(times: Times) -> list[Shown[RecordRow]]:
+    """Of a segment's records."""
+    return [
+        Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
+        Shown("TIME", 24, lambda row: times.full(row.timestamp), lambda row: row.timestamp),
+        Shown("KEY", 12, lambda row: _preview(row, row.key), lambda row: row.key),
+        Shown("VALUE", 20, lambda row: row.control or _preview(row, row.value), lambda row: row.value),
+        Shown("SIZE", 9, lambda row: text.size(row.size), lambda row: row.size, right=True),
+        Shown("GAP", 5, gap, lambda row: row.gap_before, right=True),
+        Shown("HDRS", 4, lambda row: str(row.headers_count or ""), lambda row: row.headers_count, right=True),
+        Shown("BATCH", 8, lambda row: text.number(row.batch), lambda row: row.batch, right=True),
+    ]
+
+
+def look_of_topic(row: TopicRow) -> tuple[str, str]:
+    """x: a directory that is to be deleted, or is not of this cluster."""
+    if not row.filled:
+        return "muted", " "
+    return ("muted", "x") if row.health == "ok" and row.mark is not None else HEALTH[row.health]
+
+
+def look_of_segment(row: SegmentRow) -> tuple[str, str]:
+    """Damage before an index that is not there."""
+    if row.problem is not None:
+        return "damaged", "!"
+    return ("warning", "?") if row.index_state in {"missing", "damaged"} else ("plain", " ")
+
+
+def look(row: BatchRow | RecordRow) -> tuple[str, str]:
+    """Damage before all else, then what it is; plain data shows whether offsets are missing before it."""
+    if row.problem is not None or row.kind == "corrupt":
+        return "damaged", "!"
+    if row.kind == "data":
+        return "plain", "~" if row.gap_before else " "
+    return TONES[row.kind], SYMBOLS[row.kind]
+
+
+def kind(row: BatchRow) -> str:
+    """What a control batch says, else what the batch is."""
+    return row.control or {"transactional": "txn"}.get(row.kind, row.kind)
+
+
+def gap(row: BatchRow | RecordRow) -> str:
+    """How many offsets are missing before it."""
+    return f"+{row.gap_before:,}" if row.gap_before else ""
+
+
+def known(value: int | None) -> str:
+    """A producer's number, or a sequence; "" where there is none."""
+    return "" if value is None or value < 0 else str(value)
+
+
+def size_or_null(size: int | None, row: RecordRow) -> str:
+    """Of a key or value."""
+    if size is None:
+        return "" if row.problem is not None else "null"
+    return f"{size:,} B"
+
+
+def _preview(row: RecordRow, data: bytes | None) -> str:
+    if data is None:
+        return "" if row.problem is not None else "null"
+    return text.printable(data, PREVIEW)
+
+
+def _records_of_topic(row: TopicRow) -> str:
+    if row.records is not None:
+        return text.number(row.records)
+    # As many as there are offsets, at most.
+    return "" if row.offsets is None else f"≤{text.number(row.offsets)}"

@@ -1,0 +1,260 @@
+"""Each screen as text or JSON, for scripts: `kafkalog inspect PATH --headless SCREEN -o json`.
+
+JSON is one document, {"version": 1, "screen": ..., "path": ..., ...}; its names are those of `reading.answers`. Bytes
+that are UTF-8 are a string; others are base64, and a field beside them says so ("value_encoding": "base64"). Rows are
+written as they are read, so that a long segment takes no more memory than a short one. Not known is null. The text has
+the columns of the screen. Exit codes: 0, or 1 where something is told as a problem.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from inspector import columns, text
+from inspector.columns import Times
+from inspector.model import Model, PartitionReader
+from inspector.reading.batches import SegmentReader
+from inspector.rows import Shown
+
+VERSION = 1
+WINDOW = 1_000
+MAP_CELLS = 80
+SOUND, FINDINGS = 0, 1
+
+
+class NeedsPartitionError(ValueError):
+    """The screen is one of a partition."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a screen is to be of."""
+
+    model: Model
+    times: Times
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a screen shows: facts about the whole, and rows with their columns."""
+
+    rows: Iterable[Any]
+    columns: Sequence[Shown[Any]]
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def topics(asked: Asked) -> Listing:
+    """The list of partitions, filled."""
+    found = {row.name: row for row in asked.model.topics()}
+    return Listing(list(found.values()), columns.topics(asked.times))
+
+
+def segments(asked: Asked) -> Listing:
+    """The segments of a partition, all of them read through, and what else its screen has."""
+    reader = _partition(asked)
+    for row in reader.refresh().segments:
+        _indexed(reader.segment(row.base_offset))
+    stable = reader.work_out_last_stable()
+    state = reader.refresh()
+    facts = _plain(dataclasses.replace(state, last_stable=stable, segments=(), changed=frozenset()))
+    for name in ("segments", "changed", "path"):
+        facts.pop(name)
+    facts["transactions"] = _plain(reader.transactions())
+    return Listing(state.segments, columns.segments(asked.times), facts)
+
+
+def batches(asked: Asked) -> Listing:
+    """The batches of all segments."""
+    rows = _windows(asked, lambda segment: segment.batches, lambda segment: segment.batch_rows)
+    return Listing(rows, columns.batches(asked.times))
+
+
+def records(asked: Asked) -> Listing:
+    """The records of all segments; of long keys and values the beginning."""
+    rows = _windows(asked, lambda segment: segment.records, lambda segment: segment.record_rows)
+    return Listing(rows, columns.records(asked.times))
+
+
+def record(asked: Asked) -> Listing:
+    """Each record whole."""
+    return Listing(_details(asked), _record_columns(asked.times))
+
+
+def segment_map(asked: Asked) -> Listing:
+    """The segments as so many cells each."""
+    shown: list[Shown[Any]] = [
+        Shown("POSITION", 13, lambda cell: text.number(cell.position), right=True),
+        Shown("BYTES", 10, lambda cell: text.number(cell.bytes), right=True),
+        Shown("KIND", 13, lambda cell: cell.kind),
+        Shown("FIRST BATCH", 11, lambda cell: text.number(cell.first_row), right=True),
+        Shown("LAST BATCH", 11, lambda cell: text.number(cell.last_row), right=True),
+    ]
+    return Listing((cell for segment in _segments(asked) for cell in segment.strip(MAP_CELLS)), shown)
+
+
+SCREENS: dict[str, Callable[[Asked], Listing]] = {
+    "topics": topics,
+    "segments": segments,
+    "map": segment_map,
+    "batches": batches,
+    "records": records,
+    "record": record,
+}
+
+
+def show(path: Path, screen: str, form: str, zone: text.Zone = "utc") -> int:
+    """Prints it, and answers the exit code. NotALogError, OSError: `path` cannot be opened."""
+    model = Model(path)
+    try:
+        listing = SCREENS[screen](Asked(model, Times(zone)))
+        lines = _json(listing, screen, model.path) if form == "json" else _text(listing)
+        found = SOUND
+        for line, is_sound in lines:
+            found = found if is_sound else FINDINGS
+            sys.stdout.write(line)
+        return found
+    finally:
+        model.close()
+
+
+def _partition(asked: Asked) -> PartitionReader:
+    if asked.model.kind == "data_dir":
+        raise NeedsPartitionError("a data directory has many partitions: give the directory of one")
+    return asked.model.partition(None)
+
+
+def _segments(asked: Asked) -> Iterator[SegmentReader]:
+    reader = _partition(asked)
+    for row in reader.refresh().segments:
+        yield _indexed(reader.segment(row.base_offset))
+
+
+def _indexed(segment: SegmentReader) -> SegmentReader:
+    """Its headers read, up to where they end now."""
+    before = None
+    while not (progress := segment.index_more()).is_done and progress != before:
+        before = progress
+    return segment
+
+
+def _windows(
+    asked: Asked,
+    count: Callable[[SegmentReader], int],
+    read: Callable[[SegmentReader], Callable[[int, int], Sequence[Any]]],
+) -> Iterator[Any]:
+    for segment in _segments(asked):
+        for first in range(0, count(segment), WINDOW):
+            yield from read(segment)(first, min(WINDOW, count(segment) - first))
+
+
+def _details(asked: Asked) -> Iterator[Any]:
+    for segment in _segments(asked):
+        for number in range(segment.records):
+            detail = segment.record(number)
+            if detail is not None:
+                yield detail
+
+
+def _record_columns(times: Times) -> list[Shown[Any]]:
+    return [
+        Shown("OFFSET", 10, lambda detail: str(detail.offset), right=True),
+        Shown("TIME", 24, lambda detail: times.full(detail.timestamp)),
+        Shown("KEY", 12, lambda detail: text.printable(detail.key)),
+        Shown("VALUE", 20, lambda detail: detail.control or text.printable(detail.value)),
+        Shown("HEADERS", 20, lambda detail: _headers(detail.headers)),
+    ]
+
+
+def _headers(headers: Iterable[tuple[str, bytes | None]]) -> str:
+    return " ".join(f"{text.printable(name)}={text.printable(value)}" for name, value in headers)
+
+
+# Text: (what to write, whether it tells of no problem).
+
+
+def _text(listing: Listing) -> Iterator[tuple[str, bool]]:
+    for name, value in listing.facts.items():
+        if value not in (None, [], {}):
+            yield f"{name}: {_one_line(value)}\n", name != "problem"
+    yield _line([(each.title, each) for each in listing.columns]), True
+    for row in listing.rows:
+        problem = getattr(row, "problem", None)
+        yield _line([(each.cell(row), each) for each in listing.columns]), problem is None
+        if problem is not None:
+            yield f"  ! {text.printable(problem)}\n", False
+
+
+def _one_line(value: Any) -> str:
+    return text.printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _line(cells: Iterable[tuple[str, Shown[Any]]]) -> str:
+    aligned = [cell.rjust(each.width) if each.right else cell.ljust(each.width) for cell, each in cells]
+    return "  ".join(aligned).rstrip() + "\n"
+
+
+# JSON.
+
+
+def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool]]:
+    head = {"version": VERSION, "screen": screen, "path": _text_of(path), **listing.facts}
+    yield msgspec.json.encode(head).decode()[:-1] + ',"rows":[', not listing.facts.get("problem")
+    for i, row in enumerate(listing.rows):
+        yield (
+            ("," if i else "") + "\n" + msgspec.json.encode(_plain(row)).decode(),
+            getattr(row, "problem", None) is None,
+        )
+    yield "]}\n", True
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can hold it; a dataclass as an object."""
+    if dataclasses.is_dataclass(value):
+        found: dict[str, Any] = {}
+        for each in dataclasses.fields(value):
+            _put(found, each.name, getattr(value, each.name))
+        return found
+    if isinstance(value, (tuple, list, frozenset)):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, bytes):
+        return _bytes(value)[0]
+    return _text_of(value) if isinstance(value, (str, Path)) else value
+
+
+def _text_of(value: str | Path) -> str:
+    """Names of files may hold bytes that are no UTF-8."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _put(found: dict[str, Any], name: str, value: Any) -> None:
+    if name == "headers" and isinstance(value, tuple):
+        found[name] = [_header(*each) for each in value]
+    elif isinstance(value, bytes):
+        found[name], encoding = _bytes(value)
+        if encoding is not None:
+            found[f"{name}_encoding"] = encoding
+    else:
+        found[name] = _plain(value)
+
+
+def _header(name: str, value: bytes | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"key": name}
+    _put(found, "value", value)
+    return found
+
+
+def _bytes(value: bytes) -> tuple[str, str | None]:
+    try:
+        return value.decode(), None
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode(), "base64"

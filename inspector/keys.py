@@ -1,0 +1,146 @@
+"""Every key of the inspector: bindings, footer, help and the names in the config file's keymap come from this table.
+
+An action is a method `action_<name>` of the widget, screen or application whose scope it has. Where one key has two
+actions, that of the innermost scope is taken: table, then view, then partition, then everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from inspector.screens import TOPICS_KEY, VIEWS
+
+if TYPE_CHECKING:
+    from textual.binding import Binding, BindingType
+
+SCOPES = {
+    "table": "In tables",
+    "map": "In the segment map",
+    "topics": "In the list of partitions",
+    "records": "In batches and records",
+    "record": "In a record",
+    "partition": "In a partition",
+    "app": "Everywhere",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a key does. name: in the keymap. keys: commas between. label: in the footer; "" = not there.
+
+    call: what is done, where it is not called as it is named.
+    """
+
+    name: str
+    scope: str
+    keys: str
+    label: str
+    help: str
+    call: str = ""
+
+
+ACTIONS = (
+    Action("view_topics", "partition", TOPICS_KEY, "", "Topics: all partitions of the data directory", "topics"),
+    *(
+        Action(f"view_{view.name}", "partition", view.key, "", f"{view.title}: {view.help}", f"view('{view.name}')")
+        for view in VIEWS
+        if view.key
+    ),
+    Action("choose", "table", "enter", "Open", "open what is under the cursor"),
+    Action("cursor_up", "table", "up,k", "", "one row up"),
+    Action("cursor_down", "table", "down,j", "", "one row down"),
+    Action("page_up", "table", "pageup,b", "", "one page up"),
+    Action("page_down", "table", "pagedown,space", "", "one page down"),
+    Action("half_page_up", "table", "ctrl+u", "", "half a page up"),
+    Action("half_page_down", "table", "ctrl+d", "", "half a page down"),
+    Action("first_row", "table", "home,g", "", "the first row"),
+    Action("last_row", "table", "end,G", "", "the last row; goes on following"),
+    Action("column_left", "table", "left,h", "", "the column to the left"),
+    Action("column_right", "table", "right,l", "", "the column to the right"),
+    Action("narrower", "table", "less_than_sign", "", "make the column narrower"),
+    Action("wider", "table", "greater_than_sign", "", "make the column wider"),
+    Action("sort", "table", "s", "Sort", "sort by the column: up, down, not at all"),
+    Action("mark", "table", "m", "", "mark the row, or take its mark away"),
+    Action("map_left", "map", "left,h", "", "one cell to the left"),
+    Action("map_right", "map", "right,l", "", "one cell to the right"),
+    Action("map_up", "map", "up,k", "", "one line up"),
+    Action("map_down", "map", "down,j", "", "one line down"),
+    Action("map_start", "map", "home,g", "", "the start of the segment"),
+    Action("map_end", "map", "end,G", "", "the end of the segment"),
+    Action("map_open", "map", "enter", "Open", "the batches of the cell under the cursor"),
+    Action("filter_topics", "topics", "f,slash", "Filter", "show only names that have the text in them"),
+    Action("fold_internal", "topics", "i", "Internal", "show or hide internal topics"),
+    Action("filter_rows", "records", "f", "Filter", "show only rows that have the text in them; empty: all"),
+    Action("next_damage", "partition", "e", "Damage", "the next damage"),
+    Action("previous_damage", "partition", "E", "", "the damage before"),
+    Action("next_transaction", "partition", "t", "Txn", "the next transaction"),
+    Action("previous_transaction", "partition", "T", "", "the transaction before"),
+    Action("next_view", "record", "v", "View", "the next way to see it: auto, UTF-8, JSON, hex, base64"),
+    Action("next_part", "record", "tab", "Key/value", "value, key, headers"),
+    Action("previous_part", "record", "shift+tab", "", "headers, key, value"),
+    Action("next_record", "record", "J,ctrl+down", "Next", "the next record"),
+    Action("previous_record", "record", "K,ctrl+up", "", "the record before"),
+    Action("export", "record", "x", "Export", "write its bytes to a file"),
+    Action("copy", "partition", "c,y", "Copy", "copy what is under the cursor, or the marked rows"),
+    Action("go_to", "partition", "colon", "Go to", "an offset, @time or +byte"),
+    Action("search", "partition", "slash", "Search", "search keys, values and headers"),
+    Action("next_match", "partition", "n", "", "the next match"),
+    Action("previous_match", "partition", "N", "", "the match before"),
+    Action("follow", "partition", "F", "Follow", "follow the end of the log; scrolling up pauses"),
+    Action("previous_segment", "partition", "left_square_bracket", "", "the segment before"),
+    Action("next_segment", "partition", "right_square_bracket", "", "the next segment"),
+    Action("back", "app", "escape", "Back", "one level back; never quits"),
+    Action("reload", "app", "r", "", "read again"),
+    Action("time_zone", "app", "z", "", "times in UTC, in local time, as ago, as ms since the epoch"),
+    Action("help", "app", "question_mark,f1", "Help", "all keys"),
+    Action("palette", "app", "ctrl+p", "", "commands by name"),
+    Action("leave", "app", "q", "", "quit, at the top level; elsewhere one level back"),
+    Action("quit", "app", "ctrl+q", "Quit", "quit"),
+)
+NAMES = frozenset(action.name for action in ACTIONS)
+
+_SHORT = {
+    "question_mark": "?",
+    "colon": ":",
+    "slash": "/",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+}
+
+
+def shown(key: str) -> str:
+    """A key as help and footer write it: ? for question_mark, ^q for ctrl+q."""
+    return _SHORT.get(key, key).replace("ctrl+", "^")
+
+
+def bindings(*scopes: str) -> list[BindingType]:
+    """The bindings of these scopes, for a class of Textual's."""
+    return [_binding(action) for action in ACTIONS if action.scope in scopes]
+
+
+def _binding(action: Action) -> Binding:
+    from textual.binding import Binding
+
+    display = shown(action.keys.split(",")[0])
+    label = action.label or action.help
+    return Binding(
+        action.keys, action.call or action.name, label, show=bool(action.label), key_display=display, id=action.name
+    )
+
+
+def help_lines(keymap: dict[str, str]) -> list[tuple[str, str, str]]:
+    """(scope's title or "", keys, what they do), one a line, as the keymap has it."""
+    lines = []
+    for scope, title in SCOPES.items():
+        lines.append((title, "", ""))
+        for action in ACTIONS:
+            if action.scope == scope:
+                keys = keymap.get(action.name, action.keys).split(",")
+                lines.append(("", " ".join(map(shown, keys)), action.help))
+    return lines

@@ -1,0 +1,149 @@
+"""Rows of tables, where they come from; values of the model as such rows, sorted and filtered. No Textual here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+# Sorting and filtering hold a number a row, and read each row once more whenever it is seen.
+MOST_ARRANGED = 200_000
+STEP = 2_000
+TONES = ("plain", "muted", "warning", "damaged", "control", "aborted", "transactional")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its title, how wide it begins, whether numbers stand to the right."""
+
+    title: str
+    width: int
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: texts that are safe to show. tone: one of TONES; symbol: says the same without colour."""
+
+    cells: tuple[str, ...]
+    tone: str = "plain"
+    symbol: str = " "
+
+
+class Source(Protocol):
+    """Where rows come from."""
+
+    def rows(self, first: int, count: int) -> Sequence[Row]:
+        """At most `count` rows from `first` on. Called in the thread of the table's desk, where it has one."""
+        ...
+
+
+class Rows:
+    """A source of rows that are all there."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.all = list(rows)
+
+    def rows(self, first: int, count: int) -> Sequence[Row]:
+        """As in `Source`."""
+        return self.all[first : first + count]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Generic[T]):
+    """A column of values. cell: its text; key: what it is sorted by (None is least); default: the cell."""
+
+    title: str
+    width: int
+    cell: Callable[[T], str]
+    key: Callable[[T], Any] | None = None
+    right: bool = False
+
+    @property
+    def column(self) -> Column:
+        """For the table."""
+        return Column(self.title, self.width, self.right)
+
+    def sort_key(self, item: T) -> tuple[bool, Any]:
+        """Sorts whatever comes, what is not known before all else."""
+        value = (self.key or self.cell)(item)
+        return value is not None, value if value is not None else 0
+
+
+class ItemSource(Generic[T]):
+    """Rows out of what `read(first, count)` gives. look: tone and symbol of a row."""
+
+    def __init__(
+        self,
+        read: Callable[[int, int], Sequence[T]],
+        shown: Sequence[Shown[T]],
+        look: Callable[[T], tuple[str, str]],
+    ) -> None:
+        self.read = read
+        self.shown = shown
+        self._look = look
+
+    def rows(self, first: int, count: int) -> Sequence[Row]:
+        """As in `Source`."""
+        return [self.row(item) for item in self.read(first, count)]
+
+    def row(self, item: T) -> Row:
+        """One of them."""
+        return Row(tuple(each.cell(item) for each in self.shown), *self._look(item))
+
+
+class Arranged(Source):
+    """Some rows of another source, in an order of their own: row i is its row `order[i]`."""
+
+    def __init__(self, source: Source, order: Sequence[int]) -> None:
+        self.source = source
+        self.order = order
+
+    def rows(self, first: int, count: int) -> Sequence[Row]:
+        """As in `Source`."""
+        return [row for i in self.order[first : first + count] for row in self.source.rows(i, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What the user wants to see, and in which order. column None: as they come; text "": all."""
+
+    column: int | None = None
+    reverse: bool = False
+    text: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it changes nothing."""
+        return self.column is None and not self.text
+
+
+class Arranging(Generic[T]):
+    """Works out an order, a step at a time: `step(first)` for each STEP of the rows, then `order()`."""
+
+    def __init__(self, source: ItemSource[T], wanted: Arrangement) -> None:
+        self._source = source
+        self._wanted = wanted
+        self._text = wanted.text.casefold()
+        self._found: list[tuple[Any, int]] = []
+
+    def step(self, first: int, count: int) -> None:
+        """Looks at some rows; in a worker's thread."""
+        for i, item in enumerate(self._source.read(first, count), first):
+            if self._matches(item):
+                self._found.append((self._key(item), i))
+
+    def order(self) -> list[int]:
+        """The rows that match, in order; rows with the same key stay as they come."""
+        if self._wanted.column is not None:
+            self._found.sort(key=lambda each: each[0], reverse=self._wanted.reverse)
+        return [row for _, row in self._found]
+
+    def _matches(self, item: T) -> bool:
+        return not self._text or any(self._text in cell.casefold() for cell in self._source.row(item).cells)
+
+    def _key(self, item: T) -> Any:
+        column = self._wanted.column
+        return None if column is None else self._source.shown[column].sort_key(item)

@@ -1,0 +1,49 @@
+"""One file a screen. A view of a partition is a file with a `View`, and a row in VIEWS: tab, key, help, palette follow.
+
+The numbers are keys too; a view without one is opened from another, whose tab it shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ViewEntry:
+    """A view: key "" = none. module, class_name: imported when it is first shown. tab: whose tab it shares."""
+
+    name: str
+    key: str
+    title: str
+    short: str
+    module: str
+    class_name: str
+    help: str
+    tab: str = ""
+
+
+VIEWS = (
+    ViewEntry(
+        "segments", "2", "Segments", "Segm", "inspector.screens.segments", "SegmentsView",
+        "segments, watermarks, leader epochs, open transactions",
+    ),
+    ViewEntry(
+        "map", "3", "Map", "Map", "inspector.screens.segment_map", "SegmentMapView",
+        "the batches of a segment as a strip, sized by bytes",
+    ),
+    ViewEntry(
+        "batches", "4", "Batches", "Batch", "inspector.screens.batches", "BatchesView",
+        "the batches of a segment, header by header",
+    ),
+    ViewEntry(
+        "records", "5", "Records", "Rec", "inspector.screens.records", "RecordsView",
+        "the records of a segment",
+    ),
+    ViewEntry(
+        "record", "", "Record", "Rec", "inspector.screens.record", "RecordView",
+        "one record, byte for byte",
+        tab="records",
+    ),
+)  # fmt: skip
+BY_NAME = {view.name: view for view in VIEWS}
+TOPICS_KEY = "1"

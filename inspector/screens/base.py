@@ -1,0 +1,76 @@
+"""What the list of partitions and a partition's screen share: the line at the top, problems, the prompt, the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+
+from inspector import messages
+from inspector.screens.view import problem_text
+from inspector.widgets.lazy_table import LazyTable
+from inspector.widgets.lines import KeysLine, TopLine
+from inspector.widgets.problem_line import ProblemLine
+
+if TYPE_CHECKING:
+    from inspector.app import InspectorApp
+
+
+class InspectorScreen(Screen[None]):
+    """Subclasses compose their middle part in `compose_middle`."""
+
+    def compose(self) -> ComposeResult:
+        yield TopLine()
+        yield from self.compose_middle()
+        yield ProblemLine()
+        yield KeysLine()
+
+    def compose_middle(self) -> ComposeResult:
+        """What stands between the lines."""
+        yield from ()
+
+    @property
+    def inspector(self) -> InspectorApp:
+        """The application."""
+        return cast("InspectorApp", self.app)
+
+    def tell(self, problem: str | None) -> None:
+        """In the line for it."""
+        if self.is_mounted:
+            self.query_one(ProblemLine).tell(problem)
+
+    def on_told(self, message: messages.Told) -> None:
+        self.tell(message.problem)
+
+    def on_lazy_table_failed(self, message: LazyTable.Failed) -> None:
+        self.tell(problem_text(message.error))
+
+    def times_changed(self) -> None:
+        """Times are to be written in another way."""
+
+    def ask(
+        self,
+        label: str,
+        submitted: Callable[[str | None], None],
+        *,
+        changed: Callable[[str], None] | None = None,
+        value: str = "",
+    ) -> None:
+        """A line to type in; the keys go back to where they went before."""
+        from inspector.widgets.prompt import Prompt
+
+        focused = self.focused
+        self.query(Prompt).remove()
+
+        def ended(text: str | None) -> None:
+            if focused is not None and focused.is_attached:
+                self.set_focus(focused)
+            submitted(text)
+
+        self.mount(Prompt(label, ended, changed=changed, value=value), before=self._keys_line())
+
+    def _keys_line(self) -> Widget:
+        return self.query_one(KeysLine)

@@ -1,0 +1,49 @@
+"""All keys, out of the table of keys, as the config file has them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from inspector.keys import help_lines
+
+SYMBOLS = """Symbols beside rows and in the map
+  -  data   t  transactional   c  control   a  aborted   !  damaged   ~  offsets missing before   >  cursor   *  marked
+
+Read-only: nothing here writes to, creates in, or locks what is looked at.
+"""
+
+
+class HelpScreen(ModalScreen[None]):
+    """Escape, q or ? closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help_close"),
+        Binding("j", "app.simulate_key('down')", show=False),
+        Binding("k", "app.simulate_key('up')", show=False),
+    ]
+
+    def __init__(self, keymap: dict[str, str]) -> None:
+        super().__init__()
+        self._keymap = keymap
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._text())
+
+    def _text(self) -> Text:
+        text = Text("kafkalog inspect: keys\n", style="bold")
+        for title, keys, what in help_lines(self._keymap):
+            if title:
+                text.append(f"\n{title}\n", "bold")
+            else:
+                text.append(f"  {keys:<18}", "bold not dim")
+                text.append(f"{what}\n", "not bold")
+        text.append("\n" + SYMBOLS, "not bold")
+        return text

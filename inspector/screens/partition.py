@@ -1,0 +1,409 @@
+"""The screen around the views of a partition: it follows the log, reads headers, and goes where views wish.
+
+One worker asks every so often whether the log has changed, one reads the headers of the segment that is looked at; both
+in steps, in the partition's own thread, so that what a view asks for comes in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+
+from inspector import messages, text
+from inspector.browsing import Browsing
+from inspector.desk import Desk
+from inspector.keys import bindings
+from inspector.screens import BY_NAME, TOPICS_KEY, VIEWS
+from inspector.screens.base import InspectorScreen
+from inspector.screens.view import View, start
+from inspector.widgets.lazy_table import LazyTable
+from inspector.widgets.lines import TabLine, TopLine
+
+if TYPE_CHECKING:
+    from inspector.reading.answers import PartitionState, Target
+
+FOLLOWING_SECONDS = 0.5
+WATCHING_SECONDS = 1.0
+
+
+class PartitionScreen(InspectorScreen):
+    """name: the partition's; None: what the model was opened with. first_view: shown when it has been opened."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("partition")
+
+    def __init__(self, partition: str | None, first_view: str = "segments") -> None:
+        super().__init__()
+        self._partition = partition
+        self._first_view = first_view
+        self._desk = Desk(f"partition {partition}")
+        self.browsing: Browsing | None = None
+        self.view: View | None = None
+        self._views: dict[str, View] = {}
+        # The views that `back` goes through; the last is the one that is shown.
+        self._way: list[str] = []
+        self._wake = asyncio.Event()
+
+    def compose_middle(self) -> ComposeResult:
+        yield TabLine()
+        yield Container(id="views")
+
+    def on_mount(self) -> None:
+        self._show_lines()
+        start(self, self._open(), "open")
+
+    def on_unmount(self) -> None:
+        browsing = self.browsing
+        self._desk.close(None if browsing is None else browsing.reader.close)
+
+    # Opening, and following what somebody else writes.
+
+    async def _open(self) -> None:
+        self.tell("opening …")
+        reader = await self._desk(self.inspector.model.partition, self._partition)
+        state = await self._desk(reader.refresh)
+        self.browsing = Browsing(reader, self._desk, state)
+        self.tell(state.problem)
+        if state.segments:
+            await self.browsing.select(state.segments[0].base_offset)
+        await self._show_view(self._first_view)
+        self._index()
+        start(self, self._watch(), "watch")
+
+    async def _watch(self) -> None:
+        browsing = self._browsing()
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), FOLLOWING_SECONDS if browsing.following else WATCHING_SECONDS)
+            self._wake.clear()
+            if self.inspector.screen_stack[-1] is self or browsing.following:
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        browsing = self._browsing()
+        state = await browsing.ask(browsing.reader.refresh)
+        before, browsing.state = browsing.state, state
+        if state == before:
+            return
+        self._tell_state(state)
+        if "truncated" in state.changed and browsing.row is not None:
+            await self._select(browsing.row.base_offset)
+        elif browsing.row is None or (browsing.following and "rolled" in state.changed):
+            await self._another_segment(state)
+        elif state.changed:
+            self._index()
+        if self.view is not None:
+            await self.view.refreshed()
+        self._show_lines()
+
+    def _tell_state(self, state: PartitionState) -> None:
+        words = {"truncated": "the log was truncated", "gone": "the directory has gone"}
+        told = [words[change] for change in ("truncated", "gone") if change in state.changed]
+        self.tell(state.problem or ("; ".join(told) if told else None))
+
+    async def _another_segment(self, state: PartitionState) -> None:
+        """The one that was looked at has gone, or a new one is followed."""
+        browsing = self._browsing()
+        if not state.segments:
+            return
+        if browsing.row is None and browsing.base_offset is not None:
+            self.notify(f"segment {browsing.base_offset} was deleted", markup=False)
+        chosen = state.segments[-1 if browsing.following else 0]
+        await self._select(chosen.base_offset)
+
+    async def _select(self, base_offset: int) -> None:
+        browsing = self._browsing()
+        browsing.place = None
+        await browsing.select(base_offset)
+        if self.view is not None:
+            await self.view.appear()
+        self._index()
+        self._show_lines()
+
+    def _index(self) -> None:
+        start(self, self._read_headers(), "index")
+
+    async def _read_headers(self) -> None:
+        browsing = self._browsing()
+        while browsing.segment is not None:
+            before = browsing.progress
+            await browsing.read_more()
+            await self._show_indexed(browsing)
+            if browsing.is_indexed or browsing.progress == before:
+                break
+        if browsing.base_offset is not None:
+            # What reading its headers has told of the segment.
+            browsing.state = await browsing.ask(browsing.reader.refresh)
+            if self.view is not None:
+                await self.view.refreshed()
+
+    async def _show_indexed(self, browsing: Browsing) -> None:
+        if browsing.is_waiting and await browsing.is_reached():
+            browsing.is_waiting = False
+            if self.view is not None:
+                await self.view.appear()
+        elif self.view is not None:
+            await self.view.indexed()
+        self._show_lines()
+
+    def _browsing(self) -> Browsing:
+        assert self.browsing is not None
+        return self.browsing
+
+    # Views.
+
+    async def _show_view(self, name: str) -> None:
+        """The view; the way back ends at it, or is cut back to where it was shown before."""
+        self._way = [*self._way[: self._way.index(name)], name] if name in self._way else [*self._way, name]
+        if name not in self._views:
+            entry = BY_NAME[name]
+            view: View = getattr(import_module(entry.module), entry.class_name)(self._browsing())
+            self._views[name] = view
+            await self.query_one("#views").mount(view)
+        if self.view is not None:
+            self.view.display = False
+        view = self.view = self._views[name]
+        view.display = True
+        await view.appear()
+        if view.focus_target is not None:
+            view.focus_target.focus()
+        self.refresh_bindings()
+        self._show_lines()
+
+    def action_view(self, name: str) -> None:
+        if self.browsing is not None:
+            start(self, self._show_view(name), "view")
+
+    def action_topics(self) -> None:
+        self.inspector.close_partition()
+
+    def action_back(self) -> None:
+        if len(self._way) > 1:
+            self._way.pop()
+            self.action_view(self._way[-1])
+        else:
+            self.inspector.close_partition()
+
+    def on_open_view(self, message: messages.OpenView) -> None:
+        self.action_view(message.name)
+
+    def on_select_segment(self, message: messages.SelectSegment) -> None:
+        start(self, self._go_to_segment(message.base_offset, message.view), "view")
+
+    async def _go_to_segment(self, base_offset: int, view: str | None) -> None:
+        if base_offset != self._browsing().base_offset:
+            await self._select(base_offset)
+        if view is not None:
+            await self._show_view(view)
+
+    def on_jump(self, message: messages.Jump) -> None:
+        start(self, self._jump(message.target, message.view), "view")
+
+    async def _jump(self, target: Target, view: str | None) -> None:
+        browsing = self._browsing()
+        place = await browsing.ask(browsing.reader.locate, target)
+        if place is None:
+            self.notify("there is no such place in the log", severity="warning", markup=False)
+            return
+        browsing.following = False
+        if place.base_offset != browsing.base_offset:
+            await browsing.select(place.base_offset)
+            self._index()
+        browsing.place = place
+        browsing.is_waiting = not await browsing.is_reached()
+        if view is not None:
+            await self._show_view(view)
+        elif self.view is not None:
+            await self.view.appear()
+        self._show_lines()
+
+    # Keys.
+
+    def action_go_to(self) -> None:
+        self.ask("go to offset, @time or +byte: ", self._go_to)
+
+    def _go_to(self, typed: str | None) -> None:
+        if not typed or self.browsing is None:
+            return
+        from inspector.targets import target_of
+
+        try:
+            target = target_of(typed, self.browsing.base_offset, self.inspector.times.zone)
+        except ValueError as error:
+            self.tell(str(error))
+            return
+        view = None if self._way and self._way[-1] != "segments" else "batches"
+        self.post_message(messages.Jump(target, view))
+
+    def action_search(self) -> None:
+        if "search" in BY_NAME:
+            self.action_view("search")
+
+    def action_follow(self) -> None:
+        if self.browsing is None:
+            return
+        self.browsing.following = not self.browsing.following
+        if self.browsing.following:
+            start(self, self._to_the_end(), "view")
+        else:
+            self._set_following(False)
+
+    async def _to_the_end(self) -> None:
+        browsing = self._browsing()
+        if browsing.state.segments and browsing.base_offset != browsing.state.segments[-1].base_offset:
+            await self._select(browsing.state.segments[-1].base_offset)
+        self._set_following(True)
+        if self.view is not None:
+            await self.view.indexed()
+
+    def _set_following(self, following: bool) -> None:
+        self._browsing().following = following
+        for table in self.query(LazyTable):
+            table.following = following
+            if following:
+                table.go(table.count - 1)
+        self._wake.set()
+        self._show_lines()
+
+    def on_lazy_table_paused(self) -> None:
+        """Scrolled up: the end is followed no more until somebody goes there."""
+        if self.browsing is not None and self.browsing.following:
+            self.browsing.following = False
+            self.notify("following paused; end goes on", timeout=2)
+            for table in self.query(LazyTable):
+                table.following = False
+            self._paused = True
+            self._show_lines()
+
+    def on_lazy_table_resumed(self) -> None:
+        if getattr(self, "_paused", False):
+            self._paused = False
+            start(self, self._follow_again(), "view")
+
+    async def _follow_again(self) -> None:
+        self._browsing().following = True
+        await self._to_the_end()
+
+    def action_next_segment(self) -> None:
+        self._step_segment(1)
+
+    def action_previous_segment(self) -> None:
+        self._step_segment(-1)
+
+    def _step_segment(self, step: int) -> None:
+        if self.browsing is None:
+            return
+        base_offset = self.browsing.neighbour(step)
+        if base_offset is None:
+            self.notify("there is no segment before" if step < 0 else "there is no further segment", timeout=2)
+        else:
+            self.browsing.following = False
+            start(self, self._go_to_segment(base_offset, None), "view")
+
+    def action_reload(self) -> None:
+        if self.browsing is None:
+            start(self, self._open(), "open")
+            return
+        self.tell(None)
+        self._index()
+        self._wake.set()
+
+    def action_next_damage(self) -> None:
+        self._step_to("next_damage", True)
+
+    def action_previous_damage(self) -> None:
+        self._step_to("next_damage", False)
+
+    def action_next_transaction(self) -> None:
+        self._step_to("next_transaction", True)
+
+    def action_previous_transaction(self) -> None:
+        self._step_to("next_transaction", False)
+
+    def _step_to(self, what: str, forwards: bool) -> None:
+        if self.browsing is not None:
+            start(self, self._step_batches(what, forwards), "view")
+
+    async def _step_batches(self, what: str, forwards: bool) -> None:
+        """From the batch at the cursor to the next one that is damaged, or of a transaction."""
+        browsing = self._browsing()
+        if browsing.segment is None:
+            return
+        row = await browsing.batch_at_place()
+        found = await browsing.ask(getattr(browsing.segment, what), -1 if row is None else row, forwards)
+        if found is None:
+            kind = "damage" if what == "next_damage" else "transaction"
+            self.notify(f"no {kind} {'behind' if forwards else 'before'} this in the segment", timeout=2)
+            return
+        await self._show_batch(found)
+
+    async def _show_batch(self, row: int) -> None:
+        from inspector.reading.answers import Place
+
+        browsing = self._browsing()
+        assert browsing.segment is not None
+        assert browsing.base_offset is not None
+        for batch in await browsing.ask(browsing.segment.batch_rows, row, 1):
+            browsing.place = Place(browsing.base_offset, batch.position, batch.base_offset)
+            if self._way[-1] == "segments":
+                await self._show_view("batches")
+            elif self.view is not None:
+                await self.view.appear()
+
+    def action_copy(self) -> None:
+        start(self, self._copy(), "copy")
+
+    async def _copy(self) -> None:
+        copied = "" if self.view is None else await self.view.copied()
+        if copied:
+            self.app.copy_to_clipboard(copied)
+            lines = copied.count("\n") + 1
+            self.notify(f"copied {lines} {'line' if lines == 1 else 'lines'}", timeout=2)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that do nothing here are not in the footer."""
+        del parameters
+        if action in {"search", "next_match", "previous_match"}:
+            return "search" in BY_NAME
+        return self.inspector.has_topics if action == "topics" else True
+
+    # The lines.
+
+    def times_changed(self) -> None:
+        if self.view is not None:
+            start(self, self.view.appear(), "view")
+        self._show_lines()
+
+    def _show_lines(self) -> None:
+        if not self.is_mounted:
+            return
+        current = BY_NAME[self._way[-1]] if self._way else None
+        tab = None if current is None else current.tab or current.name
+        tabs = [
+            (view.key, view.title, view.short, f"screen.view('{view.name}')", view.name == tab)
+            for view in VIEWS
+            if view.key
+        ]
+        if self.inspector.has_topics:
+            tabs.insert(0, (TOPICS_KEY, "Topics", "Topics", "screen.topics", False))
+        self.query_one(TabLine).show(tabs)
+        path = self.inspector.model.path
+        self.query_one(TopLine).show(text.printable(str(path)), self._what(), self._right())
+
+    def _what(self) -> str:
+        parts = [text.printable(self._partition)] if self._partition is not None else []
+        browsing = self.browsing
+        if browsing is not None and browsing.base_offset is not None:
+            parts.append(f"segment {browsing.base_offset}")
+            if browsing.progress is not None and not browsing.is_indexed:
+                parts.append(f"{100 * browsing.progress.done_bytes // max(1, browsing.progress.total_bytes)}%")
+        return " ".join(parts)
+
+    def _right(self) -> str:
+        follows = self.browsing is not None and self.browsing.following
+        return " ".join(filter(None, ["FOLLOW" if follows else "", self.inspector.zone_name]))

@@ -1,0 +1,205 @@
+"""One record: value, key and headers, each seen as text, JSON, hex or base64; its batch and its place in the file.
+
+offset 1,042  time 2026-01-31 10:00:00.000  batch 17 at 40,960  value at 41,022..41,033
+[value 12 B]  key 5 B  headers 2                                         JSON, pretty; raw: v
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Static
+
+from inspector import messages, text
+from inspector.browsing import Browsing
+from inspector.columns import known
+from inspector.keys import bindings
+from inspector.reading.answers import Place
+from inspector.rows import Column, Row, Rows
+from inspector.screens.view import View, start
+from inspector.widgets.facts import Facts, Pairs
+from inspector.widgets.lazy_table import LazyTable
+
+if TYPE_CHECKING:
+    from inspector.reading.answers import RecordDetail
+
+PARTS = ("value", "key", "headers")
+WIDEST_LINE = 4_000
+MOST_COPIED = 1 << 20
+
+
+class RecordView(View):
+    """See above."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("record")
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._record: RecordDetail | None = None
+        self._number: int | None = None
+        self._part = "value"
+        self._seen_as: text.View = "auto"
+        self._lines: list[str] = []
+        self._note = ""
+
+    def compose(self) -> ComposeResult:
+        yield Facts()
+        yield Static(classes="heading")
+        yield LazyTable([Column("", WIDEST_LINE)], titles=False)
+
+    @property
+    def _table(self) -> LazyTable:
+        return self.query_one(LazyTable)
+
+    async def appear(self) -> None:
+        self._table.sortable = False
+        await self._show_record(await self.browsing.record_at_place())
+
+    async def indexed(self) -> None:
+        if self._record is None:
+            await self.appear()
+
+    async def _show_record(self, number: int | None) -> None:
+        segment = self.browsing.segment
+        self._number = number
+        self._record = None
+        if segment is not None and number is not None:
+            self._record = await self.browsing.ask(segment.record, number)
+        await self._show()
+
+    async def _show(self) -> None:
+        """The part that is chosen, as it is to be seen."""
+        record = self._record
+        if record is None:
+            self.query_one(Facts).show([("no record", "here")])
+            self._lines, self._note = [], ""
+        else:
+            self.query_one(Facts).show(self._facts(record))
+            self.post_message(messages.Told(record.problem))
+            self._lines, self._note = await self.browsing.ask(self._lines_of, record)
+        rows = [Row((line,)) for line in self._lines]
+        self._table.show(Rows(rows), len(rows))
+        self._show_heading()
+
+    def _lines_of(self, record: RecordDetail) -> tuple[list[str], str]:
+        if self._part == "headers":
+            return _header_lines(record, self._seen_as), self._seen_as
+        data = record.value if self._part == "value" else record.key
+        return text.shown(data, self._seen_as), text.label(data, self._seen_as)
+
+    def _facts(self, record: RecordDetail) -> Pairs:
+        batch = record.batch
+        found = [
+            ("offset", f"{record.offset:,}"),
+            ("time", self.inspector.times.full(record.timestamp)),
+            ("type", record.timestamp_type or ""),
+            ("batch", f"{batch.row:,} at {batch.position:,}"),
+            ("kind", record.control or batch.kind),
+            ("codec", batch.codec or ""),
+            ("producer", known(batch.producer_id)),
+            ("sequence", known(record.sequence)),
+        ]
+        for name, span in record.spans.items():
+            where = " of the decompressed batch" if span.compressed else ""
+            found.append((f"{name} at", f"{span.start:,}+{span.length:,}{where}"))
+        return found
+
+    def _show_heading(self) -> None:
+        record = self._record
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for part in PARTS if record is not None else ():
+            size = _part_size(record, part)
+            line.append(f"[{part} {size}]" if part == self._part else f" {part} {size} ")
+            line.append(" ")
+        if self._note:
+            line.append(f"  {self._seen_as}: {self._note}" if self._note != self._seen_as else f"  {self._note}")
+        self.query_one(".heading", Static).update(line)
+
+    # Keys.
+
+    def action_next_view(self) -> None:
+        views = text.VIEWS
+        self._seen_as = views[(views.index(self._seen_as) + 1) % len(views)]
+        start(self, self._show(), "show")
+
+    def action_next_part(self) -> None:
+        self._turn(1)
+
+    def action_previous_part(self) -> None:
+        self._turn(-1)
+
+    def _turn(self, step: int) -> None:
+        self._part = PARTS[(PARTS.index(self._part) + step) % len(PARTS)]
+        start(self, self._show(), "show")
+
+    def action_next_record(self) -> None:
+        start(self, self._step(1), "show")
+
+    def action_previous_record(self) -> None:
+        start(self, self._step(-1), "show")
+
+    async def _step(self, step: int) -> None:
+        if self._number is None or not 0 <= self._number + step < self.browsing.records:
+            self.notify("there is no further record in the segment", timeout=2)
+            return
+        await self._show_record(self._number + step)
+        record, base_offset = self._record, self.browsing.base_offset
+        if record is not None and base_offset is not None:
+            self.browsing.place = Place(base_offset, record.batch.position, record.offset)
+
+    async def copied(self) -> str:
+        marked = sorted(self._table.marked)
+        lines = [self._lines[row] for row in marked] if marked else self._lines
+        return "\n".join(lines)[:MOST_COPIED]
+
+    def action_export(self) -> None:
+        record = self._record
+        if record is None:
+            return
+        name = f"{self.browsing.state.name}-{record.offset}.{self._part}"
+        self.inspector.ask("write to the file: ", self._export, value=name)
+
+    def _export(self, typed: str | None) -> None:
+        if typed and self._record is not None:
+            start(self, self._write(Path(typed).expanduser(), self._record), "export")
+
+    async def _write(self, path: Path, record: RecordDetail) -> None:
+        data = _bytes_of(record, self._part)
+        await self.browsing.ask(_write_new, path, data, self.inspector.model.path)
+        self.notify(f"{len(data):,} bytes written to {path}", markup=False)
+
+
+def _write_new(path: Path, data: bytes, looked_at: Path) -> None:
+    """OSError: it is there already, or lies in what is looked at."""
+    if path.resolve().is_relative_to(looked_at.resolve()):
+        raise OSError(f"{path}: nothing is written to what is looked at")
+    with path.open("xb") as file:
+        file.write(data)
+
+
+def _bytes_of(record: RecordDetail, part: str) -> bytes:
+    if part == "headers":
+        return "\n".join(_header_lines(record, "auto")).encode("utf-8", "backslashreplace")
+    return (record.value if part == "value" else record.key) or b""
+
+
+def _header_lines(record: RecordDetail, seen_as: text.View) -> list[str]:
+    lines = []
+    for name, value in record.headers:
+        shown = text.shown(value, seen_as)
+        lines.append(f"{text.printable(name)}: {shown[0] if shown else ''}")
+        lines += [f"    {line}" for line in shown[1:]]
+    return lines
+
+
+def _part_size(record: RecordDetail | None, part: str) -> str:
+    if record is None:
+        return ""
+    if part == "headers":
+        return str(len(record.headers))
+    data = record.value if part == "value" else record.key
+    return "null" if data is None else text.size(len(data))

@@ -1,0 +1,63 @@
+"""The records of a segment; Enter opens one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from inspector import columns, messages, text
+from inspector.reading.answers import Place, RecordRow
+from inspector.rows import Shown
+from inspector.screens.rows_view import RowsView
+from inspector.widgets.facts import Pairs
+from inspector.widgets.lazy_table import LazyTable
+
+
+class RecordsView(RowsView[RecordRow]):
+    """See above."""
+
+    NOUN = "records"
+    FLEXIBLE: ClassVar[int | None] = 3
+
+    def columns(self) -> list[Shown[RecordRow]]:
+        return columns.records(self.inspector.times)
+
+    def read(self, first: int, count: int) -> Sequence[RecordRow]:
+        segment = self.browsing.segment
+        return [] if segment is None else segment.record_rows(first, count)
+
+    def look(self, item: RecordRow) -> tuple[str, str]:
+        return columns.look(item)
+
+    def total(self) -> int:
+        return self.browsing.records
+
+    async def row_at_place(self) -> int | None:
+        return await self.browsing.record_at_place()
+
+    async def place_of(self, item: RecordRow) -> Place | None:
+        segment, base_offset = self.browsing.segment, self.browsing.base_offset
+        if segment is None or base_offset is None:
+            return None
+        batch = await self.browsing.ask(segment.batch, item.batch)
+        return None if batch is None else Place(base_offset, batch.position, item.offset)
+
+    def problem(self, item: RecordRow) -> str | None:
+        return item.problem
+
+    def facts(self, item: RecordRow) -> Pairs:
+        return [
+            ("offset", f"{item.offset:,}"),
+            ("time", self.inspector.times.full(item.timestamp)),
+            ("age", "" if item.timestamp is None else text.relative(item.timestamp, self.inspector.times.now())),
+            ("key", columns.size_or_null(item.key_size, item)),
+            ("value", columns.size_or_null(item.value_size, item)),
+            ("headers", f"{item.headers_count:,}"),
+            ("batch", f"{item.batch:,}"),
+            ("kind", item.control or item.kind),
+            ("offsets missing before", f"{item.gap_before:,}" if item.gap_before else ""),
+        ]
+
+    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
+        message.stop()
+        self.post_message(messages.OpenView("record"))

@@ -1,0 +1,197 @@
+"""A table of what is in a segment, batches or records, with a panel about the row under the cursor.
+
+The table is given rows as they are asked for. Sorting and filtering look at all of them once, a step at a time, and
+only where there are not too many.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+
+from inspector import messages, text
+from inspector.browsing import Browsing
+from inspector.keys import bindings
+from inspector.reading.answers import Place
+from inspector.rows import MOST_ARRANGED, STEP, Arranged, Arrangement, Arranging, ItemSource, Shown, Source
+from inspector.screens.view import View, start
+from inspector.widgets.facts import Facts, Pairs
+from inspector.widgets.lazy_table import LazyTable
+
+T = TypeVar("T")
+
+
+class RowsView(View, Generic[T]):
+    """Subclasses say which columns there are, how rows are read, and where in the log a row is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("records")
+    NOUN = "rows"
+    FLEXIBLE: ClassVar[int | None] = None
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._source: ItemSource[T] = ItemSource(self.read, self.columns(), self.look)
+        self._arrangement = Arrangement()
+        self._order: list[int] | None = None
+        # What the table shows is of this version of what is looked at.
+        self._version = -1
+        self._item: T | None = None
+
+    @abstractmethod
+    def columns(self) -> list[Shown[T]]:
+        """Of the table."""
+
+    @abstractmethod
+    def read(self, first: int, count: int) -> Sequence[T]:
+        """In the partition's thread."""
+
+    @abstractmethod
+    def look(self, item: T) -> tuple[str, str]:
+        """Tone and symbol."""
+
+    @abstractmethod
+    def total(self) -> int:
+        """How many rows there are so far."""
+
+    @abstractmethod
+    async def row_at_place(self) -> int | None:
+        """The row that all views agree on."""
+
+    @abstractmethod
+    async def place_of(self, item: T) -> Place | None:
+        """Where a row is."""
+
+    @abstractmethod
+    def facts(self, item: T) -> Pairs:
+        """About the row under the cursor."""
+
+    @abstractmethod
+    def problem(self, item: T) -> str | None:
+        """What is wrong with it."""
+
+    def compose(self) -> ComposeResult:
+        yield LazyTable([each.column for each in self._source.shown], flexible=self.FLEXIBLE)
+        with VerticalScroll(classes="panel", can_focus=False):
+            yield Facts()
+
+    @property
+    def table(self) -> LazyTable:
+        """The rows."""
+        return self.query_one(LazyTable)
+
+    async def appear(self) -> None:
+        if self._version != self.browsing.version:
+            self._version = self.browsing.version
+            self._arrangement, self._order, self._item = Arrangement(), None, None
+            self.table.show_sorted(None)
+            self._say_empty()
+            row = await self.row_at_place()
+            self.table.show(self._source, self.total(), self.browsing.desk, cursor=row or 0)
+        elif self._order is None:
+            self.table.reread(self.total())
+        else:
+            self.table.reread()
+        if not self.browsing.following:
+            await self._go_to_place()
+        elif self.table.count:
+            self.table.go(self.table.count - 1)
+        if self._item is not None:
+            self._show_facts(self._item)
+
+    async def _go_to_place(self) -> None:
+        row = await self.row_at_place()
+        if row is None:
+            return
+        if self._order is None:
+            self.table.go(row)
+        elif row in self._order:
+            self.table.go(self._order.index(row))
+
+    async def indexed(self) -> None:
+        self._say_empty()
+        if self._order is None and self._version == self.browsing.version:
+            self.table.grow(self.total())
+
+    def _say_empty(self) -> None:
+        self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_indexed else "reading …"
+        self.table.refresh()
+
+    # The row under the cursor.
+
+    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+        message.stop()
+        start(self, self._look_at(message.row), "row")
+
+    async def _look_at(self, row: int) -> None:
+        if self._order is not None:
+            row = self._order[row] if row < len(self._order) else 0
+        if row >= self.total():
+            return
+        for item in await self.browsing.ask(self.read, row, 1):
+            self._item = item
+            self._show_facts(item)
+            self.post_message(messages.Told(self.problem(item)))
+            place = await self.place_of(item)
+            if place is not None and not self.browsing.is_waiting and self.display:
+                self.browsing.place = place
+
+    def _show_facts(self, item: T) -> None:
+        self.query_one(Facts).show(self.facts(item), listed=self.screen.has_class("-wide"))
+
+    def on_resize(self) -> None:
+        if self._item is not None:
+            self._show_facts(self._item)
+
+    # Sorting and filtering.
+
+    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
+        message.stop()
+        self._arrange(Arrangement(message.column, message.reverse, self._arrangement.text))
+
+    def action_filter_rows(self) -> None:
+        def ended(value: str | None) -> None:
+            if value is not None:
+                self._arrange(Arrangement(self._arrangement.column, self._arrangement.reverse, value))
+
+        self.inspector.ask("show rows with: ", ended, value=self._arrangement.text)
+
+    def _arrange(self, wanted: Arrangement) -> None:
+        if not wanted.is_plain and self.total() > MOST_ARRANGED:
+            few = f"{MOST_ARRANGED:,}"
+            self.notify(f"{self.total():,} {self.NOUN}: more than {few} are neither sorted nor filtered", timeout=4)
+            return
+        self._arrangement = wanted
+        start(self, self._work_out(wanted), "arrange")
+
+    async def _work_out(self, wanted: Arrangement) -> None:
+        total = self.total()
+        order = None
+        if not wanted.is_plain:
+            arranging = Arranging(self._source, wanted)
+            for first in range(0, total, STEP):
+                self.table.when_empty = f"{100 * first // total}% …"
+                await self.browsing.ask(arranging.step, first, min(STEP, total - first))
+            order = await self.browsing.ask(arranging.order)
+        self._order = order
+        source: Source = self._source if order is None else Arranged(self._source, order)
+        self.table.show_sorted(wanted.column, wanted.reverse)
+        self.table.when_empty = f"no {self.NOUN} with {text.printable(wanted.text)!r}" if wanted.text else ""
+        self.table.show(source, total if order is None else len(order), self.browsing.desk)
+        if not wanted.text:
+            await self._go_to_place()
+
+    # Copying.
+
+    async def copied(self) -> str:
+        rows = sorted(self.table.marked) or [self.table.cursor]
+        lines = []
+        for row in rows:
+            number = row if self._order is None else self._order[row]
+            for each in await self.browsing.ask(self._source.rows, number, 1):
+                lines.append("\t".join(each.cells))
+        return "\n".join(lines)

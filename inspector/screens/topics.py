@@ -1,0 +1,174 @@
+"""The list of partitions: names at once, then what is in them as it is read; again and again while it is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from inspector import columns, text
+from inspector.keys import bindings
+from inspector.rows import ItemSource, Rows
+from inspector.screens.base import InspectorScreen
+from inspector.screens.view import start
+from inspector.widgets.lazy_table import LazyTable
+
+if TYPE_CHECKING:
+    from inspector.reading.answers import TopicRow
+
+# The list is drawn anew after so much reading; between two passes there is a pause of at least so much, and ten times
+# as long as the pass took.
+STEP_SECONDS = 0.04
+PAUSE_SECONDS = 2.0
+
+
+def take(rows: Iterator[TopicRow]) -> tuple[list[TopicRow], bool]:
+    """What comes within a step, and whether there may be more."""
+    taken, until = [], time.monotonic() + STEP_SECONDS
+    for row in rows:
+        taken.append(row)
+        if time.monotonic() >= until:
+            return taken, True
+    return taken, False
+
+
+class TopicsScreen(InspectorScreen):
+    """See above; Enter opens a partition."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("topics")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: dict[str, TopicRow] = {}
+        self._shown: list[TopicRow] = []
+        self._text = ""
+        self._unfolded = False
+        self._sorted: tuple[int, bool] | None = None
+        self._seen = asyncio.Event()
+        self._source = ItemSource(self._read, columns.topics(self.inspector.times), columns.look_of_topic)
+
+    def compose_middle(self) -> ComposeResult:
+        yield LazyTable([each.column for each in self._source.shown], flexible=0)
+
+    @property
+    def table(self) -> LazyTable:
+        """The list."""
+        return self.query_one(LazyTable)
+
+    def on_mount(self) -> None:
+        self.table.when_empty = "no partitions"
+        self._top()
+        start(self, self._watch(), "topics")
+
+    def on_screen_resume(self) -> None:
+        self._seen.set()
+        self.table.focus()
+
+    def on_screen_suspend(self) -> None:
+        self._seen.clear()
+
+    async def _watch(self) -> None:
+        while True:
+            began = time.monotonic()
+            await self._pass()
+            took = time.monotonic() - began
+            await asyncio.sleep(max(PAUSE_SECONDS, 10 * took))
+            await self._seen.wait()
+
+    async def _pass(self) -> None:
+        rows = await self.inspector.desk(self.inspector.model.topics)
+        names: set[str] = set()
+        more = True
+        while more:
+            taken, more = await self.inspector.desk(take, rows)
+            for row in taken:
+                names.add(row.name)
+                before = self._found.get(row.name)
+                # What was known before stays until it is known anew.
+                if row.filled or before is None:
+                    self._found[row.name] = row
+            self._show()
+        self._found = {name: row for name, row in self._found.items() if name in names}
+        self._show()
+
+    # What is shown of what was found.
+
+    def _read(self, first: int, count: int) -> list[TopicRow]:
+        return self._shown[first : first + count]
+
+    def _show(self) -> None:
+        current = self._current()
+        wanted = [row for row in self._found.values() if self._is_wanted(row)]
+        if self._sorted is not None:
+            column, reverse = self._sorted
+            wanted.sort(key=self._source.shown[column].sort_key, reverse=reverse)
+        self._shown = wanted
+        cursor = next((i for i, row in enumerate(wanted) if current is not None and row.name == current.name), 0)
+        table = self.table
+        before = table.cursor
+        table.when_empty = "no name has this in it" if self._found and self._text else "no partitions"
+        table.show(Rows(map(self._source.row, wanted)), len(wanted), cursor=cursor if current else before)
+        self._tell_current()
+        self._top()
+
+    def _is_wanted(self, row: TopicRow) -> bool:
+        if self._text:
+            return self._text in row.name.casefold()
+        return self._unfolded or not row.is_internal or all(each.is_internal for each in self._found.values())
+
+    def _current(self) -> TopicRow | None:
+        cursor = self.table.cursor
+        return self._shown[cursor] if cursor < len(self._shown) else None
+
+    def _top(self) -> None:
+        from inspector.widgets.lines import TopLine
+
+        hidden = len(self._found) - len(self._shown)
+        what = f"{len(self._shown):,} partitions"
+        if self._text:
+            what += f" of {len(self._found):,} with {text.printable(self._text)!r}"
+        elif hidden:
+            what += f", {hidden} internal hidden (i)"
+        self.query_one(TopLine).show(text.printable(str(self.inspector.model.path)), what, self.inspector.zone_name)
+
+    def _tell_current(self) -> None:
+        current = self._current()
+        self.tell(None if current is None else current.problem)
+
+    def on_lazy_table_moved(self) -> None:
+        self._tell_current()
+
+    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
+        if message.row < len(self._shown):
+            self.inspector.open_partition(self._shown[message.row].name)
+
+    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
+        self._sorted = None if message.column is None else (message.column, message.reverse)
+        self.table.show_sorted(message.column, message.reverse)
+        self._show()
+
+    def times_changed(self) -> None:
+        self._show()
+
+    def action_reload(self) -> None:
+        start(self, self._watch(), "topics")
+
+    def action_fold_internal(self) -> None:
+        self._unfolded = not self._unfolded
+        self._show()
+
+    def action_filter_topics(self) -> None:
+        before = self._text
+
+        def typed(value: str) -> None:
+            self._text = value.casefold()
+            self._show()
+
+        def ended(value: str | None) -> None:
+            typed(before if value is None else value)
+
+        self.ask("show names with: ", ended, changed=typed, value=before)

@@ -1,0 +1,80 @@
+"""What all views of a partition have in common, and the way work is begun that may fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from inspector import messages
+from inspector.widgets.lazy_table import LazyTable
+
+if TYPE_CHECKING:
+    from inspector.app import InspectorApp
+    from inspector.browsing import Browsing
+
+
+def start(widget: Widget, work: Coroutine[Any, Any, None], group: str) -> None:
+    """Runs `work`, and no more what this widget has begun under the same name. What goes wrong is told in its place."""
+    widget.run_worker(_guarded(widget, work), group=group, exclusive=True, exit_on_error=False)
+
+
+async def _guarded(widget: Widget, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - told in its place; the program goes on
+        widget.post_message(messages.Told(problem_text(error)))
+
+
+def problem_text(error: Exception) -> str:
+    """One line."""
+    from kafkalog.errors import KafkaLogError
+
+    if isinstance(error, (KafkaLogError, OSError)):
+        return str(error)
+    return f"internal error: {type(error).__name__}: {error}"
+
+
+class View(Vertical):
+    """A view of a partition.
+
+    The screen calls `appear` when it is shown, and again when what it shows may be another thing altogether (another
+    segment, a jump, another time zone); `refreshed` when the partition's state is new, `indexed` when more headers of
+    the segment have been read. Only the view that is shown is called.
+    """
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__()
+        self.browsing = browsing
+
+    @property
+    def inspector(self) -> InspectorApp:
+        """The application."""
+        return cast("InspectorApp", self.app)
+
+    @property
+    def focus_target(self) -> Widget | None:
+        """What the keys go to."""
+        return next(iter(self.query(LazyTable)), None)
+
+    async def appear(self) -> None:
+        """Show what is looked at now."""
+
+    async def refreshed(self) -> None:
+        """The state of the partition is new."""
+
+    async def indexed(self) -> None:
+        """More of the segment has been read."""
+
+    async def copied(self) -> str:
+        """What `c` copies; "" = nothing."""
+        return ""
+
+    def on_lazy_table_failed(self, message: LazyTable.Failed) -> None:
+        message.stop()
+        self.post_message(messages.Told(problem_text(message.error)))

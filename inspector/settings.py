@@ -1,0 +1,88 @@
+"""The config file: $XDG_CONFIG_HOME/kafkalog/inspector.toml, or ~/.config/kafkalog/inspector.toml.
+
+    theme = "textual-light"
+    timezone = "local"              # "utc" (the default), "local", "relative" or "epoch"
+
+    [keymap]                        # names as the help has them; commas between keys
+    follow = "F,f5"
+
+A mistake is told by its name and left out; all else holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from inspector.keys import NAMES
+from inspector.text import Zone
+
+TIME_ZONES: tuple[Zone, ...] = ("utc", "local", "relative", "epoch")
+_KEY = re.compile(r"(?:(?:ctrl|shift|alt|meta|super|hyper)\+)*(?:\w+|[^\s\w,])")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the config file says. mistakes: a line each, to be shown."""
+
+    theme: str | None = None
+    time_zone: Zone = "utc"
+    keymap: dict[str, str] = field(default_factory=dict)
+    mistakes: tuple[str, ...] = ()
+
+
+def default_path() -> Path:
+    """Where the config file is looked for."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "kafkalog" / "inspector.toml"
+
+
+def load(path: Path | None = None) -> Settings:
+    """The settings of the file at `path` (None: the default place, where it need not be). Never raises."""
+    place = path
+    try:
+        place = place or default_path()
+        text = place.read_text(encoding="utf-8")
+        found = tomllib.loads(text)
+    except FileNotFoundError:
+        return Settings() if path is None else Settings(mistakes=(f"{path}: no such file",))
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return Settings(mistakes=(f"{place or 'config file'}: {reason}",))
+    return _settings(found, str(place))
+
+
+def _settings(found: dict[str, Any], place: str) -> Settings:
+    mistakes = [f"{place}: {name}: no such setting" for name in found if name not in {"theme", "timezone", "keymap"}]
+    settings = Settings()
+    theme = found.get("theme")
+    if isinstance(theme, str):
+        settings = replace(settings, theme=theme)
+    elif theme is not None:
+        mistakes.append(f"{place}: theme: expected a text, found {theme!r}")
+    time_zone = found.get("timezone", settings.time_zone)
+    if time_zone in TIME_ZONES:
+        settings = replace(settings, time_zone=time_zone)
+    else:
+        mistakes.append(f"{place}: timezone: expected {', '.join(TIME_ZONES)}, found {time_zone!r}")
+    keymap = _keymap(found.get("keymap", {}), place, mistakes)
+    return replace(settings, keymap=keymap, mistakes=tuple(mistakes))
+
+
+def _keymap(found: Any, place: str, mistakes: list[str]) -> dict[str, str]:
+    if not isinstance(found, dict):
+        mistakes.append(f"{place}: keymap: expected a table, found {found!r}")
+        return {}
+    keymap = {}
+    for name, keys in found.items():
+        if name not in NAMES:
+            mistakes.append(f"{place}: keymap.{name}: no such action")
+        elif not isinstance(keys, str) or not all(_KEY.fullmatch(key.strip()) for key in keys.split(",")):
+            mistakes.append(f"{place}: keymap.{name}: expected keys with commas between, found {keys!r}")
+        else:
+            keymap[name] = ",".join(key.strip() for key in keys.split(","))
+    return keymap

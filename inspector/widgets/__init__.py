@@ -1,0 +1,1 @@
+"""What the screens are built from; none of it knows a log."""

@@ -1,0 +1,118 @@
+"""The single lines around a view: what is looked at, the views there are, the keys that work here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.style import Style
+from rich.text import Text
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+
+class TopLine(Widget):
+    """kafkalog read-only | path | what of it ........ time zone, follow. The path gives way where it is narrow."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"top-line--name"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._path = self._what = self._right = ""
+
+    def show(self, path: str, what: str, right: str) -> None:
+        """Texts that are safe to show."""
+        if (path, what, right) != (self._path, self._what, self._right):
+            self._path, self._what, self._right = path, what, right
+            self.refresh()
+
+    def render(self) -> Text:
+        """The line."""
+        name = " kafkalog read-only "
+        room = self.size.width - cell_len(name) - cell_len(self._right) - 4
+        what = f" | {self._what}" if self._what else ""
+        path = _end_of(self._path, max(8, room - cell_len(what)))
+        text = Text(no_wrap=True, overflow="crop")
+        text.append(name, self.get_component_rich_style("top-line--name"))
+        text.append(" " + set_cell_size(path + what, max(0, room)) + "  ")
+        text.append(self._right + " ")
+        return text
+
+
+def _end_of(text: str, width: int) -> str:
+    """The end of a path says more than its beginning."""
+    while cell_len(text) > width:
+        text = "…" + text[2:]
+    return text
+
+
+class TabLine(Widget):
+    """1 Topics  [2 Segments]  3 Map ...: (key, title, short title, action, whether it is the one)."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"tab-line--current"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tabs: Sequence[tuple[str, str, str, str, bool]] = ()
+
+    def show(self, tabs: Sequence[tuple[str, str, str, str, bool]]) -> None:
+        """Other tabs."""
+        self._tabs = tabs
+        self.refresh()
+
+    def render(self) -> Text:
+        """In short where there is no room."""
+        full = self._text(1)
+        return full if full.cell_len <= self.size.width else self._text(2)
+
+    def _text(self, title: int) -> Text:
+        text = Text(no_wrap=True, overflow="crop")
+        for tab in self._tabs:
+            key, action, current = tab[0], tab[3], tab[4]
+            label = f"{key} {tab[title]}"
+            style = self.get_component_rich_style("tab-line--current") if current else Style()
+            text.append(f"[{label}]" if current else f" {label} ", style + Style(meta={"@click": action}))
+        return text
+
+
+class KeysLine(Widget):
+    """The keys that work here, as many as have room; the last is always that for help."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys-line--key"}
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, _: Screen[object]) -> None:
+        self.refresh()
+
+    def render(self) -> Text:
+        """One after another, innermost first, each action once."""
+        text = Text(no_wrap=True, overflow="crop")
+        hints = self._hints()
+        last = [hint for hint in hints if hint[2] == "help"]
+        room = self.size.width - sum(len(key) + len(label) + 3 for key, label, _ in last)
+        for key, label, action in [hint for hint in hints if hint not in last]:
+            if text.cell_len + len(key) + len(label) + 3 > room:
+                break
+            self._append(text, key, label, action)
+        for hint in last:
+            self._append(text, *hint)
+        return text
+
+    def _append(self, text: Text, key: str, label: str, action: str) -> None:
+        click = Style(meta={"@click": f"app.press('{action}')"})
+        text.append(f" {key}", self.get_component_rich_style("keys-line--key") + click)
+        text.append(f" {label} ", click)
+
+    def _hints(self) -> list[tuple[str, str, str]]:
+        """(key as shown, label, id of the action)."""
+        found: dict[str, tuple[str, str, str]] = {}
+        for active in self.screen.active_bindings.values():
+            binding = active.binding
+            if binding.show and active.enabled and binding.id is not None and binding.id not in found:
+                found[binding.id] = (self.app.get_key_display(binding), binding.description, binding.id)
+        return list(found.values())

@@ -1,0 +1,118 @@
+"""The map of a segment: a cell for so many bytes, with the symbol and the colour of the worst batch in them.
+
+    -----------------tttttttt-----------!!----------      - data   t transactional   c control   a aborted   ! corrupt
+    -----ttttttttcaaaac------------
+
+A . has not been read yet, _ is room for what is to come. The cell of the cursor is reversed and underlined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from inspector.columns import SYMBOLS
+from inspector.keys import bindings
+
+
+class MapCell(Protocol):
+    """What a cell is of: its kind is one of SYMBOLS."""
+
+    @property
+    def kind(self) -> str:
+        """The worst kind."""
+        ...
+
+
+class SegmentStrip(Widget, can_focus=True):
+    """`show(cells)`: as many as it is `cells_wanted` wide and high; `cursor` is the cell the keys are at."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"segment-strip--{kind}" for kind in (*SYMBOLS, "cursor")}
+    BINDINGS: ClassVar[list[BindingType]] = bindings("map")
+
+    class Moved(Message):
+        """The cursor is at another cell."""
+
+        def __init__(self, cell: int) -> None:
+            self.cell = cell
+            super().__init__()
+
+    class Chosen(Moved):
+        """Enter, or a click at the cell where the cursor was."""
+
+    class Resized(Message):
+        """Another number of cells has room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: Sequence[MapCell] = ()
+        self.cursor = 0
+
+    @property
+    def cells_wanted(self) -> int:
+        """How many have room."""
+        return self.size.width * self.size.height
+
+    def show(self, cells: Sequence[MapCell]) -> None:
+        """Other cells; the cursor stays where it is, as far as it can."""
+        self.cells = cells
+        self.cursor = max(0, min(self.cursor, len(cells) - 1))
+        self.refresh()
+
+    def go(self, cell: int) -> None:
+        """The cursor to a cell."""
+        before, self.cursor = self.cursor, max(0, min(cell, len(self.cells) - 1))
+        self.refresh()
+        if before != self.cursor:
+            self.post_message(self.Moved(self.cursor))
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the map."""
+        width = self.size.width
+        first = y * width
+        segments = []
+        for i, cell in enumerate(self.cells[first : first + width], first):
+            style = self.get_component_rich_style(f"segment-strip--{cell.kind}")
+            if i == self.cursor:
+                style = style + self.get_component_rich_style("segment-strip--cursor", partial=True)
+            segments.append(Segment(SYMBOLS[cell.kind], style))
+        return Strip(segments).extend_cell_length(width, self.rich_style)
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
+
+    def on_click(self, event: events.Click) -> None:
+        cell = int(event.y) * self.size.width + int(event.x)
+        if cell == self.cursor and event.chain == 2:
+            self.post_message(self.Chosen(cell))
+        elif cell < len(self.cells):
+            self.go(cell)
+
+    def action_map_left(self) -> None:
+        self.go(self.cursor - 1)
+
+    def action_map_right(self) -> None:
+        self.go(self.cursor + 1)
+
+    def action_map_up(self) -> None:
+        self.go(self.cursor - self.size.width if self.cursor >= self.size.width else self.cursor)
+
+    def action_map_down(self) -> None:
+        self.go(self.cursor + self.size.width)
+
+    def action_map_start(self) -> None:
+        self.go(0)
+
+    def action_map_end(self) -> None:
+        self.go(len(self.cells) - 1)
+
+    def action_map_open(self) -> None:
+        if self.cells:
+            self.post_message(self.Chosen(self.cursor))

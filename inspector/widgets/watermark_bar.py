@@ -1,0 +1,104 @@
+"""The offsets of a partition on one bar, from the log's start to its end.
+
+    S 0 log start   R 812 recovery point   L 990 last stable   H 1,000 high watermark   E 1,042 log end
+    S============================================R===========================L-H..E
+
+Up to the last stable offset the bar is double, up to the high watermark simple, behind it dotted: nobody has read that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual.widget import Widget
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Offsets; None: not known."""
+
+    log_start: int | None = None
+    recovery_point: int | None = None
+    last_stable: int | None = None
+    high_watermark: int | None = None
+    log_end: int | None = None
+
+
+NAMES = (
+    ("S", "log start", "start"),
+    ("R", "recovery point", "recovery"),
+    ("L", "last stable", "stable"),
+    ("H", "high watermark", "high"),
+    ("E", "log end", "end"),
+)
+
+
+def places(marks: Watermarks, width: int) -> list[int | None]:
+    """The cell of each of NAMES on a bar so wide; one that lies outside stands at the end it lies beyond."""
+    start, end = marks.log_start, marks.log_end
+    offsets = (start, marks.recovery_point, marks.last_stable, marks.high_watermark, end)
+    if start is None or end is None or width < 1:
+        return [None] * len(offsets)
+    span = max(1, end - start)
+    return [None if each is None else max(0, min(width - 1, (each - start) * (width - 1) // span)) for each in offsets]
+
+
+def bar(marks: Watermarks, width: int) -> str:
+    """The bar alone."""
+    cells = places(marks, width)
+    if cells[0] is None:
+        return ""
+    stable = cells[2] if cells[2] is not None else cells[3]
+    high = cells[3] if cells[3] is not None else cells[4]
+    line = ["=" if i <= (stable or 0) else "-" if i <= (high or 0) else "." for i in range(width)]
+    # The later is drawn over the earlier, the log's start over none.
+    for (letter, _, _), cell in zip(NAMES, cells, strict=True):
+        if cell is not None:
+            line[cell] = letter
+    if width:
+        line[0] = "S" if marks.log_end != marks.log_start else "E"
+    return "".join(line)
+
+
+def legend(marks: Watermarks, width: int) -> str:
+    """What the letters stand for, in as many words as there is room."""
+    offsets = (marks.log_start, marks.recovery_point, marks.last_stable, marks.high_watermark, marks.log_end)
+    numbers = ["?" if each is None else f"{each:,}" for each in offsets]
+    for names in ([name for _, name, _ in NAMES], [short for _, _, short in NAMES], [""] * len(NAMES)):
+        parts = [
+            " ".join(filter(None, (letter, number, name)))
+            for (letter, _, _), number, name in zip(NAMES, numbers, names, strict=True)
+        ]
+        if len("   ".join(parts)) <= width:
+            return "   ".join(parts)
+    return " ".join(parts)
+
+
+class WatermarkBar(Widget):
+    """`show(watermarks)`."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"watermark-bar--letter", "watermark-bar--bar"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks = Watermarks()
+
+    def show(self, marks: Watermarks) -> None:
+        """Other offsets."""
+        if marks != self.marks:
+            self.marks = marks
+            self.refresh()
+
+    def render(self) -> Text:
+        """Two lines."""
+        width = self.size.width
+        text = Text(no_wrap=True, overflow="crop")
+        text.append(legend(self.marks, width))
+        text.append("\n")
+        letters = self.get_component_rich_style("watermark-bar--letter")
+        plain = self.get_component_rich_style("watermark-bar--bar")
+        for symbol in bar(self.marks, width):
+            text.append(symbol, letters if symbol.isalpha() else plain)
+        return text

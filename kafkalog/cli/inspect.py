@@ -1,0 +1,90 @@
+"""`kafkalog inspect`: the inspector in the terminal, or what one of its screens shows as text or JSON."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog.cli import SOUND, UNREADABLE
+from kafkalog.cli.output import complain, is_terminal
+from kafkalog.cli.selection import LogPath
+
+if TYPE_CHECKING:
+    from inspector.settings import Settings
+
+EPILOG = """\b
+Config file: $XDG_CONFIG_HOME/kafkalog/inspector.toml (~/.config/kafkalog/inspector.toml)
+  theme = "textual-light"
+  timezone = "local"
+  [keymap]
+  follow = "F,f5"
+
+\b
+Examples:
+  kafkalog inspect /var/lib/kafka               all partitions of a data directory
+  kafkalog inspect /var/lib/kafka/orders-0      one partition; F follows it
+  kafkalog inspect 00000000000000000000.log     one segment
+  kafkalog inspect orders-0 --headless segments -o json
+                                                what a screen shows, for a script
+"""
+
+
+@click.command(short_help="Browse a log in the terminal, while it grows.", epilog=EPILOG)
+@click.argument("path", metavar="PATH", type=LogPath(path_type=Path))
+@click.option(
+    "--headless", "screen", metavar="SCREEN",
+    help="Print what a screen shows: topics, segments, map, batches, records, ... (all: --headless help).",
+)  # fmt: skip
+@click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), help="With --headless.  [default: text]")
+@click.option(
+    "--utc/--local", "utc", default=None, help="Times in UTC, or in local time.  [default: as the config file]"
+)
+@click.option("--theme", metavar="NAME", help="Colours; NO_COLOR turns them off.")
+@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Another config file.")
+def inspect(
+    *, path: Path, screen: str | None, form: str | None, utc: bool | None, theme: str | None, config: Path | None
+) -> int:
+    """Browse the data directory, partition or segment file at PATH: partitions, segments, batches, records, bytes.
+
+    Read-only, always, and beside a running broker. The last line shows the keys that work; ? shows all of them.
+    """
+    if screen is not None:
+        return _headless(path, screen, form or "text", utc is not False)
+    if form is not None:
+        raise click.UsageError("--output goes with --headless")
+    try:
+        from inspector import app
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in {"textual", "inspector"}:
+            raise
+        complain("the inspector needs Textual: pip install 'kafkalog[inspector]'")
+        return UNREADABLE
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise click.UsageError("the inspector needs a terminal; --headless SCREEN prints what a screen shows")
+    app.run(path, _settings(config, utc, theme))
+    return SOUND
+
+
+def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
+    from dataclasses import replace
+
+    from inspector.settings import load
+
+    settings = load(config)
+    if utc is not None:
+        settings = replace(settings, time_zone="utc" if utc else "local")
+    return settings if theme is None else replace(settings, theme=theme)
+
+
+def _headless(path: Path, screen: str, form: str, utc: bool) -> int:
+    from inspector import headless
+
+    if screen not in headless.SCREENS:
+        raise click.UsageError(f"no screen {screen!r}: there are {', '.join(headless.SCREENS)}")
+    try:
+        return headless.show(path, screen, form, "utc" if utc else "local")
+    except headless.NeedsPartitionError as error:
+        raise click.UsageError(str(error)) from None
