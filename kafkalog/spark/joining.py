@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog._speedups.framing import scan_headers
-from kafkalog.errors import CorruptRecordError
+from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.spark.task_files import PartitionFile
@@ -96,7 +96,8 @@ class Joining:
         """Make it; all of it is on the disk then.
 
         CorruptRecordError: a task's file is not as the task left it. InconsistentTopicIdError: `before` is of another
-        topic. OSError. Whatever else `kafkalog.open` raises of a log that is damaged.
+        topic. LogStateError: it has a segment that Kafka would not open. OSError. Whatever else `kafkalog.open` raises
+        of a log that is damaged.
         """
         if before is not None:
             _clone(before, self.directory)
@@ -175,8 +176,13 @@ def _pieces(source: Source, piece_bytes: int) -> Iterator[tuple[bytearray, NDArr
 
 def _clone(before: Before, target: Path) -> None:
     """A directory with the same log. A log that may have to be repaired is copied whole."""
+    segments = segment_files(before.directory)
+    for _, path in segments:
+        if path.stat().st_size > INT32_MAX:
+            what = "the log cannot be appended to: Kafka opens no segment of 2 GiB or more"
+            raise LogStateError(what, str(path), None, f"at most {INT32_MAX} bytes", path.stat().st_size)
     target.mkdir()
-    bases = [base for base, _ in segment_files(before.directory)][:-1]
+    bases = [base for base, _ in segments][:-1]
     sealed = {offset_file(target, base, suffix).name for base in bases for suffix in _SEALED_FILES}
     for path in sorted(before.directory.iterdir()):
         if path.name.endswith(DELETED_SUFFIX) or not path.is_file():
