@@ -39,8 +39,8 @@ from inspector.reading.batches import SegmentReader
 from inspector.reading.ends import Checkpoints
 from inspector.reading.partition import PartitionReader
 from inspector.reading.topics import Source, Topics
-from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover
-from kafkalog.storage.paths import parse_partition_dir, segment_base_offset
+from kafkalog.errors import NotALogError
+from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover, partition_dir
 
 __all__ = [
     "AbortedTransaction",
@@ -105,7 +105,7 @@ class Model:
             return found
         try:
             place = discover(self.path)
-        except Exception:  # noqa: BLE001 - whatever it is, there is nothing to list now
+        except (OSError, NotALogError):
             return []
         return self._sources_in(place) if isinstance(place, DataDir) else []
 
@@ -114,10 +114,11 @@ class Model:
 
     def _source(self, place: PartitionDir | LogFile) -> Source:
         if isinstance(place, LogFile):
-            base = segment_base_offset(place.path.name)
-            partition = parse_partition_dir(place.path.resolve().parent.name) if base is not None else None
-            return Source(place.path.name, place.path, partition, self._checkpoints, is_file=True,
-                          file_base=base or 0, has_base=base is not None)  # fmt: skip
+            base = place.base_offset
+            return Source(
+                place.path.name, place.path, place.topic_partition, self._checkpoints, is_file=True,
+                file_base=base or 0, has_base=base is not None,
+            )  # fmt: skip
         name = place.path.name if self._is_data_dir else place.path.resolve().name
         mark = place.mark if place.mark in ("delete", "stray", "future") else None
         return Source(name, place.path, place.topic_partition, self._checkpoints, mark)  # type: ignore[arg-type]
@@ -133,8 +134,7 @@ class Model:
         elif name is None:
             raise ValueError("a data directory has many partitions: a name is needed")
         else:
-            path = self.path / name
-            source = self._source(PartitionDir(path, parse_partition_dir(name)))
+            source = self._source(partition_dir(self.path / name))
         found = self._readers.get(name)
         if found is None:
             found = self._readers[name] = PartitionReader(source)

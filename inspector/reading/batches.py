@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from inspector.reading.answers import (
     RecordDetail,
     RecordRow,
 )
-from inspector.reading.files import LogFile
+from inspector.reading.files import SegmentFile
+from inspector.reading.locking import locked
 from inspector.reading.windows import (
     ABORTED,
     CONTROL,
@@ -57,7 +59,7 @@ _NO_COUNTS = np.zeros(1, np.int64)
 
 
 class SegmentReader:
-    """One segment file, in windows. Use it from one thread at a time; nothing here raises for what is on disk.
+    """One segment file, in windows. Nothing here raises for what is on disk; calls of several threads take turns.
 
     path: of the file. base_offset: its name's, None where that is none. later_aborted: what later segments say of
     transactions that were aborted: producer, first and last offset.
@@ -72,9 +74,10 @@ class SegmentReader:
         self.path = path
         self.base_offset = base_offset
         self.problem: str | None = None
+        self.lock = RLock()
         self._later_aborted = later_aborted
         self._asked_later = False
-        self._file: LogFile | None = None
+        self._file: SegmentFile | None = None
         self._windows: Windows | None = None
         self._held: OrderedDict[tuple[int, int], Held] = OrderedDict()
         self.decoded = reading.Decoded()
@@ -82,13 +85,14 @@ class SegmentReader:
 
     def _open(self) -> None:
         try:
-            self._file = LogFile(self.path)
+            self._file = SegmentFile(self.path)
             self._windows = Windows(self._file, self.base_offset)
             self.problem = None
         except (OSError, KafkaLogError) as error:
             self._file = self._windows = None
             self.problem = str(error)
 
+    @locked
     def close(self) -> None:
         """Give up the file."""
         if self._file is not None:
@@ -102,6 +106,7 @@ class SegmentReader:
 
     # --- reading it through
 
+    @locked
     def index_more(self, max_bytes: int = 8 << 20, seconds: float = STEP_SECONDS) -> Progress:
         """Read on: first all headers, then all checksums; `is_done` when there is no more for now.
 
@@ -195,6 +200,7 @@ class SegmentReader:
         found = self.batch_rows(i, 1)
         return found[0] if found else None
 
+    @locked
     def batch_rows(self, first: int, count: int) -> list[BatchRow]:
         """The batches first .. first + count, as far as they are known."""
         rows: list[BatchRow] = []
@@ -209,6 +215,7 @@ class SegmentReader:
             rows += [self.row_of(window, held, i) for i in range(start, stop)]
         return rows
 
+    @locked
     def held(self, window: Window) -> Held:
         """A window's batches, read from the file unless they were a moment ago."""
         key = window.position, window.end
@@ -324,6 +331,7 @@ class SegmentReader:
 
     # --- finding
 
+    @locked
     def batch_at(
         self, *, position: int | None = None, offset: int | None = None, timestamp: int | None = None
     ) -> int | None:
@@ -366,10 +374,12 @@ class SegmentReader:
                 return window.first_row + int(found[0])
         return None
 
+    @locked
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
         """The next damaged batch after (or before) a row; None where none is known."""
         return self._next(row, forwards, lambda each: each.kind == "corrupt", lambda window: window.worst == CORRUPT)
 
+    @locked
     def next_transaction(self, row: int, forwards: bool = True) -> int | None:
         """The next batch of another transaction, or marker, after (or before) a row; None where none is known."""
         here = self.batch(row)
@@ -400,30 +410,36 @@ class SegmentReader:
                     return window.first_row + i
         return None
 
+    @locked
     def strip(self, width: int) -> list[Cell]:
         """The segment as `width` cells of equally many bytes, each of the worst kind in it."""
         return mapping.strip(self, width) if self._windows is not None and width > 0 else []
 
     # --- records
 
+    @locked
     def record_rows(self, first: int, count: int) -> list[RecordRow]:
         """The records first .. first + count, as far as they are known."""
         return list(reading.rows(self, first, count))
 
+    @locked
     def record(self, i: int) -> RecordDetail | None:
         """Record i whole; None where there is none (yet)."""
         return reading.detail(self, i)
 
+    @locked
     def record_at(self, offset: int) -> int | None:
         """The number of the record with that offset, or of the first behind it; None where it is not known (yet)."""
         return reading.record_at(self, offset)
 
+    @locked
     def first_record_of(self, batch: int) -> int | None:
         """The number of a batch's first record (of the next one's, where it has none); None where there is none."""
         return reading.first_record_of(self, batch)
 
     # --- bytes
 
+    @locked
     def read_bytes(self, position: int, length: int) -> bytes:
         """The bytes from a position on, fewer where the file ends before."""
         if self._file is None or position < 0:
@@ -433,11 +449,13 @@ class SegmentReader:
         except (OSError, KafkaLogError, ValueError):
             return b""
 
+    @locked
     def fields(self, batch_row: int) -> tuple[Field, ...]:
         """The fields of a batch's header and, where they are not compressed, of its first records."""
         row = self.batch(batch_row)
         return () if row is None else naming.fields_of(self, row)
 
+    @locked
     def field_at(self, position: int) -> Field | None:
         """The field that a byte belongs to; None where no batch is known there."""
         number = self.batch_at(position=position)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kafkalog import Log, TopicPartition
 from kafkalog.errors import KafkaLogError
@@ -44,7 +45,27 @@ class Checkpoints:
         return Marks(*found), problem
 
 
-def log_end_of(log: Log) -> int:
-    """The offset the next record will get, by the active segment's index. OSError, KafkaLogError: it cannot be read."""
+# Headers behind the last entry of the index are read for so many bytes; more take a noticeable time.
+NEAR_BYTES = 16 << 20
+
+
+def log_end_of(log: Log) -> int | None:
+    """The offset the next record will get, where the active segment's index leads near it; None where it does not.
+
+    OSError, KafkaLogError: it cannot be read.
+    """
     segments = log.segments
-    return segments[-1].read_next_offset() if segments else 0
+    if not segments:
+        return 0
+    active = segments[-1]
+    return active.read_next_offset() if active.size_in_bytes - _led_to(active) <= NEAR_BYTES else None
+
+
+def _led_to(segment: Any) -> int:
+    """Where the index leads to, if there is a batch: 0 where it does not."""
+    entry = segment.offset_index.last_entry
+    try:
+        found = segment.log.first_entry(entry.position) if entry.position else None
+    except (KafkaLogError, ValueError):
+        return 0
+    return entry.position if found is not None and found.base_offset <= entry.offset else 0

@@ -14,7 +14,7 @@ from kafkalog import FileMessageSet
 DECOMPRESSION_LIMIT = 64 << 20
 
 
-class LogFile:
+class SegmentFile:
     """The bytes and entries of a segment file. OSError, NotALogError: it cannot be opened."""
 
     def __init__(self, path: Path) -> None:

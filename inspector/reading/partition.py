@@ -6,7 +6,7 @@
 
 A poll looks at directory and sizes, and reads on only where something grew. What costs more, as the first and last
 times of a thousand segments, comes a few segments a poll; the last stable offset, which may need a long stretch of
-the log, comes when `work_out_last_stable` is asked for, and is None until then.
+the log, is None until `work_out_last_stable` has been called, and followed from then on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import kafkalog
@@ -32,6 +33,8 @@ from inspector.reading.answers import (
 )
 from inspector.reading.batches import SegmentReader
 from inspector.reading.ends import log_end_of
+from inspector.reading.locking import locked
+from inspector.reading.stable import LastStable
 from inspector.reading.windows import AbortedRange
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
@@ -46,9 +49,9 @@ _ENTRY_BYTES = 8
 
 
 class PartitionReader:
-    """A partition directory, or one segment file by itself. Use it from one thread at a time.
+    """A partition directory, or one segment file by itself.
 
-    Nothing here raises for what is on disk.
+    Nothing here raises for what is on disk; calls of several threads take turns.
     """
 
     def __init__(self, source: Source) -> None:
@@ -57,14 +60,16 @@ class PartitionReader:
         self._source = source
         self._checkpoints = source.checkpoints
         self._log: Log | None = None
-        self._end: tuple[Any, int] | None = None
         self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
         self._readers: dict[int, SegmentReader] = {}
         self._last: PartitionState | None = None
-        self._last_stable: tuple[int, int] | None = None
+        self._last_stable: LastStable | None = None
+        self._last_end: int | None = None
+        self.lock = RLock()
 
     # --- the state
 
+    @locked
     def refresh(self) -> PartitionState:
         """What is there now, and what changed since the last call."""
         state = self._state()
@@ -81,7 +86,7 @@ class PartitionReader:
             return PartitionReader(self._source).refresh()
         try:
             with kafkalog.open(self.path) as log:
-                return self._with_watermarks(log, tuple(_sizes(log)))
+                return PartitionReader(self._source)._with_watermarks(log, tuple(_sizes(log)))
         except _FAILURES as error:
             return PartitionState(self.name, self.path, problem=str(error))
 
@@ -111,49 +116,64 @@ class PartitionReader:
         marks, problem = self._checkpoints.of(log.topic_partition)
         problems += [problem] if problem is not None else []
         start = max(rows[0].base_offset if rows else 0, marks.log_start or 0)
-        end: int | None = start
+        end: int | None = None
+        epochs: tuple[tuple[int, int], ...] = ()
         try:
-            end = max(start, log_end_of(log)) if rows else start
+            end = self._end_of(log, rows, start)
             epochs = tuple((entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries)
         except _FAILURES as error:
-            epochs = ()
             problems.append(str(error))
-        watermark = (
-            None if end is None else min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
-        )
-        return PartitionState(
-            self.name,
-            self.path,
-            rows,
-            start,
-            None if end is None else min(end, marks.recovery_point or 0),
-            self._stable(watermark),
-            watermark,
-            end,
-            epochs,
-            problem="; ".join(problems) or None,
+        state = PartitionState(self.name, self.path, rows, start, epochs=epochs, problem="; ".join(problems) or None)
+        if end is None:
+            return state
+        watermark = min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
+        return replace(
+            state,
+            recovery_point=min(end, marks.recovery_point or 0),
+            last_stable=self._stable(log, end, watermark, start),
+            high_watermark=watermark,
+            log_end=end,
         )
 
-    def _stable(self, watermark: int | None) -> int | None:
-        """What was worked out, as far as it still holds."""
+    def _end_of(self, log: Log, rows: tuple[SegmentRow, ...], start: int) -> int | None:
+        """The log's end, where it is known or found at once."""
+        found = log_end_of(log) if rows else start
+        if found is None:
+            reader = self._readers.get(rows[-1].base_offset)
+            found = reader.end_offset if reader is not None and reader.is_walked else self._last_end
+        self._last_end = found
+        return None if found is None else max(start, found)
+
+    def _stable(self, log: Log, end: int, watermark: int, start: int) -> int | None:
+        """The last stable offset, once it has been worked out."""
         known = self._last_stable
-        if known is None or watermark is None:
+        if known is None:
             return None
-        return min(known[0], watermark)
+        try:
+            if not known.follow(log, end):
+                self._last_stable = None
+                return None
+        except _FAILURES:
+            self._last_stable = None
+            return None
+        return max(start, known.offset(watermark))
 
     def work_out_last_stable(self) -> int | None:
-        """The last stable offset, and have `refresh` tell it from now on; it may take a second for a long segment.
+        """The last stable offset; `refresh` tells it from now on, and follows it.
 
-        None: damage is in the way.
+        It may take a second for a long segment without a snapshot, and stops no other call meanwhile. None: damage is
+        in the way, or it is a file.
         """
         if self._source.is_file:
             return None
         try:
-            log = self._opened()
-            self._last_stable = log.last_stable_offset, 0
+            with kafkalog.open(self.path) as log:
+                end, found, offset = log.log_end_offset, LastStable(log), log.last_stable_offset
         except _FAILURES:
-            self._last_stable = None
-        return None if self._last_stable is None else self._last_stable[0]
+            return None
+        with self.lock:
+            self._last_end, self._last_stable = end, found
+        return offset
 
     # --- segments
 
@@ -194,6 +214,7 @@ class PartitionReader:
             last_timestamp=reader.last_timestamp,
         )
 
+    @locked
     def segment(self, base_offset: int) -> SegmentReader:
         """The reader of the segment with that base offset; the same one as long as it is there."""
         found = self._readers.get(base_offset)
@@ -215,6 +236,7 @@ class PartitionReader:
 
     # --- places
 
+    @locked
     def locate(self, target: Target) -> Place | None:
         """Where an offset, a time or a byte is; None where it is not, or damage is in the way."""
         try:
@@ -263,14 +285,16 @@ class PartitionReader:
     # --- transactions
 
     def transactions(self) -> Transactions:
-        """Open, hanging and aborted ones; it may take a second for a long segment."""
+        """Open, hanging and aborted ones; as `work_out_last_stable`, it may take a second."""
         if self._source.is_file:
             return Transactions(problem="a partition directory is needed to tell transactions")
         try:
-            return deciding.transactions_of(self._opened())
+            with kafkalog.open(self.path) as log:
+                return deciding.transactions_of(log)
         except _FAILURES as error:
             return Transactions(problem=str(error))
 
+    @locked
     def close(self) -> None:
         """Give up all files."""
         for reader in self._readers.values():

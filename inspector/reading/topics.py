@@ -14,7 +14,7 @@ from pathlib import Path
 
 import kafkalog
 from inspector.reading.answers import Health, Mark, TopicRow
-from inspector.reading.ends import Checkpoints, log_end_of
+from inspector.reading.ends import Checkpoints, Marks, log_end_of
 from kafkalog import Log, TopicPartition
 from kafkalog.errors import KafkaLogError
 
@@ -62,7 +62,7 @@ class Topics:
                 later.append((filled, source))
             yield filled
         for row, source in later:
-            yield _with_last_stable(row, source)
+            yield self._with_last_stable(row, source)
 
     def _filled(self, row: TopicRow, source: Source) -> TopicRow:
         try:
@@ -80,28 +80,45 @@ class Topics:
         health: Health = "ok" if problem is None else "warning"
         last_timestamp = None
         try:
-            end = max(start, log_end_of(log))
+            end = log_end_of(log)
             last_timestamp = _last_timestamp(log)
         except KafkaLogError as error:
             return replace(row, filled=True, segments=len(segments), bytes=size, log_start=start, health="damaged",
                            problem=str(error))  # fmt: skip
-        watermark = min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
-        return replace(
+        row = replace(
             row,
             filled=True,
             segments=len(segments),
             bytes=size,
-            records=0 if end == start else None,
-            offsets=end - start,
             log_start=start,
-            high_watermark=watermark,
-            last_stable=watermark if end == start else None,
-            log_end=end,
-            rate=self._rate(row.name, end),
             last_timestamp=last_timestamp,
             health=health,
             problem=problem,
         )
+        return row if end is None else self._with_end(row, marks, max(start, end))
+
+    def _with_end(self, row: TopicRow, marks: Marks, end: int) -> TopicRow:
+        start = row.log_start or 0
+        watermark = min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
+        return replace(
+            row,
+            records=0 if end == start else None,
+            offsets=end - start,
+            high_watermark=watermark,
+            last_stable=watermark if end == start else None,
+            log_end=end,
+            rate=self._rate(row.name, end),
+        )
+
+    def _with_last_stable(self, row: TopicRow, source: Source) -> TopicRow:
+        try:
+            with kafkalog.open(source.path) as log:
+                if row.log_end is None:
+                    marks, _ = source.checkpoints.of(source.topic_partition)
+                    row = self._with_end(row, marks, log.log_end_offset)
+                return replace(row, last_stable=log.last_stable_offset)
+        except _FAILURES as error:
+            return replace(row, health="damaged", problem=str(error))
 
     def _rate(self, name: str, end: int) -> float | None:
         now = time.monotonic()
@@ -124,11 +141,3 @@ def _last_timestamp(log: Log) -> int | None:
         if segment.size_in_bytes and (segment.time_index.entries or segment.size_in_bytes < SHORT_BYTES):
             return segment.largest_record_timestamp
     return None
-
-
-def _with_last_stable(row: TopicRow, source: Source) -> TopicRow:
-    try:
-        with kafkalog.open(source.path) as log:
-            return replace(row, last_stable=log.last_stable_offset)
-    except _FAILURES as error:
-        return replace(row, health="damaged", problem=str(error))

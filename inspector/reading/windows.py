@@ -20,14 +20,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inspector.reading.answers import Progress
-from inspector.reading.files import LogFile
+from inspector.reading.files import SegmentFile
 from kafkalog import ByteBufferMessageSet, CompressionType, EndKind, RecordBatch
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck import SoundEntries
@@ -42,6 +41,8 @@ WINDOW_BYTES = 256 << 10
 PIECE_BYTES = 1 << 20
 # An entry that is longer has its checksum computed piece by piece.
 LARGE_BYTES = 4 << 20
+# A longer one is not decoded: of a damaged batch the size may be anything.
+MOST_BYTES = 64 << 20
 DATA, TRANSACTIONAL, CONTROL, ABORTED, CORRUPT = range(5)
 _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x10, 0x20
 _SHORTEST = (26, 34, 61)
@@ -86,7 +87,7 @@ class _Open:
 class Windows:
     """The windows of one segment file, as far as it has been read. One thread at a time."""
 
-    def __init__(self, file: LogFile, base_offset: int | None) -> None:
+    def __init__(self, file: SegmentFile, base_offset: int | None) -> None:
         self.file = file
         self.base_offset = base_offset
         self.clear()
@@ -164,6 +165,7 @@ class Windows:
             self.records -= gone.records
             self._at = gone.position
             self._checked = min(self._checked, len(self.all))
+            self._checked_bytes = min(self._checked_bytes, gone.position)
 
     def step(self, max_bytes: int, seconds: float) -> Progress:
         """Go on, for at most so many bytes and about so long. OSError: the file cannot be read."""
@@ -346,8 +348,13 @@ class Windows:
             return np.empty(0, np.int64)
 
     def batch(self, row: np.void) -> RecordBatch | None:
-        """The batch of a row. None: it is not there any more."""
+        """The batch of a row. None: it is not there any more. CorruptRecordError: it is too large to be held."""
         start = int(row["position"])
+        if row["size_in_bytes"] > MOST_BYTES:
+            what = "the batch is too large to be looked into here"
+            raise CorruptRecordError(
+                what, str(self.file.path), start, f"at most {MOST_BYTES} bytes", int(row["size_in_bytes"])
+            )
         return next(self.file.part(start, start + int(row["size_in_bytes"])).batches(), None)
 
     def _count(self, rows: Rows) -> None:
@@ -409,8 +416,8 @@ class Windows:
         """What later segments say of transactions that are open at this one's end: producer, first and last offset."""
         for producer, first, last in aborted:
             known = self._open.get(producer)
-            if known is not None and first <= known.first_offset + 1 and known.first_offset <= last:
-                self.add_aborted(producer, min(first, known.first_offset), last)
+            if known is not None and first <= known.first_offset <= last:
+                self.add_aborted(producer, known.first_offset, last)
                 for number in known.windows:
                     self.all[number].worst = max(self.all[number].worst, ABORTED)
 
@@ -533,8 +540,3 @@ def control_of(batch: RecordBatch | None) -> str | None:
 def codec_name(codec: int) -> str:
     """Kafka's name of a codec."""
     return CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"
-
-
-def file_of(path: Path) -> LogFile:
-    """The file opened. OSError, NotALogError: it cannot be."""
-    return LogFile(path)

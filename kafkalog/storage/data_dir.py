@@ -36,6 +36,16 @@ class LogFile:
 
     path: Path
 
+    @property
+    def base_offset(self) -> int | None:
+        """The base offset that its name tells; None where it is not named as a segment."""
+        return segment_base_offset(self.path.name)
+
+    @property
+    def topic_partition(self) -> TopicPartition | None:
+        """The partition whose segment it is, by its own name and its directory's; None where these do not tell."""
+        return None if self.base_offset is None else parse_partition_dir(self.path.resolve().parent.name)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionDir:
@@ -79,19 +89,19 @@ def discover(path: str | os.PathLike[str]) -> DataDir | PartitionDir | LogFile:
 
 def _directory(path: Path) -> DataDir | PartitionDir:
     if segment_files(path):
-        return _partition(path)
+        return partition_dir(path)
     partitions = _partitions(path)
     # A data directory may itself be named kafka-1, as a partition would be: what is in it comes before its name.
     if (path / META_PROPERTIES).exists() or any(map(_holds_segments, partitions)):
         return DataDir(path, tuple(partitions))
     if parse_partition_dir(path.resolve().name) is not None:
-        return _partition(path)
+        return partition_dir(path)
     raise NotALogError("no Kafka log: neither segments (<20 digits>.log) in it nor partitions below it", str(path))
 
 
 def _partitions(path: Path) -> list[PartitionDir]:
     named = (each for each in path.iterdir() if parse_partition_dir(each.name) is not None)
-    found = [_partition(each) for each in named if each.is_dir()]
+    found = [partition_dir(each) for each in named if each.is_dir()]
     return sorted(found, key=lambda each: (each.topic_partition or ("", 0), each.mark or "", each.path.name))
 
 
@@ -102,7 +112,8 @@ def _holds_segments(partition: PartitionDir) -> bool:
         return False
 
 
-def _partition(path: Path) -> PartitionDir:
+def partition_dir(path: Path) -> PartitionDir:
+    """The directory at `path`, as its name tells; it is not looked at."""
     name = path.resolve().name
     mark = _MARK.search(name)
     return PartitionDir(path, parse_partition_dir(name), mark[1] if mark else None)
