@@ -121,11 +121,6 @@ class InspectorApp(App[None]):
                 self.simulate_key(active.binding.key)
                 return
 
-    async def action_back(self) -> None:
-        """Where a screen does not know better."""
-        if len(self.screen_stack) > 1:
-            self.pop_screen()
-
     def action_leave(self) -> None:
         """Quit at the top level, else one level back."""
         if self.has_topics and len(self.screen_stack) > 1:
@@ -144,9 +139,6 @@ class InspectorApp(App[None]):
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.settings.keymap))
-
-    def action_reload(self) -> None:
-        """Screens that read have their own."""
 
     def action_time_zone(self) -> None:
         """UTC, local time, ms, by turns."""

@@ -78,6 +78,13 @@ class Browsing:
         self.progress = await self.ask(segment.index_more)
         self.batches, self.records = await self.ask(_counts, segment)
 
+    async def read_through(self, base_offset: int) -> None:
+        """All headers of a segment that is not looked at."""
+        segment = await self.ask(self.reader.segment, base_offset)
+        before = None
+        while not (progress := await self.ask(segment.index_more)).is_done and progress != before:
+            before = progress
+
     async def is_reached(self) -> bool:
         """Whether the headers at `place` have been read."""
         if self.place is None or self.progress is None or self.place.base_offset != self.base_offset:

@@ -1,7 +1,7 @@
 """Every key of the inspector: bindings, footer, help and the names in the config file's keymap come from this table.
 
 An action is a method `action_<name>` of the widget, screen or application whose scope it has. Where one key has two
-actions, that of the innermost scope is taken: table, then view, then partition, then everywhere.
+actions, that of the innermost scope is taken: table, then view, then partition, then screen, then everywhere.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ SCOPES = {
     "records": "In batches and records",
     "record": "In a record",
     "partition": "In a partition",
+    "screen": "On every screen",
     "app": "Everywhere",
 }
 
@@ -90,8 +91,8 @@ ACTIONS = (
     Action("follow", "partition", "F", "Follow", "follow the end of the log; scrolling up pauses"),
     Action("previous_segment", "partition", "left_square_bracket", "", "the segment before"),
     Action("next_segment", "partition", "right_square_bracket", "", "the next segment"),
-    Action("back", "app", "escape", "Back", "one level back; never quits"),
-    Action("reload", "app", "r", "", "read again"),
+    Action("back", "screen", "escape", "Back", "one level back; never quits"),
+    Action("reload", "screen", "r", "", "read again"),
     Action("time_zone", "app", "z", "", "times in UTC, in local time, as ago, as ms since the epoch"),
     Action("help", "app", "question_mark,f1", "Help", "all keys"),
     Action("palette", "app", "ctrl+p", "", "commands by name"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
 from inspector import messages
+from inspector.keys import bindings
 from inspector.screens.view import problem_text
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.lines import KeysLine, TopLine
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 class InspectorScreen(Screen[None]):
     """Subclasses compose their middle part in `compose_middle`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("screen")
 
     def compose(self) -> ComposeResult:
         yield TopLine()
@@ -47,6 +51,12 @@ class InspectorScreen(Screen[None]):
 
     def on_lazy_table_failed(self, message: LazyTable.Failed) -> None:
         self.tell(problem_text(message.error))
+
+    def action_back(self) -> None:
+        """One level back, where there is one."""
+
+    def action_reload(self) -> None:
+        """Read again."""
 
     def times_changed(self) -> None:
         """Times are to be written in another way."""

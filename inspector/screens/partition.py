@@ -7,6 +7,7 @@ in steps, in the partition's own thread, so that what a view asks for comes in b
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 FOLLOWING_SECONDS = 0.5
 WATCHING_SECONDS = 1.0
+OTHERS_READ = 100
+OTHERS_BYTES = 4 << 30
 
 
 class PartitionScreen(InspectorScreen):
@@ -48,6 +51,7 @@ class PartitionScreen(InspectorScreen):
         # The views that `back` goes through; the last is the one that is shown.
         self._way: list[str] = []
         self._wake = asyncio.Event()
+        self._paused = False
 
     def compose_middle(self) -> ComposeResult:
         yield TabLine()
@@ -137,10 +141,28 @@ class PartitionScreen(InspectorScreen):
             if browsing.is_indexed or browsing.progress == before:
                 break
         if browsing.base_offset is not None:
-            # What reading its headers has told of the segment.
-            browsing.state = await browsing.ask(browsing.reader.refresh)
-            if self.view is not None:
-                await self.view.refreshed()
+            await self._show_read()
+            await self._read_others()
+
+    async def _show_read(self) -> None:
+        """What reading headers has told of segments."""
+        browsing = self._browsing()
+        browsing.state = await browsing.ask(browsing.reader.refresh)
+        if self.view is not None:
+            await self.view.refreshed()
+
+    async def _read_others(self) -> None:
+        """The headers of the other segments, where they are few: so that the list of segments knows of them."""
+        browsing = self._browsing()
+        others = [row for row in browsing.state.segments if row.records is None][:OTHERS_READ]
+        if sum(row.bytes for row in others) > OTHERS_BYTES:
+            return
+        shown = time.monotonic()
+        for row in others:
+            await browsing.read_through(row.base_offset)
+            if time.monotonic() - shown > WATCHING_SECONDS / 2 or row is others[-1]:
+                shown = time.monotonic()
+                await self._show_read()
 
     async def _show_indexed(self, browsing: Browsing) -> None:
         if browsing.is_waiting and await browsing.is_reached():
@@ -281,7 +303,7 @@ class PartitionScreen(InspectorScreen):
             self._show_lines()
 
     def on_lazy_table_resumed(self) -> None:
-        if getattr(self, "_paused", False):
+        if self._paused:
             self._paused = False
             start(self, self._follow_again(), "view")
 

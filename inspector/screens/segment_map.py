@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from inspector.reading.answers import BatchRow, Cell
 
 BETWEEN_DRAWINGS_SECONDS = 0.3
-LEGEND = "   ".join(f"{symbol} {kind}" for kind, symbol in SYMBOLS.items())
+CELL_BYTES = 64
+LEGEND = "  ".join(f"{symbol} {kind}" for kind, symbol in SYMBOLS.items())
 
 
 class SegmentMapView(View):
@@ -58,7 +59,7 @@ class SegmentMapView(View):
             await self._tell_cell()
 
     async def _draw(self) -> None:
-        segment, wanted = self.browsing.segment, self._strip.cells_wanted
+        segment, wanted = self.browsing.segment, self._cells_wanted()
         if segment is None or wanted == 0:
             return
         self._cells = await self.browsing.ask(segment.strip, wanted)
@@ -66,6 +67,11 @@ class SegmentMapView(View):
         self._strip.show(self._cells)
         if self.browsing.following:
             self._strip.go(len(self._cells) - 1)
+
+    def _cells_wanted(self) -> int:
+        """As many as have room, but no cell of a few bytes only, where more than a line is filled."""
+        row = self.browsing.row
+        return min(self._strip.cells_wanted, max(self._strip.size.width, (row.bytes if row else 0) // CELL_BYTES))
 
     def _cell_at(self, position: int) -> int:
         return max((i for i, cell in enumerate(self._cells) if cell.position <= position), default=0)

@@ -106,7 +106,7 @@ class SegmentsView(View):
             word = "! hanging" if each.hanging else "open"
             lines.append(
                 f"  {word}: producer {each.producer_id} epoch {each.producer_epoch}"
-                f" from offset {text.number(each.first_offset)} since {self.inspector.times.full(each.start_timestamp)}"
+                f" from offset {text.number(each.first_offset)} since {self.inspector.times.short(each.start_timestamp)}"
             )
         return lines
 

@@ -157,6 +157,10 @@ class TopicsScreen(InspectorScreen):
     def action_reload(self) -> None:
         start(self, self._watch(), "topics")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """There is nothing to go back to."""
+        return action != "back"
+
     def action_fold_internal(self) -> None:
         self._unfolded = not self._unfolded
         self._show()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from inspector.settings import Settings
 
 EPILOG = """\b
-Config file: $XDG_CONFIG_HOME/kafkalog/inspector.toml (~/.config/kafkalog/inspector.toml)
+Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
   theme = "textual-light"
   timezone = "local"
   [keymap]
@@ -24,11 +24,11 @@ Config file: $XDG_CONFIG_HOME/kafkalog/inspector.toml (~/.config/kafkalog/inspec
 
 \b
 Examples:
-  kafkalog inspect /var/lib/kafka               all partitions of a data directory
-  kafkalog inspect /var/lib/kafka/orders-0      one partition; F follows it
-  kafkalog inspect 00000000000000000000.log     one segment
+  kafkalog inspect /var/lib/kafka            all partitions of a data directory
+  kafkalog inspect /var/lib/kafka/orders-0   one partition; F follows it
+  kafkalog inspect 00000000000000000000.log  one segment
   kafkalog inspect orders-0 --headless segments -o json
-                                                what a screen shows, for a script
+                                             what a screen shows, for a script
 """
 
 
