@@ -104,9 +104,10 @@ class SegmentsView(View):
         lines = [f"open transactions: {len(found.open)}; aborted: {text.number(found.aborted_count)}"]
         for each in found.open[:OPEN_SHOWN]:
             word = "! hanging" if each.hanging else "open"
+            since = self.inspector.times.short(each.start_timestamp)
             lines.append(
                 f"  {word}: producer {each.producer_id} epoch {each.producer_epoch}"
-                f" from offset {text.number(each.first_offset)} since {self.inspector.times.short(each.start_timestamp)}"
+                f" from offset {text.number(each.first_offset)} since {since}"
             )
         return lines
 

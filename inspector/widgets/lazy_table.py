@@ -269,7 +269,7 @@ class LazyTable(ScrollView, can_focus=True):
         """The cursor to a row, which is brought to the middle if it was not seen."""
         height = self._page_height()
         if not self.scroll_offset.y <= row < self.scroll_offset.y + height:
-            self.scroll_to(y=max(0, row - height // 2), animate=False, immediate=True)
+            self.scroll_to(y=max(0, row - height // 2), animate=False, immediate=True, force=True)
         self._go(row)
 
     def _page_height(self) -> int:
@@ -278,9 +278,9 @@ class LazyTable(ScrollView, can_focus=True):
     def _scroll_to_cursor(self) -> None:
         top, height = self.scroll_offset.y, self._page_height()
         if self.cursor < top:
-            self.scroll_to(y=self.cursor, animate=False, immediate=True)
+            self.scroll_to(y=self.cursor, animate=False, immediate=True, force=True)
         elif self.cursor >= top + height:
-            self.scroll_to(y=self.cursor - height + 1, animate=False, immediate=True)
+            self.scroll_to(y=self.cursor - height + 1, animate=False, immediate=True, force=True)
 
     def _by_key(self, row: int) -> None:
         if row < self.cursor and self.following:
@@ -326,9 +326,9 @@ class LazyTable(ScrollView, can_focus=True):
         seen = self.scrollable_content_region.width
         x = self.scroll_offset.x
         if left < x or right - left > seen:
-            self.scroll_to(x=left, animate=False, immediate=True)
+            self.scroll_to(x=left, animate=False, immediate=True, force=True)
         elif right > x + seen:
-            self.scroll_to(x=right - seen, animate=False, immediate=True)
+            self.scroll_to(x=right - seen, animate=False, immediate=True, force=True)
         self.refresh()
 
     def action_narrower(self) -> None:
