@@ -100,6 +100,8 @@ cdef enum:
     FIRST_PEEK_BYTES = 1024
     # The window of a search, which mostly ends within what an index leaves between two of its entries.
     SEARCH_WINDOW_BYTES = 4096
+    # A table of so many rows is begun with at most, whatever the first entry says.
+    LIKELY_ROWS = 16384
 
 
 cdef struct Source:
@@ -279,11 +281,21 @@ cdef void scan_entries(Source* source, int64_t position, bint strict_magic, int6
     stop(scan, AT_LIMIT, 0, 0)
 
 
-cdef Py_ssize_t rows_wanted(Py_ssize_t read, int64_t left, Py_ssize_t limit):
-    """How many rows to make room for: as asked, no more than the bytes left can hold, doubling from 512."""
+cdef Py_ssize_t rows_wanted(Py_ssize_t read, Py_ssize_t likely, int64_t left, Py_ssize_t limit):
+    """How many rows to make room for: as asked, no more than the bytes left can hold, doubling from 512 or `likely`."""
     cdef Py_ssize_t most = <Py_ssize_t> (left // (LOG_OVERHEAD + RECORD_OVERHEAD_V0)) + 1
-    cdef Py_ssize_t wanted = min(most, max(512, read))
+    cdef Py_ssize_t wanted = min(most, max(512, likely, read))
     return wanted if limit < 0 else min(wanted, limit - read)
+
+
+cdef Py_ssize_t rows_likely(const Source* source, int64_t start):
+    """How many entries there are in memory if all are as large as the first: a table that has to grow is copied."""
+    cdef int64_t left = source.end - start
+    cdef int64_t size
+    if source.fd >= 0 or left < LOG_OVERHEAD:
+        return 0
+    size = LOG_OVERHEAD + max(<int64_t> RECORD_OVERHEAD_V0, <int64_t> load_int(source.data + start + SIZE_AT))
+    return <Py_ssize_t> min(left // size + left // (8 * size) + 1, <int64_t> LIKELY_ROWS)
 
 
 cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t limit, bint strict_magic,
@@ -292,12 +304,13 @@ cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t
     cdef Header[::1] room
     cdef Py_ssize_t wanted
     cdef Py_ssize_t read = 0
+    cdef Py_ssize_t likely = rows_likely(source, start)
     cdef int64_t until = INT64_MAX if span < 0 or span > INT64_MAX - start else start + span
     cdef list parts = []
     scan.at = start
     scan.last_size = 0
     while True:
-        wanted = rows_wanted(read, source.end - scan.at, limit)
+        wanted = rows_wanted(read, likely, source.end - scan.at, limit)
         rows = np.ndarray(wanted, HEADER_DTYPE, Block(wanted * sizeof(Header)))
         room = rows if wanted else None
         scan.rows = 0

@@ -22,30 +22,30 @@ def telling_rows(rows: NDArray[np.void]) -> NDArray[np.intp]:
     Of each producer: the markers; each batch of another kind (transactional or not) or epoch than the one before; and
     the last five of data.
     """
-    own = np.flatnonzero(rows["producer_id"] >= 0)
-    own = own[np.argsort(rows["producer_id"][own], kind="stable")]
+    ids = rows["producer_id"]
+    own = np.flatnonzero(ids >= 0)
     if not len(own):
         return own
-    control = (rows["attributes"][own] & CONTROL_BIT) != 0
-    kept = control | _changes(rows[own]) | (~control & _last_of_each(rows["producer_id"][own], ~control))
-    return np.sort(own[kept])
+    # Columns, each once: rows are too wide to be copied.
+    ids = ids[own]
+    if ids.min() != ids.max():
+        order = np.argsort(ids, kind="stable")
+        own, ids = own[order], ids[order]
+    attributes = rows["attributes"][own]
+    data = (attributes & CONTROL_BIT) == 0
+    ends = np.append(_differs(ids), True)
+    changed = np.concatenate(([True], ends[:-1]))
+    changed[1:] |= _differs(rows["producer_epoch"][own]) | _differs(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT))
+    return np.sort(own[~data | changed | (data & _last_of_each(ends, data))])
 
 
-def _changes(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which of the rows, ordered by producer, are not of the kind of the row before."""
-    kind = rows["attributes"] & (CONTROL_BIT | TRANSACTIONAL_BIT)
-    changed = np.ones(len(rows), dtype=bool)
-    changed[1:] = (
-        (rows["producer_id"][1:] != rows["producer_id"][:-1])
-        | (rows["producer_epoch"][1:] != rows["producer_epoch"][:-1])
-        | (kind[1:] != kind[:-1])
-    )
-    return changed
+def _differs(column: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Which but the first differ from the one before."""
+    return np.asarray(column[1:] != column[:-1])
 
 
-def _last_of_each(producer_ids: NDArray[np.int64], counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the rows, ordered by producer, come before fewer than five counted ones of their producer."""
-    ends = np.append(producer_ids[1:] != producer_ids[:-1], True)
+def _last_of_each(ends: NDArray[np.bool_], counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows come before fewer than five counted ones of their producer; `ends`: the last row of each producer."""
     seen = np.cumsum(counted)
-    producer = np.cumsum(ends) - ends
+    producer: NDArray[np.intp] = np.cumsum(ends) - ends
     return np.asarray(seen[ends][producer] - seen < _REMEMBERED_BATCHES)

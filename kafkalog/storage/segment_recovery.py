@@ -8,13 +8,13 @@ What is inside of the batches is not looked at, but for control batches. Kafka: 
 """
 
 import logging
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog._speedups.recovery import index_entries
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.decoding import Entries, Reading
@@ -61,11 +61,14 @@ class SegmentRecovery:
             _log.warning("%s: not valid from byte %d on: %s", self._segment.path, self.valid_bytes, error)
 
     def _take(self, entries: Entries) -> None:
-        rows = entries.rows
-        base = self._segment.base_offset
-        fits = (rows["last_offset"] >= base) & (rows["last_offset"] <= min(base + MAX_INT, INT64_MAX))
-        count = len(rows) if fits.all() else int(fits.argmin())
+        rows, base = entries.rows, self._segment.base_offset
+        last = min(base + MAX_INT, INT64_MAX)
+        count, found, self._last_indexed, *largest = index_entries(
+            rows, base, last, self._index_interval_bytes, self._last_indexed, *self.largest
+        )
         if count:
+            self._index(rows, *found)
+            self.largest = TimestampEntry(*largest)
             self._take_fitting(entries._replace(rows=rows[:count]))
         if count < len(rows):
             raise SegmentOffsetOverflowError(
@@ -78,26 +81,31 @@ class SegmentRecovery:
 
     def _take_fitting(self, entries: Entries) -> None:
         rows = entries.rows
-        self._index(rows)
         modern = rows["magic"] >= 2
-        if modern.any():
-            self._assign_epochs(rows[modern])
-            self._update_producers(entries._replace(rows=rows[modern]))
+        if not modern.all():
+            entries = entries._replace(rows=rows[modern])
+        if len(entries.rows):
+            self._assign_epochs(entries.rows)
+            self._update_producers(entries)
         self.valid_bytes = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
 
-    def _index(self, rows: NDArray[np.void]) -> None:
-        timestamps, offsets = self._largest_of(rows)
-        at = self._indexed(rows["position"].tolist())
-        at = at[: self._room_for(timestamps[at])]
+    def _index(
+        self,
+        rows: NDArray[np.void],
+        at: NDArray[np.int64],
+        timestamps: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+    ) -> None:
+        """An entry for each row in `at`, with the largest timestamp up to it and the offset that has it."""
+        indexed = rows[at[: self._room_for(timestamps)]]
         index = self._segment.offset_index
         before = index.entries
         try:
-            index.append_all(rows["last_offset"][at], rows["position"][at])
+            index.append_all(indexed["last_offset"], indexed["position"])
         finally:
             # Also where offsets do not rise, and the entries before that are left in what are empty slots then.
-            done = at[: index.entries - before]
-            self._segment.time_index.maybe_append_all(timestamps[done], offsets[done])
-        self.largest = TimestampEntry(int(timestamps[-1]), int(offsets[-1]))
+            done = index.entries - before
+            self._segment.time_index.maybe_append_all(timestamps[:done], offsets[:done])
 
     def _room_for(self, timestamps: NDArray[np.int64]) -> int:
         """How many of these get an entry: indexes may have been larger when the segment was written.
@@ -110,35 +118,14 @@ class SegmentRecovery:
         count = len(timestamps) if has_room.all() else int(has_room.argmin())
         return max(0, min(count, self._segment.offset_index.room))
 
-    def _indexed(self, positions: list[int]) -> list[int]:
-        """Which batches get an entry: each that begins more than an interval behind the one before that did."""
-        indexed, i, reached = [], 0, self._last_indexed + self._index_interval_bytes
-        while i < len(positions):
-            if positions[i] <= reached:
-                i = bisect_right(positions, reached, i)
-            else:
-                indexed.append(i)
-                reached = positions[i] + self._index_interval_bytes
-                i += 1
-        self._last_indexed = reached - self._index_interval_bytes
-        return indexed
-
-    def _largest_of(self, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The largest timestamp up to each row, and the last offset of the first batch that has it."""
-        known = self.largest
-        timestamps = np.concatenate(([known.timestamp], rows["max_timestamp"]))
-        offsets = np.concatenate(([known.offset], rows["last_offset"]))
-        largest = np.maximum.accumulate(timestamps)
-        # Of each row the last one, itself included, that was larger than all before it.
-        setters = np.where(timestamps[1:] > largest[:-1], np.arange(1, len(timestamps)), 0)
-        return largest[1:], offsets[np.maximum.accumulate(setters)]
-
     def _assign_epochs(self, rows: NDArray[np.void]) -> None:
         cache = self._leader_epochs
         if cache is None:
             return
         latest = -1 if cache.latest_epoch is None else cache.latest_epoch
-        epochs = rows["partition_leader_epoch"]
+        epochs = rows["partition_leader_epoch"].copy()
+        if epochs.max() <= latest:
+            return
         before = np.maximum.accumulate(np.concatenate(([latest], epochs[:-1])))
         for i in np.flatnonzero(epochs > before).tolist():
             cache.assign(int(epochs[i]), int(rows["base_offset"][i]))

@@ -44,6 +44,13 @@ def test_what_was_written_holds_and_one_other_bit_does_not(magic: int, codec: in
         assert first_invalid(guarded(broken), rows) == (i, computed(broken, rows[i]))
 
 
+@pytest.mark.parametrize("sizes", [range(40), range(1900, 2100)], ids=str)
+def test_batches_of_every_size_hold(sizes: range) -> None:
+    data = b"".join(entries(records(b"\xa5" * size), 2) for size in sizes)
+    rows, *_ = scan_headers(data)
+    assert first_invalid(guarded(data), rows) == expected(data, rows) == (len(sizes), 0)
+
+
 @given(damaged(message_sets()))
 def test_the_first_that_does_not_hold_is_the_one_that_the_libraries_name(data: bytes) -> None:
     rows, *_ = scan_headers(data)
