@@ -85,6 +85,7 @@ class RowsView(View, Generic[T]):
         return self.query_one(LazyTable)
 
     async def appear(self) -> None:
+        self.table.following = self.browsing.following
         if self._version != self.browsing.version:
             self._version = self.browsing.version
             self._arrangement, self._order, self._item = Arrangement(), None, None
@@ -116,6 +117,8 @@ class RowsView(View, Generic[T]):
         self._say_empty()
         if self._order is None and self._version == self.browsing.version:
             self.table.grow(self.total())
+            if self._item is None:
+                start(self, self._look_at(self.table.cursor), "row")
 
     def _say_empty(self) -> None:
         self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_indexed else "reading …"

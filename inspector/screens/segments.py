@@ -34,6 +34,7 @@ class SegmentsView(View):
         self._transactions: Transactions | None = None
         self._seen_end: int | None = None
         self._rest_until = 0.0
+        self._stable: int | None = None
 
     def compose(self) -> ComposeResult:
         yield WatermarkBar()
@@ -50,23 +51,25 @@ class SegmentsView(View):
 
     async def refreshed(self) -> None:
         state = self.browsing.state
-        self._show_bar(state.last_stable)
+        self._show_bar()
         self._show()
         if state.log_end != self._seen_end and time.monotonic() >= self._rest_until:
             self._seen_end = state.log_end
             start(self, self._ask_transactions(), "transactions")
         self._facts()
 
-    def _show_bar(self, stable: int | None) -> None:
+    def _show_bar(self) -> None:
         state = self.browsing.state
+        stable = self._stable if state.last_stable is None else state.last_stable
         marks = Watermarks(state.log_start, state.recovery_point, stable, state.high_watermark, state.log_end)
         self.query_one(WatermarkBar).show(marks)
 
     async def _ask_transactions(self) -> None:
         """What takes longer to tell; not again before ten times as long has gone by."""
         began = time.monotonic()
-        stable = await self.browsing.ask(self.browsing.reader.work_out_last_stable)
-        self._show_bar(stable)
+        if self.browsing.state.last_stable is None:
+            self._stable = await self.inspector.desk(self.browsing.reader.work_out_last_stable)
+            self._show_bar()
         self._transactions = await self.browsing.ask(self.browsing.reader.transactions)
         self._facts()
         self._rest_until = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
