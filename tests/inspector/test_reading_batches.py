@@ -1,0 +1,160 @@
+"""The batches of a segment, in windows: what Kafka reads in them, whatever the window, and where each is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golden import Segment
+from inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
+from inspector.model import BatchRow, SegmentReader
+from inspector.reading import windows
+from reference.encode import V2Batch, records
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many windows in a few kilobytes as else in a gigabyte."""
+    monkeypatch.setattr(windows, "WINDOW_ROWS", 3)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 2000)
+
+
+def shown(row: BatchRow) -> dict[str, Any]:
+    def absent(value: int | None) -> int:
+        return -1 if value is None else value
+
+    return {
+        "position": row.position,
+        "size": row.size,
+        "magic": row.magic,
+        "base_offset": row.base_offset,
+        "last_offset": row.last_offset,
+        "records": row.records,
+        "codec": row.codec,
+        "timestamp_type": row.timestamp_type,
+        "max_timestamp": absent(row.max_timestamp),
+        "leader_epoch": absent(row.leader_epoch),
+        "producer_id": absent(row.producer_id),
+        "producer_epoch": absent(row.producer_epoch),
+        "base_sequence": absent(row.base_sequence),
+        "transactional": row.is_transactional,
+        "control": row.control is not None,
+        "crc": row.checksum,
+        "problem": row.problem,
+    }
+
+
+def expected(batch: dict[str, Any]) -> dict[str, Any]:
+    same = {name: batch[name] for name in shown(BatchRow(0, 0, 0, "data")) if name in batch}
+    return {**same, "records": len(batch["records"]), "problem": None}
+
+
+@with_every_segment
+def test_batches_are_those_that_kafka_reads(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    batches = segment.batches()
+    assert [shown(row) for row in all_batches(reader)] == [expected(batch) for batch in batches]
+    assert [row.row for row in all_batches(reader)] == list(range(len(batches)))
+    assert reader.records == sum(len(batch["records"]) for batch in batches)
+    assert dict(reader.codecs) == {
+        codec: sum(b["codec"] == codec for b in batches) for codec in {b["codec"] for b in batches}
+    }
+    reader.close()
+
+
+@with_every_segment
+def test_gaps_are_the_offsets_between_batches(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    following = int(segment.log.stem)
+    for row in all_batches(reader):
+        assert row.base_offset is not None
+        assert row.last_offset is not None
+        assert row.gap_before == row.base_offset - following
+        following = row.last_offset + 1
+    reader.close()
+
+
+@with_every_segment
+def test_a_batch_is_found_by_each_of_its_bytes_offsets_and_times(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    rows = all_batches(reader)
+    for row in rows:
+        for position in (row.position, row.position + row.size // 2, row.position + row.size - 1):
+            assert reader.batch_at(position=position) == row.row
+        assert reader.batch_at(offset=row.base_offset) == reader.batch_at(offset=row.last_offset) == row.row
+        late = next(each.row for each in rows if (each.max_timestamp or -1) >= (row.max_timestamp or -1))
+        if row.max_timestamp is not None:
+            assert reader.batch_at(timestamp=row.max_timestamp) == late
+    end = rows[-1] if rows else None
+    if end is not None:
+        assert end.last_offset is not None
+        assert reader.batch_at(position=end.position + end.size) is None
+        assert reader.batch_at(offset=end.last_offset + 1) is None
+        assert reader.batch_at(timestamp=2**62) is None
+    reader.close()
+
+
+@given(first=st.integers(0, 40), count=st.integers(0, 50))
+def test_any_window_is_the_same_part_of_all(first: int, count: int) -> None:
+    segment = golden_segment("kafka-3.9/v2-txn-0/193")
+    reader = reader_of(segment.log)
+    assert reader.batch_rows(first, count) == all_batches(reader)[first : first + count]
+    assert reader.record_rows(first, count) == reader.record_rows(0, reader.records)[first : first + count]
+    reader.close()
+
+
+def test_what_is_not_known_yet_is_left_out_and_known_after_more_steps(tmp_path: Path) -> None:
+    data = b"".join(V2Batch(records(b"x" * 500, offset=i)).encoded() for i in range(10_000))
+    reader = SegmentReader(segment_file(tmp_path, data), 0)
+    assert (reader.batches, reader.records, reader.batch_rows(0, 5), reader.record_rows(0, 5)) == (0, 0, [], [])
+    progress = reader.index_more(max_bytes=1)
+    assert 0 < progress.done_bytes < progress.total_bytes == len(data)
+    assert 0 < reader.batches < 10_000
+    assert len(reader.batch_rows(0, 20_000)) == reader.batches
+    steps = 0
+    while not reader.index_more(max_bytes=1).is_done:
+        steps += 1
+    assert steps > 5
+    assert (reader.batches, reader.records) == (10_000, 10_000)
+    assert (reader.first_timestamp, reader.last_timestamp) == (1000, 1000)
+    reader.close()
+
+
+def test_offsets_that_do_not_rise_are_told(tmp_path: Path) -> None:
+    data = b"".join(V2Batch(records(b"v", offset=offset)).encoded() for offset in (5, 6, 3, 9))
+    rows = all_batches(reader := reader_of(segment_file(tmp_path, data)))
+    assert [row.gap_before for row in rows] == [5, 0, 0, 2]
+    assert [row.problem for row in rows] == [
+        None, None, "it begins no later than the batch before (expected at least 7, found 3)", None,
+    ]  # fmt: skip
+    reader.close()
+
+
+def test_a_file_under_any_name_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "copy.of.a.segment"
+    path.write_bytes(V2Batch(records(b"v", offset=700)).encoded())
+    reader = reader_of(path)
+    assert [(row.base_offset, row.gap_before) for row in all_batches(reader)] == [(700, 0)]
+    reader.close()
+
+
+def test_an_empty_file_has_no_batches(tmp_path: Path) -> None:
+    reader = reader_of(segment_file(tmp_path, b""))
+    assert (reader.batches, reader.records, reader.strip(10), reader.problem) == (0, 0, [], None)
+    assert (reader.batch(0), reader.record(0), reader.batch_at(position=0), reader.record_at(0)) == (None,) * 4
+    reader.close()
+
+
+def test_a_file_that_is_not_there_is_told_and_nothing_raises(tmp_path: Path) -> None:
+    reader = SegmentReader(tmp_path / f"{0:020d}.log", 0)
+    assert "No such file" in (reader.problem or "")
+    assert reader.index_more().is_done
+    assert (reader.batches, reader.batch_rows(0, 9), reader.strip(10), reader.read_bytes(0, 9)) == (0, [], [], b"")
+    segment_file(tmp_path, V2Batch(records(b"v")).encoded())
+    reader.index_more()
+    assert (reader.problem, reader.batches) == (None, 1)
+    reader.close()

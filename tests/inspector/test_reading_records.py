@@ -1,0 +1,157 @@
+"""The records of a segment as numbered rows: what Kafka reads, from any row on, and where each is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from golden import Segment
+from inspected import all_records, golden_segment, reader_of, segment_file, with_every_segment
+from inspector.reading import windows
+from inspector.reading.records import PREVIEW
+from kafkalog import ByteBufferMessageSet, CompressionType, Record
+from reference.encode import GZIP, V2Batch, records
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "WINDOW_ROWS", 3)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 2000)
+
+
+@with_every_segment
+def test_records_are_those_that_kafka_reads(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    known = [(number, record) for number, batch in enumerate(segment.batches()) for record in batch["records"]]
+    rows = all_records(reader)
+    assert [row.row for row in rows] == list(range(len(known)))
+    for row, (batch, (offset, timestamp, _, key, value, headers)) in zip(rows, known, strict=True):
+        assert (row.offset, row.batch, row.problem) == (offset, batch, None)
+        assert row.timestamp == (timestamp if timestamp >= 0 else None)
+        assert row.key == (None if key is None else key[:PREVIEW])
+        assert row.value == (None if value is None else value[:PREVIEW])
+        assert (row.key_size, row.value_size) == (
+            None if key is None else len(key),
+            None if value is None else len(value),
+        )
+        assert row.headers_count == len(headers)
+    reader.close()
+
+
+@with_every_segment
+def test_a_record_whole_is_what_kafka_reads_and_lies_where_it_says(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    data = segment.log.read_bytes()
+    numbers = iter(range(reader.records))
+    for batch in segment.batches():
+        for offset, timestamp, sequence, key, value, headers in batch["records"]:
+            found = reader.record(next(numbers))
+            assert found is not None
+            assert (found.offset, found.key, found.value, found.headers) == (offset, key, value, headers)
+            assert found.timestamp == (timestamp if timestamp >= 0 else None)
+            assert found.sequence == (sequence if sequence >= 0 else None)
+            assert found.batch.position == batch["position"]
+            for name, whole in (("key", key), ("value", value)):
+                span = found.spans.get(name)
+                assert (span is None) == (whole is None)
+                if span is not None and batch["codec"] == "none":
+                    assert not span.compressed
+                    assert data[span.start : span.start + span.length] == whole
+    reader.close()
+
+
+@with_every_segment
+def test_a_record_is_found_by_its_offset_and_a_missing_offset_leads_to_the_next(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    offsets = [row.offset for row in all_records(reader)]
+    for number, offset in enumerate(offsets):
+        assert reader.record_at(offset) == number
+        if number and offsets[number - 1] < offset - 1:
+            assert reader.record_at(offset - 1) == number
+    if offsets:
+        assert reader.record_at(offsets[-1] + 1) is None
+        assert reader.record_at(0) == 0
+    reader.close()
+
+
+@with_every_segment
+def test_gaps_and_records_together_are_all_offsets(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    following = int(segment.log.stem)
+    for row in all_records(reader):
+        assert row.gap_before == row.offset - following
+        following = row.offset + 1
+    reader.close()
+
+
+@with_every_segment
+def test_the_first_record_of_a_batch_is_known_by_the_headers_alone(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    begin = 0
+    for number, batch in enumerate(segment.batches()):
+        assert reader.first_record_of(number) == (begin if begin < reader.records else None)
+        begin += len(batch["records"])
+    reader.close()
+
+
+def test_control_records_say_what_they_are() -> None:
+    segment = golden_segment("kafka-3.9/v2-txn-0/193")
+    reader = reader_of(segment.log)
+    markers = [row for row in all_records(reader) if row.kind == "control"]
+    assert {row.control for row in markers} <= {"COMMIT", "ABORT"}
+    assert len(markers) == sum(batch["control"] for batch in segment.batches())
+    first = reader.record(markers[0].row)
+    assert first is not None
+    assert first.control == markers[0].control
+    reader.close()
+
+
+def test_a_long_value_is_cut_in_the_table_and_whole_in_the_record(tmp_path: Path) -> None:
+    value = bytes(range(256)) * 40
+    reader = reader_of(segment_file(tmp_path, V2Batch(records(value)).encoded()))
+    (row,) = all_records(reader)
+    assert (row.value, row.value_size) == (value[:PREVIEW], len(value))
+    found = reader.record(0)
+    assert found is not None
+    assert found.value == value
+    reader.close()
+
+
+def test_batches_without_records_have_no_rows(tmp_path: Path) -> None:
+    empty = V2Batch(base_offset=1, last_offset_delta=3).encoded()
+    data = V2Batch(records(b"a")).encoded() + empty + V2Batch(records(b"b", offset=9)).encoded()
+    reader = reader_of(segment_file(tmp_path, data))
+    assert [(row.offset, row.batch, row.gap_before) for row in all_records(reader)] == [(0, 0, 0), (9, 2, 8)]
+    assert reader.record_at(2) == 1
+    reader.close()
+
+
+def test_records_of_wrappers_are_counted_and_numbered(tmp_path: Path) -> None:
+    sets = [
+        ByteBufferMessageSet.from_records(
+            [Record(b"%d" % (10 * i + j), timestamp=5) for j in range(4)],
+            magic=1, base_offset=10 * i, compression_type=CompressionType.GZIP,
+        )
+        for i in range(5)
+    ]  # fmt: skip
+    reader = reader_of(segment_file(tmp_path, b"".join(bytes(each.buffer) for each in sets)))
+    assert (reader.batches, reader.records) == (5, 20)
+    assert [row.offset for row in reader.record_rows(7, 3)] == [13, 20, 21]
+    assert [(row.base_offset, row.records) for row in reader.batch_rows(1, 1)] == [(10, 4)]
+    reader.close()
+
+
+def test_a_batch_that_cannot_be_decompressed_stands_for_its_records(tmp_path: Path) -> None:
+    broken = V2Batch(records(b"a", b"b", b"c", offset=1), codec=GZIP, payload=b"no gzip").encoded()
+    data = V2Batch(records(b"x")).encoded() + broken + V2Batch(records(b"y", offset=4)).encoded()
+    reader = reader_of(segment_file(tmp_path, data))
+    rows = all_records(reader)
+    assert [(row.offset, row.kind) for row in rows] == [
+        (0, "data"), (1, "corrupt"), (2, "corrupt"), (3, "corrupt"), (4, "data"),
+    ]  # fmt: skip
+    assert "gzip" in (rows[1].problem or "").lower()
+    found = reader.record(2)
+    assert found is not None
+    assert (found.offset, found.value, found.problem) == (2, None, rows[2].problem)
+    reader.close()
