@@ -60,12 +60,14 @@ class EmbeddedAppender:
         self._encoder: RecordsEncoder | None = None
 
     def append(
-        self, records: Iterable[Record], codec: CompressionType | None, max_batch_bytes: int | None
+        self, records: Iterable[Record] | Record, codec: CompressionType | None, max_batch_bytes: int | None
     ) -> LogAppendInfo:
         """Append the records; what `WritableLog.append` says."""
-        _check_several(records)
-        epoch = self._state.epochs.latest_epoch
-        settings = self._settings_for(codec, FIRST_LEADER_EPOCH if epoch is None else epoch)
+        if isinstance(records, Record):
+            raise TypeError("records is a Record: an iterable of them is needed, such as [record]")
+        latest = self._state.epochs.latest_entry
+        epoch = FIRST_LEADER_EPOCH if latest is None else latest.epoch
+        settings = self._settings.get((codec, epoch)) or self._new_settings(codec, epoch)
         most = self._most
         if max_batch_bytes is not None:
             most = min(most, whole("max_batch_bytes", max_batch_bytes, 1, INT32_MAX, BYTES))
@@ -86,7 +88,7 @@ class EmbeddedAppender:
     def _append_each(self, batches: Iterator[BuiltBatch], settings: BatchSettings, now: int) -> LogAppendInfo:
         local, info = self._local, None
         end: LogOffsetMetadata | None = local.log_end
-        start = local.log_end_offset
+        start = local.log_end.message_offset
         try:
             for batch in batches:
                 if local.log_end is not end or self._state.closed:
@@ -150,25 +152,19 @@ class EmbeddedAppender:
             limit = self._config.segment_bytes
             raise RecordBatchTooLargeError(message, str(self._state.directory), None, f"at most {limit}", size)
 
-    def _settings_for(self, codec: CompressionType | None, epoch: int) -> BatchSettings:
-        known = self._settings.get((codec, epoch))
-        if known is None:
-            topics = self._config.compression
-            wanted = CompressionType.NONE if codec is None else CompressionType(codec)
-            known = BatchSettings(
-                compression_type=wanted if topics is None else topics,
-                compression_level=None if topics is None else self._config.compression_level,
-                partition_leader_epoch=epoch,
-            )
-            # One entry for each codec that is used, in the epoch of now.
-            self._settings = {key: value for key, value in self._settings.items() if key[1] == epoch}
-            self._settings[codec, epoch] = known
-        return known
-
-
-def _check_several(records: object) -> None:
-    if isinstance(records, Record):
-        raise TypeError("records is a Record: an iterable of them is needed, such as [record]")
+    def _new_settings(self, codec: CompressionType | None, epoch: int) -> BatchSettings:
+        """Those of a codec and a leader epoch, for all batches to come."""
+        topics = self._config.compression
+        wanted = _NONE if codec is None else CompressionType(codec)
+        settings = BatchSettings(
+            compression_type=wanted if topics is None else topics,
+            compression_level=None if topics is None else self._config.compression_level,
+            partition_leader_epoch=epoch,
+        )
+        # One entry for each codec that is used, in the epoch of now.
+        self._settings = {key: value for key, value in self._settings.items() if key[1] == epoch}
+        self._settings[codec, epoch] = settings
+        return settings
 
 
 def _together(first: LogAppendInfo, then: LogAppendInfo) -> LogAppendInfo:

@@ -106,7 +106,8 @@ class LocalLog:
 
         Else the next one would give its offsets out again, behind it.
         """
-        segment, end = self.active_segment, self.log_end
+        segments, end = self.segments.values, self.log_end
+        segment = segments[-1] if segments else self.active_segment
         if segment.size_in_bytes != end.relative_position_in_segment:
             segment.cut_back(end.relative_position_in_segment, end.message_offset)
         return segment

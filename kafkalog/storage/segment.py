@@ -109,6 +109,8 @@ class LogSegment(ReadableSegment):
         self._index_interval_bytes = config.index_interval_bytes
         # As Kafka: not known of what was there before this object.
         self._bytes_since_entry = 0
+        # Whether the indexes are known not to be full; asked anew after each entry.
+        self._indexes_have_room = False
 
     @classmethod
     def open(
@@ -200,6 +202,7 @@ class LogSegment(ReadableSegment):
             if since > self._index_interval_bytes:
                 offset_index.append(last_offset, position)
                 time_index.maybe_append(largest.timestamp, largest.offset)
+                self._indexes_have_room = False
                 since = 0
             position += size
             since += size
@@ -264,15 +267,13 @@ class LogSegment(ReadableSegment):
         return (
             size > most - incoming
             or (size > 0 and self.time_waited_for_roll(now, timestamp) > most_ms - self.roll_jitter_ms)
-            or self._has_full_index()
+            or not (self._indexes_have_room or self._look_for_room())
             or not 0 <= last_offset - self.base_offset <= MAX_INT
         )
 
-    def _has_full_index(self) -> bool:
-        offset_index, time_index = self._offset_index, self._time_index
-        if offset_index is None or time_index is None:
-            offset_index, time_index = self.offset_index, self.time_index
-        return offset_index.is_full or time_index.is_full
+    def _look_for_room(self) -> bool:
+        self._indexes_have_room = not (self.offset_index.is_full or self.time_index.is_full)
+        return self._indexes_have_room
 
     def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
         """From the first batch's timestamp to `message_timestamp`; where it has none, from `created` to `now`; ms."""
@@ -298,7 +299,7 @@ class LogSegment(ReadableSegment):
 
     def _finish_indexes(self, largest: TimestampEntry) -> None:
         """What retention asks for is the time index's last entry."""
-        self._largest = largest
+        self._largest, self._indexes_have_room = largest, False
         self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
@@ -354,6 +355,7 @@ class LogSegment(ReadableSegment):
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for `size` bytes, or for what is in them: they may be full by a smaller setting."""
+        self._indexes_have_room = False
         for index in (self.offset_index, self.time_index):
             index.resize(max(size, index.size_in_bytes))
 
@@ -367,6 +369,7 @@ class LogSegment(ReadableSegment):
         if not path.exists():
             raise FileNotFoundError(ENOENT, "an offset index is needed", str(path))
         if time_index_newly_created and self.writable:
+            self._indexes_have_room = False
             self.time_index.resize(0)
         self.txn_index.sanity_check()
 

@@ -139,11 +139,8 @@ class Watermarks:
 
     def replicated_to_end(self) -> None:
         """All replicas have the log: the high watermark is its end."""
-        end = self._local.log_end
-        if (
-            self.placed_at <= end.message_offset
-            and self._producers.first_unstable_offset is self._first_unstable is None
-        ):
+        end, rises = self._local.log_end, self._high_watermark_at.message_offset <= self._local.log_end.message_offset
+        if rises and self._first_unstable is None and self._producers.first_unstable_offset is None:
             # No transaction becomes stable by it.
             self._high_watermark_at = end
         else:
