@@ -34,15 +34,15 @@ class LastStable:
 
     def follow(self, log: Log, end: int) -> bool:
         """Read on to `end`. False: the log was cut, all is to be worked out again."""
-        if end < self.end:
-            return False
-        segments = log.segments if end > self.end else ()
-        bases = [segment.base_offset for segment in segments[1:]]
-        for segment, following in zip(segments, [*bases, None], strict=True):
+        if end <= self.end:
+            return end == self.end
+        segments = log.segments
+        bases: list[int | None] = [segment.base_offset for segment in segments]
+        for segment, following in zip(segments, [*bases[1:], None], strict=False):
             if following is None or following > self.end:
                 for rows in segment.entries_from(self.end).header_runs():
                     self._take(rows)
-        self.end = max(self.end, end)
+        self.end = end
         return True
 
     def _take(self, rows: Rows) -> None:

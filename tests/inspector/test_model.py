@@ -1,0 +1,175 @@
+"""The one door through which screens ask: what it opens, and that nothing behind it knows of a screen."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from golden import unpacked
+from inspected import segment_file
+from inspector.model import Model
+from kafkalog.errors import NotALogError
+from reference.encode import V2Batch, records
+
+PACKAGE = Path(__file__).parents[2] / "inspector"
+TEXTUAL_FREE = [
+    PACKAGE / "__init__.py",
+    PACKAGE / "model.py",
+    PACKAGE / "text.py",
+    *sorted((PACKAGE / "reading").glob("*.py")),
+]
+# Where names are public that `kafkalog` itself does not have.
+HOMES = {
+    "kafkalog.errors": None,
+    "kafkalog.fsck": None,
+    "kafkalog.record.control": None,
+    "kafkalog.record.serialization": None,
+    "kafkalog.storage.data_dir": None,
+    "kafkalog.storage.checkpoints": None,
+}
+DATA_DIR = unpacked() / "kafka-3.9" / "data"
+
+
+def test_no_part_of_the_model_imports_textual() -> None:
+    names = [
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path in TEXTUAL_FREE
+    ]
+    code = (
+        f"import sys; [__import__(name) for name in {names}]; "
+        "print([name for name in sys.modules if name.split('.')[0] in ('textual', 'rich', 'click')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", TEXTUAL_FREE, ids=lambda path: path.stem)
+def test_only_public_names_of_kafkalog_are_imported(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert all(each.name.split(".")[0] != "kafkalog" or each.name == "kafkalog" for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kafkalog":
+            names = {each.name for each in node.names}
+            assert not any(name.startswith("_") for name in names)
+            if node.module == "kafkalog":
+                assert names <= set(kafkalog.__all__)
+            else:
+                assert node.module in HOMES
+                home = importlib.import_module(node.module)
+                assert names <= set(getattr(home, "__all__", dir(home)))
+
+
+def test_nothing_private_of_kafkalog_is_asked_for() -> None:
+    for path in TEXTUAL_FREE:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                owner = node.value
+                allowed = isinstance(owner, ast.Name) and owner.id == "self"
+                own = isinstance(owner, ast.Call) or (isinstance(owner, ast.Name) and owner.id in ("step", "found"))
+                assert allowed or own, f"{path.name}:{node.lineno} {node.attr}"
+
+
+def test_a_data_directory_has_a_row_a_partition_and_the_names_come_first() -> None:
+    model = Model(DATA_DIR)
+    assert model.kind == "data_dir"
+    rows = list(model.topics())
+    names = sorted(each.name for each in DATA_DIR.iterdir() if each.is_dir())
+    assert sorted(row.name for row in rows[: len(names)]) == names
+    assert not any(row.filled for row in rows[: len(names)])
+    assert all(row.filled for row in rows[len(names) :])
+    assert {row.name for row in rows if row.is_internal} == {each for each in names if each.startswith("__")}
+    model.close()
+
+
+def test_a_partition_and_a_file_are_opened_as_what_they_are() -> None:
+    partition = Model(DATA_DIR / "v2-none-0")
+    assert (partition.kind, next(partition.topics()).name) == ("partition", "v2-none-0")
+    assert partition.partition().refresh().log_end == 1200
+    partition.close()
+    path = next((DATA_DIR / "v2-none-0").glob("*.log"))
+    file = Model(path)
+    assert (file.kind, next(file.topics()).name) == ("file", path.name)
+    state = file.partition().refresh()
+    assert [(row.path, row.bytes) for row in state.segments] == [(path, path.stat().st_size)]
+    file.close()
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Model(tmp_path / "nothing")
+    with pytest.raises(NotALogError):
+        Model(tmp_path)
+    (tmp_path / "picture").write_bytes(b"\x89PNG and so on, for some bytes")
+    with pytest.raises(NotALogError):
+        Model(tmp_path / "picture")
+
+
+def test_marks_of_partitions_on_their_way_out_are_told(tmp_path: Path) -> None:
+    data = V2Batch(records(b"v")).encoded()
+    tail = "." + 32 * "a"
+    for name in ("t-0", f"t-0{tail}-delete", f"t-1{tail}-stray", f"t-2{tail}-future"):
+        segment_file(tmp_path / name, data)
+    model = Model(tmp_path)
+    marks = {row.name: (row.topic, row.partition, row.mark) for row in model.topics()}
+    assert marks == {
+        "t-0": ("t", 0, None),
+        f"t-0{tail}-delete": ("t", 0, "delete"),
+        f"t-1{tail}-stray": ("t", 1, "stray"),
+        f"t-2{tail}-future": ("t", 2, "future"),
+    }
+    for name in marks:
+        assert model.partition(name).refresh().log_end == 1
+    model.close()
+
+
+def test_a_partition_that_is_not_there_says_so() -> None:
+    model = Model(DATA_DIR)
+    state = model.partition("nothing-0").refresh()
+    assert state.segments == ()
+    assert state.problem is not None
+    assert "nothing-0" in state.problem
+    with pytest.raises(ValueError, match="name"):
+        model.partition()
+    model.close()
+
+
+def test_a_directory_that_vanishes_leaves_no_rows_and_one_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    segment_file(tmp_path / "data" / "t-0", V2Batch(records(b"v")).encoded())
+    segment_file(tmp_path / "data" / "t-1", V2Batch(records(b"v")).encoded())
+    model = Model(tmp_path / "data")
+    rows = model.topics()
+    names = [next(rows).name, next(rows).name]
+    shutil.rmtree(tmp_path / "data" / names[0])
+    filled = {row.name: row for row in rows}
+    assert filled[names[0]].health == "unreadable"
+    assert filled[names[0]].problem
+    assert filled[names[1]].health == "ok"
+    shutil.rmtree(tmp_path / "data")
+    assert list(model.topics()) == []
+    model.close()
+
+
+def test_the_rate_of_growth_is_known_the_second_time(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([kafkalog.Record(b"v")])
+        model = Model(tmp_path / "t-0")
+        assert [row.rate for row in model.topics()][-1] is None
+        log.append([kafkalog.Record(b"v")] * 5)
+        rate = next(row.rate for row in model.topics() if row.filled)
+        assert rate is not None
+        assert rate > 0
+        assert next(row.rate for row in model.topics() if row.filled) == 0
+        model.close()
+
+
+def test_the_same_reader_is_given_each_time() -> None:
+    model = Model(DATA_DIR)
+    assert model.partition("v2-none-0") is model.partition("v2-none-0")
+    model.close()

@@ -1,0 +1,205 @@
+"""A partition's segments and watermarks: what the broker said of them, and what changes under a reader."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from golden import unpacked
+from inspected import all_records, read_through, segment_file
+from inspector.model import Byte, Model, Offset, Place, Time
+from kafkalog import LogConfig, Record
+from reference.encode import V2Batch, records
+
+ARCHIVE = unpacked() / "kafka-3.9"
+VIEW: dict[str, Any] = json.loads((ARCHIVE / "expected" / "broker-view.json").read_text(encoding="utf-8"))
+TOPICS = pytest.mark.parametrize("topic", sorted(VIEW))
+# The broker aborted the transaction that was left open, after the files had been copied.
+ENDED_LATER = {"v2-txn": 1451}
+
+
+@TOPICS
+def test_watermarks_are_those_that_the_broker_told(topic: str) -> None:
+    model = Model(ARCHIVE / "data")
+    row = [row for row in model.topics() if row.topic == topic][-1]
+    end = ENDED_LATER.get(topic, VIEW[topic]["end_read_uncommitted"])
+    assert (row.log_start, row.log_end, row.high_watermark) == (VIEW[topic]["low"], end, end)
+    assert row.offsets == end - VIEW[topic]["low"]
+    assert row.last_stable == (1411 if topic == "v2-txn" else end)
+    reader = model.partition(f"{topic}-0")
+    first = reader.refresh()
+    assert (first.log_start, first.log_end, first.high_watermark, first.last_stable) == (row.log_start, end, end, None)
+    assert reader.work_out_last_stable() == row.last_stable
+    assert reader.refresh().last_stable == row.last_stable
+    assert first.problem is None
+    model.close()
+
+
+@TOPICS
+def test_times_lead_where_the_broker_said(topic: str) -> None:
+    model = Model(ARCHIVE / "data" / f"{topic}-0")
+    reader = model.partition()
+    for timestamp, offset, _ in [(*each, None)[:3] for each in VIEW[topic].get("offsets_for_times", [])]:
+        place = reader.locate(Time(timestamp))
+        assert (None if place is None else place.offset) == offset
+    model.close()
+
+
+@TOPICS
+def test_every_record_that_a_consumer_got_is_found_by_its_offset(topic: str) -> None:
+    model = Model(ARCHIVE / "data" / f"{topic}-0")
+    reader = model.partition()
+    reader.refresh()
+    for offset in VIEW[topic]["read_uncommitted"][::7]:
+        place = reader.locate(Offset(offset))
+        assert place is not None
+        segment = read_through(reader.segment(place.base_offset))
+        number = segment.record_at(offset)
+        assert number is not None
+        assert segment.record_rows(number, 1)[0].offset == offset == place.offset
+        row = segment.batch(segment.record_rows(number, 1)[0].batch)
+        assert row is not None
+        assert row.position == place.position
+    assert reader.locate(Offset(10**9)) is None
+    assert reader.locate(Byte(17)) == Place(reader.refresh().segments[-1].base_offset, 17)
+    model.close()
+
+
+def test_records_of_aborted_transactions_are_those_that_committed_readers_did_not_get() -> None:
+    model = Model(ARCHIVE / "data" / "v2-txn-0")
+    reader = model.partition()
+    kinds: dict[int, str] = {}
+    for row in reader.refresh().segments:
+        segment = read_through(reader.segment(row.base_offset))
+        kinds |= {record.offset: record.kind for record in all_records(segment)}
+    view = VIEW["v2-txn"]
+    aborted = set(view["read_uncommitted"]) - set(view["read_committed"])
+    assert {offset for offset, kind in kinds.items() if kind == "aborted"} == {each for each in aborted if each < 1411}
+    still_open = {offset for offset, kind in kinds.items() if kind == "transactional" and offset >= 1411}
+    assert {each for each in aborted if each >= 1411} == still_open
+    assert {offset for offset, kind in kinds.items() if kind == "control"} | set(view["read_uncommitted"]) == set(kinds)
+    model.close()
+
+
+def test_a_segments_row_has_what_was_counted_once_it_was_read_through() -> None:
+    model = Model(ARCHIVE / "data" / "v2-lz4-0")
+    reader = model.partition()
+    before = reader.refresh().segments[0]
+    assert (before.records, before.codecs, before.index_state, before.sealed) == (None, None, "ok", True)
+    assert before.first_timestamp is not None
+    assert before.last_timestamp is not None
+    segment = read_through(reader.segment(before.base_offset))
+    after = reader.refresh().segments[0]
+    assert (after.records, after.batches) == (segment.records, segment.batches)
+    assert after.codecs == segment.codecs
+    assert after.codecs
+    assert after.last_timestamp == before.last_timestamp
+    model.close()
+
+
+def test_leader_epochs_are_the_checkpoints() -> None:
+    model = Model(ARCHIVE / "data" / "v2-epochs-0")
+    lines = (ARCHIVE / "data" / "v2-epochs-0" / "leader-epoch-checkpoint").read_text().split("\n")[2:-1]
+    assert model.partition().refresh().epochs == tuple((int(a), int(b)) for a, b in map(str.split, lines))
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("index", "state"),
+    [
+        (None, "missing"),
+        (b"", "empty"),
+        (bytes(800), "empty"),
+        (b"\0\0\0\x01\0\0\xff\xff", "damaged"),
+        (b"\0\0\0\x09\0\0\0\x09", "damaged"),
+        (b"junk", "damaged"),
+    ],
+)
+def test_the_state_of_an_index_is_told(tmp_path: Path, index: bytes | None, state: str) -> None:
+    data = b"".join(V2Batch(records(b"v", offset=i)).encoded() for i in range(10))
+    path = segment_file(tmp_path / "t-0", data)
+    segment_file(tmp_path / "t-0", data, base_offset=10)
+    if index is not None:
+        path.with_suffix(".index").write_bytes(index)
+    model = Model(tmp_path / "t-0")
+    assert model.partition().refresh().segments[0].index_state == state
+    model.close()
+
+
+def test_what_a_writer_does_is_told(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1 << 20, file_delete_delay_ms=0)
+    with kafkalog.open(tmp_path / "t-0", "a", config) as log:
+        log.append([Record(b"0")])
+        model = Model(tmp_path / "t-0")
+        reader = model.partition()
+        assert reader.refresh().changed == frozenset()
+        assert reader.refresh().changed == frozenset()
+        log.append([Record(b"1")])
+        assert reader.refresh().changed == {"grown"}
+        log.roll()
+        log.append([Record(b"2"), Record(b"3")])
+        state = reader.refresh()
+        assert (state.changed, [row.base_offset for row in state.segments]) == ({"rolled", "grown"}, [0, 2])
+        assert (state.log_end, state.segments[0].sealed) == (4, True)
+        log.truncate_to(2)
+        state = reader.refresh()
+        assert ("truncated" in state.changed, state.log_end) == (True, 2)
+        log.append([Record(b"new")])
+        log.roll()
+        log.append([Record(b"newer")])
+        reader.refresh()
+        log.delete_records(3)
+        log.delete_old_segments()
+        state = reader.refresh()
+        assert ("deleted" in state.changed, state.log_start) == (True, 3)
+    shutil.rmtree(tmp_path / "t-0")
+    state = reader.refresh()
+    assert (state.changed, state.segments) == ({"gone"}, ())
+    assert state.problem
+    assert reader.refresh().changed == frozenset()
+    with kafkalog.open(tmp_path / "t-0", "a", config) as log:
+        log.append([Record(b"again")])
+        assert reader.refresh().log_end == 1
+    model.close()
+
+
+def test_an_end_that_only_much_reading_would_tell_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inspector.reading.ends.NEAR_BYTES", 1000)
+    segment_file(tmp_path / "t-0", b"".join(V2Batch(records(b"v" * 100, offset=i)).encoded() for i in range(50)))
+    model = Model(tmp_path / "t-0")
+    rows = list(model.topics())
+    assert [(row.log_end, row.last_stable) for row in rows] == [(None, None), (None, None), (50, 50)]
+    reader = model.partition()
+    state = reader.refresh()
+    assert (state.log_end, state.high_watermark, state.log_start) == (None, None, 0)
+    read_through(reader.segment(0))
+    assert reader.refresh().log_end == 50
+    model.close()
+
+
+def test_damage_on_the_way_to_the_end_is_told_in_the_row(tmp_path: Path) -> None:
+    segment_file(tmp_path / "t-0", b"\x77" * 500)
+    model = Model(tmp_path / "t-0")
+    row = list(model.topics())[-1]
+    state = model.partition().refresh()
+    assert (row.health, state.log_end) in {("damaged", None), ("ok", 0)}
+    assert state.segments[0].bytes == 500
+    model.close()
+
+
+def test_a_checkpoint_that_does_not_follow_its_format_is_told(tmp_path: Path) -> None:
+    segment_file(tmp_path / "t-0", V2Batch(records(b"v")).encoded())
+    (tmp_path / "log-start-offset-checkpoint").write_text("nonsense")
+    model = Model(tmp_path)
+    row = next(row for row in model.topics() if row.filled)
+    assert (row.health, row.log_end) == ("warning", 1)
+    assert "log-start-offset-checkpoint" in (row.problem or "")
+    state = model.partition("t-0").refresh()
+    assert "log-start-offset-checkpoint" in (state.problem or "")
+    assert state.log_end == 1
+    model.close()

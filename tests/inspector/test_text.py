@@ -1,0 +1,161 @@
+"""What is shown of sizes, times and other people's bytes: nothing that a terminal would obey, nothing made up."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inspector import text
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (None, ""), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1024**2 - 1, "1.0 MiB"),
+        (1024**3, "1.0 GiB"), (5 * 1024**4, "5.0 TiB"), (3 * 1024**5, "3.0 PiB"), (9000 * 1024**5, "9000.0 PiB"),
+    ],
+)  # fmt: skip
+def test_sizes_are_in_the_largest_unit_that_fits(count: int | None, shown: str) -> None:
+    assert text.size(count) == shown
+
+
+def test_counts_have_their_thousands_apart() -> None:
+    assert [text.number(each) for each in (None, 0, 1234567, -5000)] == ["", "0", "1,234,567", "-5,000"]
+
+
+def test_rates_are_short() -> None:
+    assert [text.rate(each) for each in (None, 0.0, 0.26, 12.6, 54321.0)] == ["", "0/s", "0.3/s", "13/s", "54,321/s"]
+
+
+def test_times_are_shown_in_utc_in_the_zone_of_the_machine_relative_or_as_they_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    text.clock.tzset()
+    try:
+        at = 1_700_000_000_007
+        assert text.time(at) == "2023-11-14T22:13:20.007Z"
+        assert text.time(at, "local") == "2023-11-15T03:43:20.007+05:30"
+        assert text.time(at, "epoch") == "1700000000007"
+        assert text.time(at, "relative", at + 200_000) == "3 min ago"
+        assert text.time(at, "relative", at - 5_000) == "in 5 s"
+    finally:
+        monkeypatch.undo()
+        text.clock.tzset()
+
+
+@pytest.mark.parametrize("zone", text.ZONES)
+@pytest.mark.parametrize("timestamp", [None, 0, -1, 2**63 - 1, -(2**63), 253_402_300_799_999, -62_135_596_800_000])
+def test_no_time_is_too_far_away(timestamp: int | None, zone: text.Zone) -> None:
+    assert (text.time(timestamp, zone) == "") == (timestamp is None)
+
+
+def test_durations_are_in_their_largest_unit() -> None:
+    lengths = [None, 999, 59_999, 60_000, 3_600_000, 90_000_000]
+    assert [text.duration(each) for each in lengths] == ["", "999 ms", "59 s", "1 min", "1 h", "1 d"]
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (None, "null"), (b"", ""), (b"plain", "plain"), ("größer".encode(), "größer"), (b"\x1b[31mred", "\\x1b[31mred"),
+        (b"a\tb\nc\r", "a\\tb\\nc\\r"), (b"\xff\x00", "\\xff\\x00"), ("\u202eabc".encode(), "\\u202eabc"),
+        ("\u2028".encode(), "\\u2028"), ("\U000e0001".encode(), "\\U000e0001"), (b"\xc2\x9b31m", "\\x9b31m"),
+    ],
+)  # fmt: skip
+def test_what_a_terminal_would_obey_is_escaped(data: bytes | None, shown: str) -> None:
+    assert text.printable(data) == shown
+
+
+@given(data=st.binary(max_size=200) | st.text(max_size=200).map(lambda each: each.encode("utf-8", "surrogatepass")))
+def test_no_view_has_a_character_that_cannot_be_printed(data: bytes) -> None:
+    assert text.printable(data).isprintable()
+    for view in text.VIEWS:
+        assert all(line.isprintable() for line in text.shown(data, view))
+    assert text.label(data, "auto")
+
+
+def test_a_limit_cuts_and_says_so() -> None:
+    assert text.printable(b"abcdef", 4) == "abc…"
+    assert text.printable(b"abcd", 4) == "abcd"
+    assert len(text.printable(bytes(range(256)) * 1000, 50)) == 50
+
+
+def test_views_that_fit_are_offered() -> None:
+    assert text.views(b'{"a": 1}') == ("auto", "utf8", "json", "hex", "base64")
+    assert text.views(b"text") == ("auto", "utf8", "hex", "base64")
+    assert text.views(b"\xff\x01") == ("auto", "hex", "base64")
+    assert text.views(None) == ("auto",)
+
+
+def test_json_is_broken_into_lines_and_nothing_else() -> None:
+    data = b'{"n":1.10,"n":123456789012345678901234567890,"s":"\\u0041 \xc3\xa9","e":[],"t":true}'
+    assert text.shown(data, "json") == [
+        "{", '  "n": 1.10,', '  "n": 123456789012345678901234567890,', '  "s": "\\u0041 é",', '  "e": [],',
+        '  "t": true', "}",
+    ]  # fmt: skip
+    assert text.label(data, "json") == "JSON, pretty; raw: v"
+    assert text.shown(data, "utf8") == [data.decode()]
+
+
+@given(
+    value=st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists)
+    | st.dictionaries(st.text(), st.integers())
+)
+def test_pretty_json_means_what_the_bytes_mean(value: object) -> None:
+    data = json.dumps(value, ensure_ascii=True).encode()
+    assert json.loads("\n".join(text.shown(data, "json"))) == value
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b'{"a": 1} x', b"nothing", b'{"a": "\xff"}', b"[" * 5000 + b"]" * 5000, b"12"]
+)
+def test_what_is_no_json_is_shown_as_it_is_and_said_to_be_none(data: bytes) -> None:
+    assert text.label(data, "json") == "not JSON; as text"
+    assert text.shown(data, "json") == text.shown(data, "utf8")
+
+
+def test_json_that_indenting_would_blow_up_is_left_as_it_is() -> None:
+    deep = b"[" * 900 + b"1," * 300_000 + b"1" + b"]" * 900
+    assert sum(map(len, text.shown(deep, "json", limit=2**30))) < 2 * len(deep)
+
+
+def test_auto_is_json_then_text_then_hex() -> None:
+    assert [text.resolved(each, "auto") for each in (b"[1]", b"a\nb", b"\x00\x01", b"")] == [
+        "json",
+        "utf8",
+        "hex",
+        "utf8",
+    ]
+
+
+def test_text_keeps_its_lines() -> None:
+    assert text.shown(b"one\ntwo\r\n", "utf8") == ["one", "two\\r", ""]
+
+
+def test_hex_has_positions_bytes_and_characters() -> None:
+    assert text.shown(bytes(range(0x3E, 0x50)), "hex") == [
+        "00000000  3e 3f 40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d  >?@ABCDEFGHIJKLM",
+        "00000010  4e 4f                                            NO",
+    ]
+    assert text.hex_lines(b"\x1b", 0x1F0)[0].startswith("000001f0  1b ")
+
+
+@given(data=st.binary(max_size=500))
+def test_base64_is_the_bytes_again(data: bytes) -> None:
+    assert base64.b64decode("".join(text.shown(data, "base64"))) == data
+
+
+@pytest.mark.parametrize("view", ["utf8", "hex", "base64"])
+def test_of_a_long_value_the_beginning_is_shown_and_the_rest_counted(view: text.View) -> None:
+    lines = text.shown(b"x" * 1_000_000, view, limit=1000)
+    assert lines[-1] == "… 999,000 bytes more are not shown"
+    assert sum(map(len, lines)) < 10_000
+
+
+def test_null_is_null_in_every_view() -> None:
+    assert {view: text.shown(None, view) for view in text.VIEWS} == {view: ["null"] for view in text.VIEWS}
