@@ -229,7 +229,8 @@ def _make(directory: Path) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[tuple[sessions.Session, DirectoryLock]]:
     """The data directory is ours. What comes into it has been closed in order, whatever goes wrong on the way."""
-    session, lock = _retried(lambda: sessions.begin(path, lambda: lock_data_dir(path)), LOCK_WAIT_S)
+    lock = DirectoryLock.of_data_dir(path)
+    session = _retried(lambda: sessions.begin(path, lock), LOCK_WAIT_S)
     try:
         yield session, lock
     finally:

@@ -12,30 +12,35 @@ here in between: whoever opens the directory leaves a time of its own on `.lock`
 Source: storage/.../internals/log/LogManager.java.
 """
 
+import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from kafkalog.errors import CorruptCheckpointError
-from kafkalog.storage.atomic import sync_directory
+from kafkalog.errors import CorruptCheckpointError, LogLockedError
+from kafkalog.storage.atomic import make_directory, sync_directory
 from kafkalog.storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from kafkalog.storage.clean_shutdown import delete_clean_shutdown, was_clean_shutdown, write_clean_shutdown
-from kafkalog.storage.lock import DirectoryLock, checkpoints_locked, is_busy, nobody_else
+from kafkalog.storage.lock import DirectoryLock, is_busy
+from kafkalog.storage.partition_metadata import topic_id_in, write_partition_metadata
 from kafkalog.storage.paths import (
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_partition_dir,
     segment_files,
 )
+
+_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 class Checkpointed(Protocol):
@@ -109,7 +114,8 @@ class Session:
     data_dir: Path
     was_clean: bool
     stamp_ns: int
-    open: int = 0
+    # The marks of the locks of what is open.
+    open: set[object] = field(default_factory=set)
     # Partition directories that this session has closed in order, and whether all it opened were.
     closed: set[str] = field(default_factory=set)
     in_order: bool = True
@@ -149,21 +155,29 @@ def _forget_sessions() -> None:
 os.register_at_fork(after_in_child=_forget_sessions)
 
 
-def begin(data_dir: Path, take_lock: Callable[[], DirectoryLock]) -> tuple[Session, DirectoryLock]:
+def begin(data_dir: Path, lock: DirectoryLock) -> Session:
     """Go to work in a data directory, or on with it: the mark of a clean shutdown is taken away.
 
-    The lock is taken here, so that no session ends between the one and the other. LogLockedError, OSError.
+    The lock is acquired here, so that no session ends between the one and the other. LogLockedError, OSError.
     """
     with _guard:
         _end_lost()
-        lock = take_lock()
         try:
+            lock.acquire()
             session = _sessions.get(data_dir.resolve()) or _begun(data_dir, lock)
+            session.open.add(lock.mark)
         except BaseException:
-            lock.release()
+            _take_back(lock)
             raise
-        session.open += 1
-        return session, lock
+        return session
+
+
+def _take_back(lock: DirectoryLock) -> None:
+    for session in list(_sessions.values()):
+        session.open.discard(lock.mark)
+        if not session.open:
+            del _sessions[session.data_dir]
+    lock.release()
 
 
 def _begun(data_dir: Path, lock: DirectoryLock) -> Session:
@@ -182,16 +196,24 @@ def end(session: Session, lock: DirectoryLock, closed: Iterable[Path], *, in_ord
 
     The lock is released. OSError: the mark could not be left.
     """
-    with _guard:
-        _end_lost()
-        _end(session, lock, closed, in_order=in_order)
+    ended = tuple(closed)
+    try:
+        with _guard:
+            _end_lost()
+            _end(session, lock, ended, in_order=in_order)
+    except Exception:
+        raise
+    except BaseException:
+        # A signal, wherever it struck.
+        lose(session, lock, *ended)
+        raise
 
 
 def lose(session: Session, lock: DirectoryLock, *directories: Path) -> None:
     """The same for what nobody has closed: partitions, or all of a data directory, are given up.
 
     Called wherever garbage is collected, and so perhaps while this thread is busy here, or with the locks: then it is
-    done by whoever comes here next.
+    done by whoever comes here next. Nothing is done for what has ended.
     """
     _lost.append((session, lock, directories))
     if not is_busy() and _guard.acquire(blocking=False):
@@ -203,43 +225,91 @@ def lose(session: Session, lock: DirectoryLock, *directories: Path) -> None:
 
 def _end_lost() -> None:
     while _lost:
-        session, lock, directories = _lost.popleft()
-        _end(session, lock, directories, in_order=False)
+        session, lock, directories = _lost[0]
+        if lock.mark in session.open or lock.is_held:
+            _end(session, lock, directories, in_order=False)
+        # Only now: a signal may end this before.
+        _lost.popleft()
 
 
 def _end(session: Session, lock: DirectoryLock, ended: Iterable[Path], *, in_order: bool) -> None:
-    with lock:
-        session.open -= 1
+    """May be done once more where a signal has ended it: the session's last step is to forget the lock."""
+    try:
         session.note_end(ended, in_order=in_order)
-        if session.open:
-            return
-        del _sessions[session.data_dir]
-        if session.in_order and session.others_are_whole():
-            with nobody_else(lock) as alone:
-                if alone and lock.path.stat().st_mtime_ns == session.stamp_ns:
-                    write_clean_shutdown(session.data_dir)
+        if session.open == {lock.mark}:
+            if _sessions.get(session.data_dir) is session:
+                del _sessions[session.data_dir]
+            if session.in_order and session.others_are_whole() and _is_still_locked(lock):
+                lock.if_nobody_else(lambda: _leave_mark(session, lock))
+        session.open.discard(lock.mark)
+    finally:
+        lock.release()
+
+
+def _is_still_locked(lock: DirectoryLock) -> bool:
+    try:
+        lock.ensure_held()
+    except LogLockedError as error:
+        _log.warning("%s: no clean shutdown: %s", lock.directory, error)
+        return False
+    return True
+
+
+def _leave_mark(session: Session, lock: DirectoryLock) -> None:
+    if lock.path.stat().st_mtime_ns == session.stamp_ns:
+        write_clean_shutdown(session.data_dir)
 
 
 def update_checkpoints(data_dir: Path, lock: DirectoryLock, logs: Iterable[Checkpointed]) -> None:
     """Bring the logs' lines in all checkpoints up to date; those of other partitions stay. OSError.
 
-    lock: what this process holds of the data directory; others may hold other partitions of it.
+    lock: what this process holds of the data directory; others may hold other partitions of it. LogLockedError: it
+    does not keep others out any more; see `DirectoryLock.ensure_held`.
     """
-    with _guard, _only_writer_of_checkpoints(data_dir, lock):
-        _write_checkpoints(data_dir, logs)
+    _alone_with_checkpoints(data_dir, lock, lambda: _write_checkpoints(data_dir, logs))
 
 
-def _only_writer_of_checkpoints(data_dir: Path, lock: DirectoryLock) -> AbstractContextManager[None]:
-    return nullcontext() if lock.holds_all else checkpoints_locked(data_dir)
+def _alone_with_checkpoints(data_dir: Path, lock: DirectoryLock, action: Callable[[], Result]) -> Result:
+    with _guard:
+        lock.ensure_held()
+        if lock.holds_all:
+            return action()
+        alone = DirectoryLock.of_checkpoints(data_dir)
+        try:
+            alone.acquire()
+            return action()
+        finally:
+            alone.release()
+
+
+def settle_topic_id(data_dir: Path, lock: DirectoryLock, directory: Path) -> str:
+    """The topic id of a partition that is new; it is written down at once, so that no other process gives another.
+
+    Errors as `topic_id_in`, and as `update_checkpoints`.
+    """
+    name = directory.resolve().name
+    partition = parse_partition_dir(name)
+    assert partition is not None
+
+    def settle() -> str:
+        topic_id = topic_id_in(data_dir, partition.topic)
+        make_directory(directory)
+        write_partition_metadata(directory / PARTITION_METADATA, topic_id)
+        return topic_id
+
+    return _alone_with_checkpoints(data_dir, lock, settle)
 
 
 def forget_partition(data_dir: Path, lock: DirectoryLock, partition: TopicPartition) -> None:
     """Take the lines of a partition that was deleted out of the checkpoints. OSError."""
-    with _guard, _only_writer_of_checkpoints(data_dir, lock):
-        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-            offsets = read_offset_checkpoint(data_dir / name)
-            if offsets.pop(partition, None) is not None:
-                write_offset_checkpoint(data_dir / name, offsets)
+    _alone_with_checkpoints(data_dir, lock, lambda: _forget_in_checkpoints(data_dir, partition))
+
+
+def _forget_in_checkpoints(data_dir: Path, partition: TopicPartition) -> None:
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        offsets = read_offset_checkpoint(data_dir / name)
+        if offsets.pop(partition, None) is not None:
+            write_offset_checkpoint(data_dir / name, offsets)
 
 
 def _partitions_with_segments(data_dir: Path) -> set[str]:

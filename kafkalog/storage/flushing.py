@@ -37,6 +37,7 @@ class Flusher:
             return
         state.check_open()
         state.check_whole()
+        state.check_alone()
         truncations = local.truncations
         local.flush(offset)
         with state.lock:

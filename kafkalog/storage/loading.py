@@ -48,8 +48,9 @@ class Opening:
     progress: called with bytes done and bytes to do while they are. scheduler: None = one of the log's own.
     topic_id: what partition.metadata says, or is to say where there is none; None = whatever it says. at_truncation:
     called when log start or recovery point have gone back, before records are cut off; must write them into the
-    checkpoints. at_end: called once, when the log has been closed, given up or deleted. at_loss: called in its place
-    when the log was forgotten; see `owning.own`.
+    checkpoints. ensure_alone: LogLockedError where others are not kept from writing any more. at_end: called once, when
+    the log has been closed, given up or deleted. at_loss: called in its place when the log was forgotten; see
+    `owning.own`.
     """
 
     had_clean_shutdown: bool = False
@@ -60,6 +61,7 @@ class Opening:
     scheduler: Scheduler | None = None
     progress: Progress | None = None
     at_truncation: Callable[["WritableLog"], None] = field(default=lambda _: None)
+    ensure_alone: Callable[[], None] = field(default=lambda: None)
     at_end: Callable[["WritableLog", Ending], None] = field(default=lambda *_: None)
     at_loss: Callable[[], None] = field(default=lambda: None)
 
@@ -104,7 +106,7 @@ def _loaded(home: SegmentHome, partition: TopicPartition, opening: Opening, on_e
     local = LocalLog(loaded.segments, loaded.next_offset, loaded.recovery_point, home)
     on_error.callback(local.release)
     topic_id = _topic_id(home.directory / PARTITION_METADATA, opening.topic_id)
-    return Loaded(LogState(local, producers, epochs), loaded.log_start_offset, topic_id)
+    return Loaded(LogState(local, producers, epochs, opening.ensure_alone), loaded.log_start_offset, topic_id)
 
 
 def _topic_id(path: Path, wanted: str | None) -> str | None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from errno import EINTR
 
-from kafkalog.errors import LogStateError
+from kafkalog.errors import LogLockedError, LogStateError
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
@@ -54,7 +54,7 @@ class LocalLog:
         self.directory = home.directory
         self.last_flush_ms = home.clock()
         self.truncations = 0
-        self.failure: OSError | None = None
+        self.failure: OSError | LogLockedError | None = None
 
     def whole(self) -> "_Whole":
         """What is done in a `with` of it is done whole; an OSError on the way, or a signal, is the log's `failure`."""

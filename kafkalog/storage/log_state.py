@@ -7,8 +7,9 @@ Source: the fields of storage/.../internals/log/UnifiedLog.java.
 """
 
 import threading
+from collections.abc import Callable
 
-from kafkalog.errors import LogStateError
+from kafkalog.errors import LogLockedError, LogStateError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.local_log import LocalLog
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -21,7 +22,13 @@ class LogState:
     scheduler, which are those of `local`; closed; forked (this is a forked child's copy, which may only be read).
     """
 
-    def __init__(self, local: LocalLog, producers: ProducerStateManager, epochs: LeaderEpochCache) -> None:
+    def __init__(
+        self,
+        local: LocalLog,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        ensure_alone: Callable[[], None],
+    ) -> None:
         self.local = local
         self.producers = producers
         self.epochs = epochs
@@ -31,6 +38,7 @@ class LogState:
         self.scheduler = local.home.scheduler
         self.lock = threading.RLock()
         self.closed = self.forked = False
+        self._ensure_alone = ensure_alone
 
     def check_usable(self) -> None:
         """LogStateError: the log is closed, or a flush or change of it has failed."""
@@ -51,6 +59,14 @@ class LogState:
         if self.local.failure is not None:
             message = "the log could not be flushed or changed, and takes nothing more until it is opened again"
             raise LogStateError(message, str(self.directory), found=self.local.failure)
+
+    def check_alone(self) -> None:
+        """LogStateError: somebody has removed the lock file, and others may be writing. Asks the file system."""
+        try:
+            self._ensure_alone()
+        except LogLockedError as error:
+            self.local.failure = error
+            self.check_whole()
 
     def disown(self) -> None:
         """In a forked child: as `owning.Owner`."""

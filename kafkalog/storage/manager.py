@@ -26,7 +26,7 @@ from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig, config_or_default
-from kafkalog.storage.lock import lock_data_dir
+from kafkalog.storage.lock import DirectoryLock
 from kafkalog.storage.log import Log
 from kafkalog.storage.owning import own
 from kafkalog.storage.partition_metadata import topic_id_in
@@ -281,14 +281,22 @@ class LogManager(Mapping[str, AnyLog]):
             if self._closed:
                 return
             self._closed = True
-            if self._when_lost is not None:
-                self._when_lost.detach()
             logs = self.logs()
         if self._writer is None:
             for log in logs:
                 log.close()
-        else:
+            return
+        try:
             self._writer.close(logs)
+        except Exception:
+            self._detach()
+            raise
+        # Last: should a signal end this, the lock is let go once the manager is forgotten.
+        self._detach()
+
+    def _detach(self) -> None:
+        if self._when_lost is not None:
+            self._when_lost.detach()
 
     def _disown(self) -> None:
         """In a forked child: as `owning.Owner`."""
@@ -320,7 +328,10 @@ class _Writer:
         self.directory = directory
         # A damaged checkpoint is told of before anything is changed.
         sessions.read_checkpoints(directory)
-        self._session, self.lock = sessions.begin(directory, lambda: lock_data_dir(directory))
+        self.lock = DirectoryLock.of_data_dir(directory)
+        self._session = sessions.begin(directory, self.lock)
+        # Of partitions that are links: the directories they lead to are locked, too.
+        self._targets: dict[str, tuple[sessions.Session, DirectoryLock]] = {}
         self.checkpoints_at_start = sessions.read_checkpoints(directory)
         self._clock = clock
         self._scheduler = scheduler or BackgroundScheduler(f"kafkalog {directory.name}")
@@ -349,19 +360,39 @@ class _Writer:
             scheduler=self._scheduler,
             progress=progress,
             at_truncation=lambda log: self.checkpoint([log]),
+            ensure_alone=lambda: self._ensure_alone(name),
             at_end=at_end,
         )
         try:
+            self._lock_target(name)
             log = WritableLog.load(self.directory / name, config, opening)
         except BaseException:
             self._session.note_end([self.directory / name], in_order=False)
+            self._end_target(name, in_order=False)
             raise
         self._session.closed.discard(name)
         log.update_high_watermark(known.high_watermarks.get(partition, log.log_end_offset))
         return log
 
+    def _lock_target(self, name: str) -> None:
+        lock = DirectoryLock.of_target(self.directory / name)
+        if lock is not None:
+            self._targets[name] = sessions.begin(lock.directory.parent, lock), lock
+
+    def _end_target(self, name: str, *, in_order: bool) -> None:
+        target = self._targets.pop(name, None)
+        if target is not None:
+            session, lock = target
+            sessions.end(session, lock, [lock.directory], in_order=in_order)
+
+    def _ensure_alone(self, name: str) -> None:
+        self.lock.ensure_held()
+        if name in self._targets:
+            self._targets[name][1].ensure_held()
+
     def note_end(self, log: WritableLog, ending: Ending) -> None:
         """What the session, and the checkpoints, have of a log that was closed, given up or deleted."""
+        self._end_target(log.directory.name, in_order=ending is not Ending.ABANDONED)
         self._session.note_end([log.directory], in_order=ending is not Ending.ABANDONED)
         if ending is Ending.DELETED:
             sessions.forget_partition(self.directory, self.lock, _partition(log.directory.name))
@@ -419,6 +450,8 @@ class _Writer:
     def lose(self) -> None:
         """The same, wherever garbage is collected."""
         self._stop_work(wait=False)
+        for session, lock in list(self._targets.values()):
+            sessions.lose(session, lock, lock.directory)
         sessions.lose(self._session, self.lock)
 
     def _stop_work(self, *, wait: bool) -> None:

@@ -18,7 +18,7 @@ from kafkalog.record import compression
 from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.config import LogConfig, config_or_default
-from kafkalog.storage.lock import DirectoryLock, lock_partition
+from kafkalog.storage.lock import DirectoryLock
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import topic_id_in
 from kafkalog.storage.paths import TopicPartition, partition_of_dir, segment_files
@@ -70,9 +70,12 @@ class _Partition:
         make_directory(self.data_dir)
         # What is damaged in the data directory is told of before anything is changed.
         sessions.read_checkpoints(self.data_dir)
-        topic_id = topic_id_in(self.data_dir, self.partition.topic) if self.is_new else None
-        session, lock = sessions.begin(self.data_dir, lambda: lock_partition(self.directory.resolve()))
+        if self.is_new:
+            topic_id_in(self.data_dir, self.partition.topic)
+        lock = DirectoryLock.of_partition(self.directory)
+        session = sessions.begin(self.data_dir, lock)
         try:
+            topic_id = sessions.settle_topic_id(self.data_dir, lock, self.directory) if self.is_new else None
             return self._loaded(session, lock, config, Opening(topic_id=topic_id, progress=progress))
         except BaseException:
             sessions.end(session, lock, [self.directory], in_order=False)
@@ -87,6 +90,7 @@ class _Partition:
             had_clean_shutdown=self.is_new or session.is_whole(self.directory.resolve().name),
             log_start_offset=checkpoints.log_starts.get(self.partition, 0),
             recovery_point=checkpoints.recovery_points.get(self.partition, 0),
+            ensure_alone=lock.ensure_held,
             at_truncation=lambda log: sessions.update_checkpoints(self.data_dir, lock, [log]),
             at_loss=lambda: sessions.lose(session, lock, self.directory),
         )

@@ -86,6 +86,7 @@ class Retention:
         state, local = self._state, self._local
         with state.lock, local.uninterrupted():
             state.check_usable()
+            state.check_alone()
             count, leaving = len(going), list(going)
             if count == len(local.segments):
                 rolled = self._roller.roll()

@@ -43,6 +43,7 @@ class Roller:
         state = self._state
         with state.lock, self._local.uninterrupted():
             state.check_usable()
+            state.check_alone()
             segment = self._local.roll(expected_next_offset)
             state.producers.update_map_end_offset(segment.base_offset)
             snapshot = state.producers.take_snapshot(sync=False)

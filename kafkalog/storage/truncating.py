@@ -33,6 +33,7 @@ class Truncation:
         state, local, marks = self._state, self._local, self._marks
         with state.lock, local.whole():
             state.check_usable()
+            state.check_alone()
             if offset >= local.log_end_offset:
                 state.epochs.truncate_from_end(local.log_end_offset)
                 return False
@@ -55,6 +56,7 @@ class Truncation:
         state, local = self._state, self._local
         with state.lock, local.whole():
             state.check_usable()
+            state.check_alone()
             self._prepare(offset)
             local.truncate_fully_and_start_at(offset)
             state.epochs.clear_and_flush()

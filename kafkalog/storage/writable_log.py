@@ -387,12 +387,13 @@ class WritableLog(Log):
 
     def _end(self, ending: Ending) -> None:
         self._state.closed = True
-        self._when_lost.detach()
         self._state.epochs.retire()
         try:
             self._state.local.release()
         finally:
             self._at_end(self, ending)
+            # Last: should a signal end this, what is locked is let go once the log is forgotten.
+            self._when_lost.detach()
 
     def _disown(self) -> None:
         """In a forked child: as `owning.Owner`."""

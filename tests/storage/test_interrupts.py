@@ -1,7 +1,12 @@
 """A signal whose handler raises, as Ctrl-C's does: no offset twice; a log that goes on, or says that it does not."""
 
+import gc
+import linecache
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -9,7 +14,9 @@ import pytest
 import kafkalog
 from kafkalog import LogConfig, Record, WritableLog
 from kafkalog.errors import LogStateError
+from kafkalog.storage import data_dir_session, lock
 from kafkalog.storage.local_log import LocalLog
+from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.scheduler import BackgroundScheduler
 from kafkalog.storage.truncating import Truncation
 
@@ -91,3 +98,54 @@ def test_a_scheduler_whose_thread_was_kept_from_its_start_does_what_is_due_and_s
             scheduler.schedule("first", lambda: done.append("first"))
     scheduler.shutdown()
     assert done == ["first"]
+
+
+LOCKING = {lock.__file__, data_dir_session.__file__}
+
+
+def interrupted_once_more(struck: set[tuple[str, int]], action: Callable[[], object]) -> bool:
+    """Do it, and have a signal strike at a line of what locks and unlocks where none has struck; False: there is none.
+
+    The interpreter lets signals in where something is called, and not between a `with` and its lock.
+    """
+    before = len(struck)
+
+    def strike(frame: FrameType, event: str, _: object) -> Any:
+        callers = frame.f_code, frame.f_back.f_code if frame.f_back else frame.f_code
+        if frame.f_code.co_filename not in LOCKING or any(each.co_name == "__del__" for each in callers):
+            return None
+        place = frame.f_code.co_filename, frame.f_lineno
+        text = linecache.getline(*place).strip()
+        if event == "line" and "(" in text and not text.startswith("with ") and place not in struck:
+            struck.add(place)
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return strike
+
+    tracing = sys.gettrace()
+    sys.settrace(strike)
+    try:
+        action()
+    except KeyboardInterrupt:
+        assert len(struck) > before
+    finally:
+        sys.settrace(tracing)
+    return len(struck) > before
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("what", ["open and close", "close"])
+def test_wherever_a_signal_strikes_while_a_lock_is_taken_or_released_no_byte_of_it_stays_locked(
+    tmp_path: Path, what: str
+) -> None:
+    struck: set[tuple[str, int]] = set()
+    more = True
+    while more:
+        if what == "open and close":
+            more = interrupted_once_more(struck, lambda: kafkalog.open(tmp_path / "topic-0", "a").close())
+        else:
+            more = interrupted_once_more(struck, kafkalog.open(tmp_path / "topic-0", "a").close)
+        gc.collect()
+        lock_data_dir(tmp_path).release()
+        assert not lock._files
+    assert len(struck) > 20

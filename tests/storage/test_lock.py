@@ -195,7 +195,8 @@ def test_a_lock_file_that_a_stopping_broker_removes_meanwhile_is_not_the_one_tha
         assert removed
         assert lock.is_held
         assert not can_be_locked("data_dir", data)
-        assert open_files() == before + 1
+        # The file and its directory.
+        assert open_files() == before + 2
     assert open_files() == before
 
 
@@ -224,3 +225,31 @@ def test_a_partition_is_known_by_its_name_however_its_path_is_written(data: Path
         with lock_partition(path) as lock:
             assert isinstance(lock, DirectoryLock)
             assert not can_be_locked("partition", data / lock.directory.name)
+
+
+def test_a_lock_file_that_is_removed_lets_nobody_in_of_this_process_and_its_holder_finds_out(data: Path) -> None:
+    with lock_partition(data / "t-0") as lock:
+        lock.ensure_held()
+        (data / ".lock").unlink()
+        for take, directory in ((lock_partition, data / "t-0"), (lock_data_dir, data)):
+            with pytest.raises(LogLockedError, match="this process"):
+                take(directory)
+        with pytest.raises(LogLockedError, match="removed"):
+            lock.ensure_held()
+    lock_data_dir(data).release()
+
+
+def test_a_partition_that_is_a_link_is_locked_where_it_leads_to_and_where_it_lies(data: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "t-0").symlink_to(data / "t-0")
+    (elsewhere / ".lock").touch()
+    with lock_partition(elsewhere / "t-0"):
+        assert not can_be_locked("partition", data / "t-0")
+        assert not can_be_locked("data_dir", elsewhere)
+    assert can_be_locked("data_dir", elsewhere)
+
+
+def test_a_lock_that_is_forgotten_is_released(data: Path) -> None:
+    lock_data_dir(data)
+    assert can_be_locked("partition", data / "t-0")
