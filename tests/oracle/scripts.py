@@ -219,10 +219,13 @@ class Author:
             yield from [[line] for line in self._tail_accidents(logs[-1])] * 4
             yield from ([line] for line in self._cuts_and_flips(self.draw.choice(logs)))
             yield from self._leftovers(self.draw.choice(logs))
-        for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+        # Kafka recovers a segment without its indexes before those in front of it, whose leader epochs it passes over
+        # then if it has lost them; kafkalog has each wait for its turn.
+        knows_epochs = self.last_state.get("epochs") and self._size("leader-epoch-checkpoint")
+        for suffix in (".index", ".txnindex", ".timeindex", ".snapshot")[0 if knows_epochs else 2 :]:
             if names := self._names(suffix):
                 yield from ([line] for line in self._file_accidents(self.draw.choice(names)))
-        if self._size("leader-epoch-checkpoint"):
+        if self._size("leader-epoch-checkpoint") and len(self._names(".index")) == len(logs):
             yield ["damage remove leader-epoch-checkpoint"]
 
     def _cuts_and_flips(self, log: str) -> Iterator[str]:
