@@ -70,6 +70,15 @@ def write_snapshot(path: Path, entries: Iterable[ProducerStateEntry], *, sync: b
     write_atomically(path, encode_snapshot(entries), sync=sync)
 
 
+def holds_the_same(path: Path, entries: Iterable[ProducerStateEntry]) -> bool:
+    """Whether a snapshot is there with these producers, in whatever order. OSError: it cannot be read."""
+    try:
+        found = read_snapshot(path)
+    except (CorruptSnapshotError, FileNotFoundError):
+        return False
+    return sorted(map(_fields, found)) == sorted(map(_fields, entries))
+
+
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """The bytes of a snapshot."""
     rows = [_ENTRY.pack(*_fields(entry)) for entry in entries]

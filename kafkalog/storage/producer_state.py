@@ -21,12 +21,13 @@ from typing import Self
 
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.record.validation import AppendOrigin
+from kafkalog.storage.appending import sync_file
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file
 from kafkalog.storage.producer_append_info import TV_UNKNOWN, ProducerAppendInfo
 from kafkalog.storage.producer_entry import BatchMetadata, CompletedTxn, ProducerStateEntry, Transactions, TxnMetadata
-from kafkalog.storage.producer_snapshot import read_snapshot, snapshot_files, write_snapshot
+from kafkalog.storage.producer_snapshot import holds_the_same, read_snapshot, snapshot_files, write_snapshot
 
 __all__ = [
     "TV_UNKNOWN",
@@ -81,10 +82,17 @@ class ProducerStateManager:
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
         self._snapshots = snapshot_files(directory)
+        # What is deleted only by `delete_unwanted_snapshots`; None: all is deleted at once.
+        self._unwanted: dict[int, Path] | None = None
 
     def empty_copy(self) -> Self:
-        """Another that knows nothing yet but the same snapshots, which are not listed again."""
+        """Another that knows nothing yet but the same snapshots, which are not listed again.
+
+        What it deletes stays on the disk until `delete_unwanted_snapshots`, of it or of a copy of it: recovery deletes
+        every snapshot behind the segment that it reads first, and mostly writes the same ones again.
+        """
         other = copy.copy(self)
+        other._unwanted = {} if self._unwanted is None else self._unwanted
         other._snapshots = self._snapshots.copy()
         other._forget_everything()
         other._map_end_offset = other._last_snapshot_offset = 0
@@ -257,7 +265,11 @@ class ProducerStateManager:
         if not self._writable or self._map_end_offset <= self._last_snapshot_offset:
             return None
         path = offset_file(self._directory, self._map_end_offset, SNAPSHOT_SUFFIX)
-        write_snapshot(path, self._producers.values(), sync=sync)
+        unwanted = None if self._unwanted is None else self._unwanted.pop(self._map_end_offset, None)
+        if unwanted is None or not holds_the_same(unwanted, self._producers.values()):
+            write_snapshot(path, self._producers.values(), sync=sync)
+        elif sync:
+            sync_file(unwanted)
         self._snapshots[self._map_end_offset] = path
         self._last_snapshot_offset = self._map_end_offset
         return path
@@ -271,7 +283,17 @@ class ProducerStateManager:
     def remove_and_delete_snapshot(self, offset: int) -> None:
         """Forget the snapshot at `offset`, if there is one, and delete it. OSError: it cannot be deleted."""
         path = self._snapshots.pop(offset, None)
-        if path is not None and self._writable:
+        if path is None or not self._writable:
+            return
+        if self._unwanted is None:
+            path.unlink(missing_ok=True)
+        else:
+            self._unwanted[offset] = path
+
+    def delete_unwanted_snapshots(self) -> None:
+        """Delete what was to be deleted, see `empty_copy`. OSError: one cannot be."""
+        while self._unwanted:
+            _, path = self._unwanted.popitem()
             path.unlink(missing_ok=True)
 
     def remove_and_mark_for_deletion(self, offset: int) -> Path | None:

@@ -161,7 +161,7 @@ class _Loading:
             split = split_overflowed_segment(segment, self._segments, self._request)
         finally:
             segment.release()
-        self._recovering = None
+        self._settle_snapshots()
         delete_producer_snapshots(split.deleted, self._request.producer_state, self._request)
 
     # --- the segments
@@ -261,6 +261,12 @@ class _Loading:
             self._recovering = self._recovering.empty_copy()
         return self._recovering
 
+    def _settle_snapshots(self) -> None:
+        """Delete the snapshots that recovery has found out of place and not written again."""
+        if self._recovering is not None:
+            self._recovering.delete_unwanted_snapshots()
+            self._recovering = None
+
     # --- the log
 
     def _recover(self) -> tuple[int, int]:
@@ -332,6 +338,7 @@ class _Loading:
 
     def _delete_segments(self, segments: Iterable[LogSegment], why: str) -> None:
         doomed = tuple(segments)
+        self._settle_snapshots()
         for segment in doomed:
             _log.warning("%s: deleted with all its %d bytes: %s", segment.path, segment.size_in_bytes, why)
             self._segments.remove(segment.base_offset)
@@ -345,6 +352,7 @@ class _Loading:
         state = self._request.producer_state
         if not state.is_empty:
             raise LogStateError("the producer state is not empty before it is loaded", str(self._request.directory))
+        self._settle_snapshots()
         # Recovery has written and deleted snapshots that this state does not know of.
         state.remove_stray_snapshots(self._segments.base_offsets)
         if self._request.had_clean_shutdown and state.latest_snapshot_offset is None:

@@ -67,6 +67,27 @@ def test_a_log_that_never_had_snapshots_gets_them_at_its_last_segments_and_its_e
     assert snapshot_offsets(log) == [10, 20, 30, 40, 50]
 
 
+def test_snapshots_that_recovery_finds_as_it_would_write_them_stay_and_others_do_not(tmp_path: Path) -> None:
+    log = log_of(tmp_path, segments=5)
+    load(log)
+    before = found_snapshots(log)
+    (log / f"{20:020d}.snapshot").write_bytes(b"no snapshot")
+    (log / f"{60:020d}.snapshot").write_bytes(before[f"{50:020d}.snapshot"][1])
+    load(log)
+    after = found_snapshots(log)
+    assert {name: content for name, (_, content) in after.items()} == {
+        name: content for name, (_, content) in before.items()
+    }
+    written = [name for name in before if after[name][0] != before[name][0]]
+    assert (written, len(after)) == ([f"{20:020d}.snapshot"], 5)
+
+
+def found_snapshots(directory: Path) -> dict[str, tuple[int, bytes]]:
+    """By name: which file it is, and what is in it."""
+    paths = [directory / name for name in names(directory, ".snapshot")]
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
 def test_after_a_crash_only_what_was_not_flushed_is_recovered_and_the_rest_is_read_no_more_than_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
