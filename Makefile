@@ -1,6 +1,6 @@
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: demo test lint bench docs asan fuzz clean help
+.PHONY: demo test oracle-spark lint bench docs asan fuzz clean help
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -27,6 +27,10 @@ demo: $(VENV)/installed ## the command at work on logs that real brokers wrote
 
 test: $(VENV)/installed ## the tests; ARGS="-k varint" chooses
 	$(BIN)/pytest -n 2 --dist loadgroup -q $(ARGS)
+
+oracle-spark: $(VENV)/installed ## format("kafkalog") beside Spark's own Kafka source; fetches pyspark 4.0, 455 MB
+	$(BIN)/python tests/oracle/spark_environment.py
+	$(BIN)/pytest -q tests/oracle/test_spark_source.py $(ARGS)
 
 lint: $(VENV)/installed ## style, types, stubs, layers, spelling
 	$(BIN)/ruff check
@@ -60,7 +64,7 @@ clean: ## back to a fresh clone
 	find $(CODE) tests -name __pycache__ -prune -exec rm -rf {} +
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 $(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)

@@ -115,6 +115,12 @@ def checked_partitions() -> list[Partition]:
     return [partition for partition in partitions() if partition.directory.name != WITHOUT_EXPECTATIONS]
 
 
+def checked_topics(archive: str) -> str:
+    """Their topics, with commas between."""
+    found = {each.directory.name.rpartition("-")[0] for each in checked_partitions() if each.archive == archive}
+    return ",".join(sorted(found))
+
+
 def checked_segments() -> list[Segment]:
     return [segment for partition in checked_partitions() for segment in partition.segments]
 

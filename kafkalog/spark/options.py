@@ -19,10 +19,14 @@ from enum import Enum
 from typing import Any, Literal, TypeVar
 
 from kafkalog.storage.fetching import EARLIEST, LATEST
-from kafkalog.storage.paths import TopicPartition
+from kafkalog.storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
 
 _log = logging.getLogger(__name__)
 
+# What brokers and controllers keep for themselves: read where it is named, matched by no pattern.
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA_TOPIC}
+)
 DEFAULT_SPLIT_BYTES = 128 << 20
 _MOST = 2**63 - 1
 _NAMES = (
@@ -68,7 +72,8 @@ class OnCorrupt(Enum):
 class Topics:
     """Which of the partitions that are found are read; all where nothing is said.
 
-    option: who said so. names: topics. pattern: a regular expression that a topic matches as a whole.
+    option: who said so. names: topics. pattern: a regular expression that is found anywhere in a topic's name, as
+    Spark's source takes it; topics that brokers keep for themselves are not looked at.
     """
 
     option: str | None = None
@@ -79,7 +84,7 @@ class Topics:
     def wanted(self, partition: TopicPartition) -> bool:
         """Whether that partition is to be read."""
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, partition.topic) is not None
+            return partition.topic not in INTERNAL_TOPICS and re.search(self.pattern, partition.topic) is not None
         if self.option is None or partition.topic in self.names:
             return True
         return partition in self.partitions

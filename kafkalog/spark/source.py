@@ -36,8 +36,15 @@ NAME = "kafkalog"
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("kafkalog")` known to a session that has not found it by itself."""
-    spark.dataSource.register(KafkaLogDataSource)
+    """Make `format("kafkalog")` known to a session, whether or not it has found it by itself."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(KafkaLogDataSource)
+    except AnalysisException as error:
+        # Spark registers nothing over what it has found.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 class SplitPartition(InputPartition):

@@ -96,28 +96,48 @@ public class BrokerClient {
     return JSON.nullNode();
   }
 
-  /** The offsets that the records got. With an `id`: in a transaction, which is committed or aborted. */
-  static JsonNode produce(JsonNode asked) throws Exception {
+  /** Producers whose transactions stay open until this process ends: closing one would abort it. */
+  static final List<KafkaProducer<byte[], byte[]>> UNDECIDED = new ArrayList<>();
+
+  static KafkaProducer<byte[], byte[]> producer(JsonNode asked) {
     Properties config = client(asked, "compression.type", asked.get("codec").asText(), "linger.ms", "50");
+    if (asked.hasNonNull("id")) config.put("transactional.id", asked.get("id").asText());
+    if (asked.hasNonNull("id")) config.put("transaction.timeout.ms", "900000");
+    return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
+  }
+
+  /**
+   * The offsets that the records got. With an `id`: in a transaction, which is committed or aborted; where `commit` is
+   * null, neither.
+   */
+  static JsonNode produce(JsonNode asked) throws Exception {
     boolean transactional = asked.hasNonNull("id");
-    if (transactional) config.put("transactional.id", asked.get("id").asText());
+    KafkaProducer<byte[], byte[]> producer = producer(asked);
+    if (transactional) producer.initTransactions();
+    if (transactional) producer.beginTransaction();
+    ArrayNode offsets = sent(producer, asked);
+    if (transactional && asked.get("commit").isNull()) {
+      UNDECIDED.add(producer);
+      return offsets;
+    }
+    if (transactional && asked.get("commit").asBoolean()) producer.commitTransaction();
+    else if (transactional) producer.abortTransaction();
+    producer.close();
+    return offsets;
+  }
+
+  static ArrayNode sent(KafkaProducer<byte[], byte[]> producer, JsonNode asked) throws Exception {
     TopicPartition partition = partition(asked);
     ArrayNode offsets = JSON.createArrayNode();
-    try (var producer = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
-      if (transactional) producer.initTransactions();
-      if (transactional) producer.beginTransaction();
-      List<Future<RecordMetadata>> sent = new ArrayList<>();
-      for (JsonNode record : asked.get("records")) {
-        List<Header> headers = new ArrayList<>();
-        for (JsonNode each : record.get(3)) headers.add(new RecordHeader(each.get(0).asText(), each.get(1).binaryValue()));
-        sent.add(producer.send(new ProducerRecord<>(partition.topic(), partition.partition(), record.get(0).asLong(),
-            record.get(1).binaryValue(), record.get(2).binaryValue(), headers)));
-      }
-      producer.flush();
-      for (Future<RecordMetadata> each : sent) offsets.add(each.get().offset());
-      if (transactional && asked.get("commit").asBoolean()) producer.commitTransaction();
-      else if (transactional) producer.abortTransaction();
+    List<Future<RecordMetadata>> sent = new ArrayList<>();
+    for (JsonNode record : asked.get("records")) {
+      List<Header> headers = new ArrayList<>();
+      for (JsonNode each : record.get(3)) headers.add(new RecordHeader(each.get(0).asText(), each.get(1).binaryValue()));
+      sent.add(producer.send(new ProducerRecord<>(partition.topic(), partition.partition(), record.get(0).asLong(),
+          record.get(1).binaryValue(), record.get(2).binaryValue(), headers)));
     }
+    producer.flush();
+    for (Future<RecordMetadata> each : sent) offsets.add(each.get().offset());
     return offsets;
   }
 

@@ -86,21 +86,28 @@ class BrokerFailed(Exception):
 class Broker:
     """A cluster of one; a context manager. `data` is its data directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        options: Sequence[str] = ("-Xmx320m", *SMALL_MACHINE),
+    ) -> None:
+        """settings: besides those above; options: of its virtual machine."""
         self.data = directory / "data"
         self._directory = directory
         self._config = directory / "server.properties"
         broker, controller = free_ports(2)
         self.address = f"127.0.0.1:{broker}"
-        settings = SETTINGS | {
+        all_settings = SETTINGS | {
             "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://{self.address}",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": self.data,
+            **(settings or {}),
         }
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
         self._command = java.kafka_command(
-            "kafka.Kafka", [str(self._config)], options=["-Xmx320m", *SMALL_MACHINE, *_logging()], poms=POMS
+            "kafka.Kafka", [str(self._config)], options=[*options, *_logging()], poms=POMS
         )
         self._runs: list[Run] = []
         self._cleanup = ExitStack()
@@ -205,9 +212,12 @@ class Client:
         codec: str = "none",
         *,
         transaction: str | None = None,
-        commit: bool = True,
+        commit: bool | None = True,
     ) -> list[int]:
-        """Send records, whose offsets are not looked at, and return those that they got."""
+        """Send records, whose offsets are not looked at, and return those that they got.
+
+        transaction: its producer's name; commit: False aborts it, None leaves it undecided for a quarter of an hour.
+        """
         rows = [_packed(record) for record in records]
         offsets: list[int] = self.ask(
             "produce", partition=partition, codec=codec, records=rows, id=transaction, commit=commit

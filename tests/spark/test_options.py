@@ -152,7 +152,10 @@ def test_only_one_option_says_which_topics() -> None:
     ("given", "wanted", "unwanted"),
     [
         ({"subscribe": "orders, payments"}, ORDERS_1, TopicPartition("order", 0)),
-        ({"subscribePattern": "ord.*"}, ORDERS_1, TopicPartition("reorders", 0)),
+        ({"subscribePattern": "^ord.*"}, ORDERS_1, TopicPartition("reorders", 0)),
+        ({"subscribePattern": "rder"}, ORDERS_1, TopicPartition("payments", 0)),
+        ({"subscribePattern": ".*"}, ORDERS_1, TopicPartition("__transaction_state", 0)),
+        ({"subscribe": "__transaction_state"}, TopicPartition("__transaction_state", 0), ORDERS_1),
         ({"assign": {"orders": [1]}}, ORDERS_1, ORDERS_0),
     ],
 )

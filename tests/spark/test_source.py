@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 
 import golden
+from kafkalog.spark import register
 from spark_rows import broker_view, in_ms, of_archive, of_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 ARCHIVES = sorted({each.archive for each in golden.checked_partitions()})
-NO_METADATA_LOG = {"subscribePattern": "(?!__cluster_metadata).*"}
 SEGMENTS = golden.ARCHIVES / "v2-zstd-0"
 Load = Callable[..., Any]
 
 
 @pytest.mark.parametrize("archive", ARCHIVES)
 def test_all_partitions_of_a_data_directory_are_read_as_kafka_reads_them(archive: str, load: Load) -> None:
-    frame = load(golden.unpacked() / archive / "data", includeHeaders=True, splitBytes="256k", **NO_METADATA_LOG)
+    topics = golden.checked_topics(archive)
+    frame = load(golden.unpacked() / archive / "data", includeHeaders=True, splitBytes="256k", subscribe=topics)
     assert of_spark(in_ms(frame).collect()) == of_archive(archive)
 
 
@@ -100,6 +101,12 @@ def test_the_source_is_found_without_being_registered(spark_session: Any) -> Non
     # A session of its own knows only what Spark itself looked up.
     found = spark_session.newSession().read.format("KafkaLog").load(str(SEGMENTS))
     assert found.schema.fieldNames()[0] == "key"
+
+
+def test_registering_what_was_found_does_no_harm(spark_session: Any, load: Load) -> None:
+    for _ in range(2):
+        register(spark_session)
+        assert load(SEGMENTS).count() > 0
 
 
 # --- errors, as a user sees them
