@@ -44,10 +44,13 @@ class BenchLog:
         return FIRST_TIMESTAMP + 7 * offset
 
 
-def make_log(directory: Path, segments: int, segment_bytes: int) -> BenchLog:
-    """Write so many segments of about so many bytes, each one batch at least."""
+def make_log(directory: Path, segments: int, segment_bytes: int, templates: list[bytearray] | None = None) -> BenchLog:
+    """Write so many segments of about so many bytes, each one batch at least.
+
+    templates: batches to use again and again, if not those that are described above; their records 7 ms apart.
+    """
     directory.mkdir(parents=True)
-    templates = _templates()
+    templates = templates or _templates()
     offset = size = 0
     for _ in range(segments):
         first, written = offset, 0

@@ -2,7 +2,9 @@
 
     python asv_bench/peers.py [--codec lz4] [--scale 0.06] [--rounds 5] [--only columns] [-o json]
     python asv_bench/peers.py --only writing        building batches; without --only, after all readings
-    python asv_bench/peers.py --only log            the log beside Kafka's UnifiedLog; without --only, last
+    python asv_bench/peers.py --only log            the log beside Kafka's UnifiedLog; without --only, after those
+    python asv_bench/peers.py --only spark          the data source beside Spark's own, which `make
+                                                    oracle-spark` fetches; without --only, last
 
 An entry only; what it does is in `comparison`. The tree goes to the end of the module path, so that the installed
 kafkalog is measured. In JSON, readings, writings and the log are a document each.
@@ -15,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "tests")]
 
-from asv_bench.comparison import command, log, writing  # noqa: E402
+from asv_bench.comparison import command, log, spark, writing  # noqa: E402
 
-OTHERS = {writing.GROUP: writing.main, log.GROUP: log.main}
+OTHERS = {writing.GROUP: writing.main, log.GROUP: log.main, spark.GROUP: spark.main}
 
 
 def main(arguments: list[str]) -> None:

@@ -1,0 +1,303 @@
+"""Spark: kafkalog's data source beside Spark's own Kafka source and beside batches that are ready, in one session.
+
+    scratch/data/none-0 | zstd-0     a broker's directory, written before it starts: it serves what kafkalog reads
+            planned-0                1,000 segments to be planned
+
+pyspark 4.0 and Spark's source are those of `make oracle-spark`. Without them the pyspark that is installed takes their
+place, and what needs Spark's source is left out. Everything is deleted afterwards.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from asv_bench.comparison import spark_logs
+from asv_bench.comparison.rounds import Results, Workers
+from asv_bench.comparison.workers import Worker
+from asv_bench.logs import BenchLog
+from asv_bench.segments import default_directory, default_scale
+from oracle import java, spark_environment
+from oracle.broker import Broker
+
+GROUP = "spark"
+WORKER = Path(__file__).with_name("spark_workers.py")
+# The broker that Kafka's own scripts would start, but that what it is given may have indexes of any size.
+BROKER_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
+BROKER_SETTINGS = {"log.index.size.max.bytes": 10 << 20}
+
+QUERIES = {"count": "count()", "sum": "agg(sum(length(value)))", "groups": "groupBy(key).count()"}
+OURS, PEERS = "kafkalog", ("ready", "kafka", "kafkalog, chosen", "rdd, Arrow", "rdd, records")
+LONG = {"rdd, records"}  # measured once
+RATE_GOAL, SHARE_GOAL, TIMES_GOAL = 3.0, 0.85, 4.0
+PLAN_GOAL_MS, MEMORY_GOAL_MB = 100, 300
+
+NOTE = """\
+Spark: best of {rounds} interleaved rounds after one that does not count, page cache warm, scale {scale:g}; {machine};
+pyspark {pyspark}, local[2]. Some {rows:,} records with a key of 8 and a value of 100 bytes, {megabytes:,.0f} MB
+uncompressed; {tasks}.
+In M rows/s, all columns unless chosen. ready: a data source that yields Arrow batches made before; kafka: Spark's own
+source, in as many tasks, and a broker on the same processors that serves the same files."""
+HEAD = f"{'codec':6} {'query':26} {'kafkalog':>9}   {'peer':18} {'':>9}  {'ratio':>8}   goal"
+
+
+@dataclass(frozen=True)
+class SparkRow:
+    """One line. ours, theirs: M rows/s, ms or MB, as `unit` says; ratio: how many times as fast."""
+
+    codec: str
+    query: str
+    peer: str
+    unit: str
+    ours: float | None = None
+    theirs: float | None = None
+    ratio: float | None = None
+    goal: str | None = None
+    met: bool | None = None
+    missing: str | None = None
+
+
+class SparkWorkers(Workers):
+    """One process for all readers, which share a session."""
+
+    def __init__(self, results: Results, program: list[str]) -> None:
+        super().__init__(results, "wall")
+        self._program = program
+
+    def _worker(self, reader: str) -> Worker:  # noqa: ARG002 - whoever reads
+        if "" not in self._running:
+            self._running[""] = self.enter_context(Worker("spark", "wall", self._program))
+        return self._running[""]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is read, by whom: partitions by codec, and what the workers are told."""
+
+    logs: dict[str, BenchLog]
+    planned: Path
+    settings: dict[str, Any]
+    without_broker: str | None
+
+    def program(self) -> list[str]:
+        """The command of a worker."""
+        return [sys.executable, "-P", str(WORKER), json.dumps(self.settings)]
+
+
+def _prepared(scratch: Path, options: argparse.Namespace, stack: ExitStack) -> Ground:
+    settings: dict[str, Any] = {"jars": "", "broker": "", "scratch": str(scratch / "spark"), "value_bytes": 100}
+    without, data = _environment(settings), scratch / "data"
+    broker = None
+    if without is None:
+        broker = stack.enter_context(Broker(scratch, BROKER_SETTINGS, BROKER_OPTIONS))
+        data = broker.data
+        run = broker.start()
+        broker.client.create({codec: {} for codec in options.codecs})
+        run.stop()
+    logs = {codec: _made(data, codec, options.scale) for codec in options.codecs}
+    settings["rows"] = {log.directory.name: log.end for log in logs.values()}
+    if broker is not None:
+        settings["broker"] = broker.address
+        stack.callback(broker.start().stop)
+    return Ground(logs, spark_logs.make_planned(scratch), settings, without)
+
+
+def _environment(settings: dict[str, Any]) -> str | None:
+    """Why Spark's own source cannot be asked; None: it can."""
+    try:
+        os.environ |= spark_environment.variables()
+        settings["jars"] = spark_environment.source_jars()
+    except (spark_environment.SparkUnavailable, java.JavaUnavailable) as error:
+        path = os.pathsep.join(each for each in sys.path if each)
+        os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+        return str(error)
+    return None
+
+
+def _made(data: Path, codec: str, scale: float) -> BenchLog:
+    """In place of the segment that the broker made, which is empty; its partition.metadata stays."""
+    partition, fresh = data / f"{codec}-0", data.parent / "fresh"
+    made = spark_logs.make(fresh, codec, scale)
+    partition.mkdir(parents=True, exist_ok=True)
+    for old in [*partition.glob("0*"), *partition.glob("leader-epoch-checkpoint")]:
+        old.unlink()
+    for path in made.directory.iterdir():
+        path.rename(partition / path.name)
+    return BenchLog(partition, made.segments, made.end, made.bytes)
+
+
+# --- measuring
+
+
+def _rows(ground: Ground, options: argparse.Namespace) -> Iterator[SparkRow]:
+    with SparkWorkers(Results(), ground.program()) as workers:
+        for codec in ground.logs:
+            for query in options.queries:
+                yield from _measured(ground, workers, codec, query, options.rounds)
+        yield _planning(ground, workers, options.rounds)
+    for codec in ground.logs:
+        yield _memory(ground, codec)
+
+
+def _measured(ground: Ground, workers: SparkWorkers, codec: str, query: str, rounds: int) -> Iterator[SparkRow]:
+    path = ground.logs[codec].directory
+    readers = [OURS, *(each for each in PEERS if each != "kafka" or ground.without_broker is None)]
+    keys = {reader: (f"{codec} {reader}", f"{reader} {query}") for reader in readers}
+    for reader in readers:
+        if reader not in LONG:
+            workers.warm_up(keys[reader], path)
+    for number in range(rounds):
+        for reader in readers:
+            if number == 0 or reader not in LONG:
+                workers.ask(keys[reader], path)
+    if ground.without_broker is not None:
+        workers.results.missing[f"{codec} kafka", f"kafka {query}"] = ground.without_broker
+    for peer in ("", *PEERS):
+        yield _row(workers.results, codec, query, peer)
+
+
+def _row(results: Results, codec: str, query: str, peer: str) -> SparkRow:
+    ours = results.best.get((f"{codec} {OURS}", f"{OURS} {query}"))
+    rate = ours.rate if ours else None
+    key = (f"{codec} {peer or OURS}", f"{peer or OURS} {query}")
+    theirs, missing = results.best.get(key), results.missing.get(key)
+    if not peer:
+        goal, met = None, None
+        if codec == "none":
+            goal, met = f"≥ {RATE_GOAL:g} M rows/s", None if rate is None else rate >= RATE_GOAL
+        return SparkRow(codec, QUERIES[query], "", "M rows/s", rate, None, None, goal, met, missing)
+    ratio = rate / theirs.rate if rate and theirs else None
+    least = {"ready": SHARE_GOAL if codec == "none" else None, "kafka": TIMES_GOAL}.get(peer)
+    met = None if least is None or ratio is None else ratio >= least
+    goal = None if least is None else f"≥ {least:g}"
+    their_rate = theirs.rate if theirs else None
+    return SparkRow(codec, QUERIES[query], peer, "M rows/s", rate, their_rate, ratio, goal, met, missing)
+
+
+def _planning(ground: Ground, workers: SparkWorkers, rounds: int) -> SparkRow:
+    key = ("plan", "plan")
+    for _ in range(rounds):
+        workers.ask(key, ground.planned)
+    answer, missing = workers.results.best.get(key), workers.results.missing.get(key)
+    name = f"planning of {spark_logs.PLANNED_SEGMENTS:,} segments"
+    if answer is None:
+        return SparkRow("", name, "", "ms", missing=missing)
+    took, tasks = answer.seconds * 1000, f"{answer.items} tasks, ms"
+    return SparkRow("", name, tasks, "ms", took, goal=f"≤ {PLAN_GOAL_MS} ms", met=took <= PLAN_GOAL_MS)
+
+
+def _memory(ground: Ground, codec: str) -> SparkRow:
+    """Of a fresh session."""
+    results = Results()
+    with SparkWorkers(results, ground.program()) as workers:
+        workers.ask(("memory", "memory sum"), ground.logs[codec].directory)
+    answer = next(iter(results.best.values()), None)
+    name, missing = "peak memory of a task", next(iter(results.missing.values()), None)
+    if answer is None:
+        return SparkRow(codec, name, "", "MB", missing=missing)
+    peak, anonymous = answer.bytes / 1e6, answer.items / 1e6
+    told = f"MB; {anonymous:.0f} not mapped"
+    return SparkRow(codec, name, told, "MB", peak, goal=f"≤ {MEMORY_GOAL_MB} MB", met=peak <= MEMORY_GOAL_MB)
+
+
+# --- telling
+
+
+def _line(row: SparkRow) -> str:
+    text = f"{row.codec:6} {row.query:26} {_number(row.ours)}   {row.peer or row.unit:18} {_number(row.theirs)}"
+    text += f" {'':>9}" if row.ratio is None else f"  {row.ratio:7.2f}x"
+    goal = "-" if row.goal is None else f"{row.goal}  {'' if row.met is None else 'met' if row.met else 'MISSED'}"
+    return f"{text}   {goal}" + (f"  skipped: {row.missing}" if row.missing else "")
+
+
+def _number(value: float | None) -> str:
+    return f"{'-':>9}" if value is None else f"{value:9.2f}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """kafkalog's data source beside Spark's own."""
+    options = _options(arguments)
+    directory = options.directory or default_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".spark.", dir=directory) as name, ExitStack() as stack:
+        wrong = _unavailable()
+        if wrong is not None:
+            print(f"\nSpark: skipped: {wrong}", file=sys.stderr)
+            return
+        ground = _prepared(Path(name), options, stack)
+        _tell(ground, options)
+
+
+def _unavailable() -> str | None:
+    from kafkalog.spark.java import missing_java
+
+    try:
+        spark_environment.pyspark()
+    except spark_environment.SparkUnavailable as error:
+        try:
+            import pyspark  # noqa: F401 - whether it is there
+        except ImportError:
+            return str(error)
+    return missing_java()
+
+
+def _tell(ground: Ground, options: argparse.Namespace) -> None:
+    rows = []
+    if options.output == "text":
+        print(f"\n{_note(ground, options)}\n\n{HEAD}", flush=True)
+    for row in _rows(ground, options):
+        rows.append(row)
+        if options.output == "text":
+            print(_line(row), flush=True)
+    if options.output == "json":
+        described = {"machine": _machine(), "scale": options.scale, "rounds": options.rounds}
+        print(json.dumps(described | {"rows": [asdict(row) for row in rows]}, indent=1))
+    missed = [row for row in rows if row.met is False]
+    if missed:
+        print(f"{len(missed)} goals of Spark missed", file=sys.stderr)
+
+
+def _note(ground: Ground, options: argparse.Namespace) -> str:
+    tasks = [f"{codec}: {log.bytes / 1e6:,.0f} MB in {_tasks(log)} tasks" for codec, log in ground.logs.items()]
+    return NOTE.format(
+        rounds=options.rounds,
+        scale=options.scale,
+        machine=_machine(),
+        pyspark=spark_environment.VERSION if ground.without_broker is None else "as installed",
+        rows=max(log.end for log in ground.logs.values()),
+        megabytes=spark_logs.SEGMENTS * spark_logs.SEGMENT_BYTES * options.scale / 1e6,
+        tasks=", ".join(tasks),
+    )
+
+
+def _tasks(log: BenchLog) -> int:
+    from kafkalog.spark import ReadOptions, plan_splits
+
+    return len(plan_splits(ReadOptions.parse({"path": str(log.directory)})))
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"peers --only {GROUP}", description=main.__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=default_scale(), help="1: logs of 1.08 GB")
+    parser.add_argument("--codec", action="append", help="none or zstd; another one has no log here")
+    parser.add_argument("--query", action="append", dest="queries", choices=QUERIES, help="only this one; repeatable")
+    parser.add_argument("--directory", type=Path, help="where files are written (default: build/bench)")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    # It is the time on the clock that this is about; the other comparisons take this.
+    parser.add_argument("--clock", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    options.codecs = [each for each in options.codec or spark_logs.CODECS if each in spark_logs.CODECS] or ["none"]
+    options.queries = options.queries or list(QUERIES)
+    return options
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"
