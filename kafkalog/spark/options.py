@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, TypeVar
+from urllib.parse import unquote
 
 from kafkalog.storage.fetching import EARLIEST, LATEST
 from kafkalog.storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
@@ -256,7 +257,28 @@ def _paths(given: _Given) -> tuple[str, ...]:
     paths = (given.get("paths", _path_list) or ()) + ((given.text("path"),) if "path" in given else ())
     if not paths or not all(paths):
         raise ValueError("option path is required: the directory of a partition, or one that holds some")
+    for path in paths:
+        _ensure_of_this_machine(path)
     return paths
+
+
+def _ensure_of_this_machine(path: str) -> None:
+    if path.lower().startswith("file:/"):
+        try:
+            path_of_file_url(path)
+        except ValueError as error:
+            raise ValueError(f"option path: {path!r} {error}") from None
+
+
+def path_of_file_url(url: str) -> str:
+    """The path of file:/a%20b or file:///a%20b; `?` and `#` are characters of it. ValueError: it names a host."""
+    rest = url[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            raise ValueError(f"names a host, {host!r}; a path has three slashes, file:///...")
+        rest = slash + rest
+    return unquote(rest)
 
 
 def _path_list(text: str) -> tuple[str, ...]:

@@ -14,23 +14,27 @@ import glob
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
-from urllib.parse import unquote, urlsplit
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.spark.local import LocalPartition
-from kafkalog.spark.options import Bound, ReadOptions
+from kafkalog.spark.options import Bound, ReadOptions, path_of_file_url
 from kafkalog.spark.partition import PartitionSource, SegmentFile
 from kafkalog.storage import data_dir
-from kafkalog.storage.data_dir import DataDir, PartitionDir
+from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
 from kafkalog.storage.fetching import EARLIEST, LATEST
 from kafkalog.storage.paths import TopicPartition
 
 _log = logging.getLogger(__name__)
 # Small segments share a task up to this share of splitBytes: a task of its own costs more than reading them.
 _PACKED_SHARE = 4
+# So often a plan is made where files go while it is made.
+_ATTEMPTS = 5
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +112,36 @@ def plan_splits(
     ValueError: an option does not fit what is there. OffsetOutOfRangeError: offsets are asked for that are not there
     any more, and failOnDataLoss is true. OSError, KafkaLogError: a directory or an index cannot be read.
     """
-    found = discover(options) if sources is None else list(sources)
-    try:
-        wanted = offset_ranges(options, found) if ranges is None else _still_there(options, found, ranges)
-        spans = [(each, wanted[each.topic_partition]) for each in found if each.topic_partition in wanted]
-        pieces = [piece for source, span in spans for piece in _pieces(source, span)]
-        target = _target(options, sum(piece.end - piece.start for piece in pieces))
-        cut = [split for piece in pieces for split in _cut(piece, target, options.max_records_per_partition)]
-    finally:
-        if sources is None:
+    if sources is not None:
+        return _planned(options, ranges, list(sources))
+
+    def plan() -> list[AnySplit]:
+        found = discover(options)
+        try:
+            return _planned(options, ranges, found)
+        finally:
             for source in found:
                 source.close()
+
+    return on_what_is_there(plan)
+
+
+def on_what_is_there(make: Callable[[], Result]) -> Result:
+    """What is made of files: where retention or truncation takes one away meanwhile, it is made anew."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(FileNotFoundError):
+            return make()
+    return make()
+
+
+def _planned(
+    options: ReadOptions, ranges: Mapping[TopicPartition, tuple[int, int]] | None, found: list[PartitionSource]
+) -> list[AnySplit]:
+    wanted = offset_ranges(options, found) if ranges is None else _still_there(options, found, ranges)
+    spans = [(each, wanted[each.topic_partition]) for each in found if each.topic_partition in wanted]
+    pieces = [piece for source, span in spans for piece in _pieces(source, span)]
+    target = _target(options, sum(piece.end - piece.start for piece in pieces))
+    cut = [split for piece in pieces for split in _cut(piece, target, options.max_records_per_partition)]
     return list(_packed(cut, target // _PACKED_SHARE, options.max_records_per_partition))
 
 
@@ -165,8 +188,11 @@ def _sources(options: ReadOptions) -> Iterator[PartitionSource]:
 
             yield from remote_partitions(path)
             continue
-        for each in _matches(local_path(path)):
-            yield from _local_partitions(each)
+        plain = local_path(path)
+        if os.path.lexists(plain) or not glob.has_magic(plain):
+            yield from _local_partitions(data_dir.discover(plain), plain)
+        else:
+            yield from _matching(path, plain)
 
 
 def is_remote(path: str) -> bool:
@@ -176,20 +202,29 @@ def is_remote(path: str) -> bool:
 
 def local_path(path: str) -> str:
     """A path, or the path that a file: URL stands for."""
-    return unquote(urlsplit(path).path) if path.lower().startswith("file:/") else path
+    return path_of_file_url(path) if path.lower().startswith("file:/") else path
 
 
-def _matches(path: str) -> list[str]:
-    if os.path.lexists(path) or not glob.has_magic(path):
-        return [path]
-    found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - an absolute pattern
+def _matching(option: str, pattern: str) -> Iterator[LocalPartition]:
+    """Of what a glob matches, the logs: the rest was not meant, nor what is being deleted or moved here."""
+    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - an absolute pattern
+    if not matches:
+        raise FileNotFoundError(f"option path: nothing matches {option!r}")
+    found = False
+    for each in filter(os.path.isdir, matches):
+        try:
+            there = data_dir.discover(each)
+        except NotALogError:
+            continue
+        found = True
+        if not (isinstance(there, PartitionDir) and there.mark is not None):
+            yield from _local_partitions(there, each)
     if not found:
-        raise FileNotFoundError(f"option path: nothing matches {path!r}")
-    return found
+        what = "a partition directory, <topic>-<number>, or one that holds some is needed; none of what matches is one"
+        raise NotALogError(what, option)
 
 
-def _local_partitions(path: str) -> Iterator[LocalPartition]:
-    found = data_dir.discover(path)
+def _local_partitions(found: DataDir | PartitionDir | LogFile, path: str) -> Iterator[LocalPartition]:
     if isinstance(found, DataDir):
         for each in found.partitions:
             # What is being deleted or moved here is none of the log.

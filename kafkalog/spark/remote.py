@@ -76,6 +76,11 @@ class Store:
             self.files.invalidate_cache()
             return sorted(map(str, self.files.glob(self.path)))
 
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file of that name. OSError."""
+        with self._asked(path):
+            return bool(self.files.isfile(path))
+
     def size(self) -> int:
         """Bytes of the file, as it is now. FileNotFoundError: there is no such file. OSError."""
         with self._asked(self.path):
@@ -346,16 +351,28 @@ class RemotePartition(PartitionSource):
 def remote_partitions(url: str) -> Iterator[PartitionSource]:
     """The partitions that a URL, or what it matches as a glob, leads to: one, or those in a data directory.
 
-    FileNotFoundError: there is nothing. NotALogError: there is something else. ImportError: as `Store`.
+    Of what a glob matches, the logs. FileNotFoundError: there is nothing. NotALogError: there is something else.
+    ImportError, OSError: as `Store`.
     """
     store = Store(url)
-    paths = [store.path]
-    if any(each in store.path for each in "*?["):
-        paths = store.matches()
-        if not paths:
-            raise FileNotFoundError(f"option path: nothing matches {url!r}")
-    for path in paths:
-        yield from _partitions(store, path)
+    if not any(each in store.path for each in "*?["):
+        yield from _partitions(store, store.path)
+        return
+    paths = store.matches()
+    if not paths:
+        raise FileNotFoundError(f"option path: nothing matches {url!r}")
+    found = [each for path in paths if not store.is_file(path) for each in _matching(store, path)]
+    if not found:
+        what = "a partition directory, <topic>-<number>, or one that holds some is needed; none of what matches is one"
+        raise NotALogError(what, url)
+    yield from found
+
+
+def _matching(store: Store, path: str) -> list[PartitionSource]:
+    try:
+        return list(_partitions(store, path))
+    except NotALogError:
+        return []
 
 
 def _partitions(store: Store, path: str) -> Iterator[PartitionSource]:

@@ -90,12 +90,16 @@ def default_columns(options: ReadOptions) -> tuple[Column, ...]:
 def chosen_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:
     """The columns of a schema that the user gives: (name, Spark's `simpleString` of its type, nullable) a field.
 
-    Any column may be asked for, in any order, whatever the options include. ValueError: there is no such column, or it
-    has another type.
+    Any column may be asked for, in any order, whatever the options include. ValueError: there is no such column, it has
+    another type, or one is there twice, of which Spark would make none.
     """
     columns = tuple(_chosen(*field) for field in fields)
     if not columns:
         raise ValueError("the schema has no column")
+    names = [column.name for column in columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"schema: there are several columns {name!r}")
     return columns
 
 

@@ -29,7 +29,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 NAME = "kafkalog"
@@ -85,6 +85,12 @@ class KafkaLogDataSource(DataSource):
         from kafkalog.spark.stream import KafkaLogStreamReader
 
         return KafkaLogStreamReader(ReadOptions.parse(self.options, streaming=True), columns_of_struct(schema))
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802 - Spark's name
+        """NotImplementedError: a log is written by batches."""
+        raise NotImplementedError(
+            "kafkalog is no sink of streams: write each micro-batch, by foreachBatch and df.write"
+        )
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         """What writes partition directories. ValueError: options or columns that a write does not take."""

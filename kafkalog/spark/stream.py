@@ -12,8 +12,9 @@ read, and partitions that went, end the query, or are passed over with a warning
 """
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -21,10 +22,12 @@ from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.spark.options import ReadOptions
 from kafkalog.spark.partition import PartitionSource
 from kafkalog.spark.planner import (
+    AnySplit,
     OffsetRange,
     discover,
     earliest_offsets,
     latest_offsets,
+    on_what_is_there,
     plan_splits,
     starting_offsets,
 )
@@ -49,6 +52,7 @@ _FIRST = "/first"
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 Json: TypeAlias = dict[str, Any]
+Result = TypeVar("Result")
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -67,9 +71,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
         """Where a new query begins. ValueError, OSError, KafkaLogError: as `discover` and `starting_offsets`."""
-        sources = self._discover()
-        self._initial = _to_json(starting_offsets(self._options, sources))
-        _close(sources)
+
+        def initial(sources: list[PartitionSource]) -> Json:
+            return _to_json(starting_offsets(self._options, sources))
+
+        self._initial = self._on_what_is_there(initial)
         return self._initial
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
@@ -82,10 +88,12 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         OffsetOutOfRangeError: what is to be read next is lost, and failOnDataLoss is true.
         """
-        sources = self._discover()
-        ends = latest_offsets(self._options, sources) if self._target is None else self._target
-        self._told = self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
-        _close(sources)
+
+        def latest(sources: list[PartitionSource]) -> Json:
+            ends = latest_offsets(self._options, sources) if self._target is None else self._target
+            return self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
+
+        self._told = self._on_what_is_there(latest)
         return self._told
 
     def _same_or(self, latest: Json) -> Json:
@@ -122,16 +130,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """What is there now is all that this run of the query reads."""
-        sources = self._discover()
-        self._target = latest_offsets(self._options, sources)
-        _close(sources)
+        self._target = self._on_what_is_there(partial(latest_offsets, self._options))
 
     def reportLatestOffset(self) -> Json:  # noqa: N802 - Spark's name
         """The ends of the logs, for the query's progress."""
-        sources = self._discover()
-        found = _to_json(latest_offsets(self._options, sources))
-        _close(sources)
-        return found
+        return _to_json(self._on_what_is_there(partial(latest_offsets, self._options)))
 
     # --- reading
 
@@ -139,12 +142,15 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a micro-batch. OffsetOutOfRangeError: as `latestOffset`, for what went since."""
         if start == end:
             return []
-        sources = self._discover()
+        splits = self._on_what_is_there(partial(self._splits, start, end))
+        return [SplitPartition(split) for split in splits]
+
+    def _splits(self, start: Json, end: Json, sources: list[PartitionSource]) -> list[AnySplit]:
         begin, stop = _from_json(end.get(_FIRST, start)), _from_json(end)
         for partition in sorted(begin.keys() - stop.keys()):
             self._lost(f"{partition} is not there any more; it was read up to offset {begin[partition]}", None, None)
         ranges = self._ranges({**earliest_offsets(sources), **begin}, stop, sources)
-        return [SplitPartition(split) for split in plan_splits(self._options, ranges, sources)]
+        return plan_splits(self._options, ranges, sources)
 
     def _ranges(
         self, begin: Offsets, stop: Offsets, sources: list[PartitionSource]
@@ -185,8 +191,18 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         path = source.path if source else None
         raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false goes on without them", path, None, there, wanted)
 
-    def _discover(self) -> list[PartitionSource]:
-        return discover(self._options)
+    def _on_what_is_there(self, make: Callable[[list[PartitionSource]], Result]) -> Result:
+        """What is made of the partitions as they are now."""
+
+        def made() -> Result:
+            sources = discover(self._options)
+            try:
+                return make(sources)
+            finally:
+                for source in sources:
+                    source.close()
+
+        return on_what_is_there(made)
 
 
 def limited(begin: Offsets, ends: Offsets, most: int) -> Offsets:
@@ -220,8 +236,3 @@ def _from_json(offsets: Mapping[str, Any]) -> Offsets:
         if topic != _FIRST
         for number, offset in numbers.items()
     }
-
-
-def _close(sources: list[PartitionSource]) -> None:
-    for source in sources:
-        source.close()

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.attributes import CompressionType
+from kafkalog.spark.options import path_of_file_url
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.partition_metadata import is_topic_id
 from kafkalog.storage.paths import partition_of_dir
@@ -113,9 +113,8 @@ def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
 
 
 def _path(text: str) -> Path:
-    url = urlsplit(text)
-    if url.scheme == "file":
-        return Path(unquote(url.path))
+    if text.lower().startswith("file:/"):
+        return Path(path_of_file_url(text))
     if "://" in text:
         raise ValueError("only directories that are mounted can be written to")
     if not text:

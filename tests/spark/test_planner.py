@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import golden
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.spark import SplitGroup, plan_splits
+from kafkalog.spark.local import LocalPartition
 from kafkalog.spark.planner import discover, earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.storage.checkpoints import write_leader_epoch_checkpoint, write_offset_checkpoint
 from kafkalog.storage.paths import TopicPartition
@@ -71,6 +72,49 @@ def test_what_is_being_deleted_is_not_read(orders: Path, tmp_path: Path) -> None
     (tmp_path / "orders-0").rename(tmp_path / f"orders-0.{'a' * 32}-delete")
     log_of(tmp_path / "payments-0", segments=1)
     assert {each.topic for each in splits(tmp_path)} == {"payments"}
+
+
+def test_of_what_a_glob_matches_the_logs_are_read_and_nothing_else(orders: Path, tmp_path: Path) -> None:
+    log_of(tmp_path / f"orders-0.{'a' * 32}-delete", segments=5)
+    (tmp_path / "orders-0").symlink_to(orders)
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "meta.properties").write_text("version=0\n")
+    for pattern in ("*", "orders*"):
+        assert offsets(tmp_path / pattern) == list(range(END))
+    for pattern in ("meta*", "lost*"):
+        with pytest.raises(NotALogError, match=rf"{pattern[:4]}\*: .*none of what matches is one"):
+            splits(tmp_path / pattern)
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "100%", "a%20b", "日本", "[x]", "st*r", "q?", "com,ma", "hash#tag", "new\nline"]
+)
+def test_any_directory_can_be_named_as_it_is_and_by_a_url(tmp_path: Path, name: str) -> None:
+    directory = log_of(tmp_path / name / "orders-0", batches=2, segments=1).parent
+    for path in (directory, directory.as_uri(), directory.as_uri().replace("///", "//localhost/")):
+        assert offsets(path) == list(range(6))
+    if "%" not in name:
+        assert offsets(f"file://{directory}") == list(range(6))
+
+
+def test_a_file_url_that_names_a_host_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"option path: 'file://backup/kafka' names a host, 'backup'; .* file:///"):
+        options("file://backup/kafka")
+
+
+def test_a_file_that_goes_while_the_plan_is_made_is_not_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As retention and truncation take them away from under a plan of live directories."""
+    log_of(tmp_path / "orders-0", segments=4)
+    going = sorted((tmp_path / "orders-0").glob("*.log"))[:3]
+    cuts = LocalPartition.cuts
+
+    def cuts_after_retention(self: LocalPartition, *arguments: Any) -> list[int]:
+        if going:
+            going.pop(0).unlink()
+        return cuts(self, *arguments)
+
+    monkeypatch.setattr(LocalPartition, "cuts", cuts_after_retention)
+    assert offsets(tmp_path, splitBytes=1000) == list(range(360, 480))
 
 
 def test_a_path_without_a_log_is_refused_by_name(tmp_path: Path) -> None:

@@ -97,6 +97,17 @@ def test_what_is_not_there_is_named(orders: str) -> None:
         discover(options("nosuch://x"))
 
 
+def test_of_what_a_glob_matches_the_logs_are_read_and_nothing_else(orders: str, store: Any, tmp_path: Path) -> None:
+    store.put(str(tmp_path / "orders-0"), f"/backup/orders-0.{'a' * 32}-delete", recursive=True)
+    store.pipe_file("/backup/meta.properties", b"version=0")
+    store.pipe_file("/backup/other/readme.txt", b"hello")
+    for pattern in ("*", "ord*"):
+        assert offsets(f"{orders}/{pattern}") == list(range(END))
+    for pattern in ("meta*", "oth*"):
+        with pytest.raises(NotALogError, match="none of what matches is one"):
+            discover(options(f"{orders}/{pattern}"))
+
+
 def test_what_is_no_log_is_refused(store: Any) -> None:
     store.pipe_file("/other/readme.txt", b"hello")
     with pytest.raises(NotALogError, match="memory://"):

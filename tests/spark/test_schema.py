@@ -76,3 +76,10 @@ def test_columns_are_chosen_by_name_or_with_nullability() -> None:
     )
     with pytest.raises(ValueError, match="no column 'nothing'"):
         columns_of(["nothing"], options())
+
+
+def test_a_column_that_is_chosen_twice_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="schema: there are several columns 'offset'"):
+        chosen_columns([("offset", "bigint", True), ("topic", "string", True), ("offset", "bigint", True)])
+    twice = chosen_columns([("offset", "bigint", True), ("OFFSET", "bigint", True)])
+    assert [column.source for column in twice] == ["offset", "offset"]

@@ -198,6 +198,14 @@ def test_a_worker_killed_in_the_middle_of_its_task_changes_nothing(spark_session
 # --- without a session
 
 
+def test_a_stream_that_is_to_be_written_is_told_how() -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
+    from kafkalog.spark import KafkaLogDataSource
+
+    with pytest.raises(NotImplementedError, match="no sink of streams: write each micro-batch, by foreachBatch"):
+        KafkaLogDataSource({"path": str(SEGMENTS), "topic": "t"}).streamWriter(None, False)
+
+
 def test_a_reader_and_its_partitions_travel_and_one_without_a_split_has_no_rows() -> None:
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
     from pyspark.sql.datasource import InputPartition
