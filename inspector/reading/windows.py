@@ -37,6 +37,8 @@ AbortedRange: TypeAlias = tuple[int, int, int]
 
 WINDOW_ROWS = 1024
 WINDOW_BYTES = 256 << 10
+# Of the last batch known, by which it is told from another in its place: its header, at most.
+PRINT_BYTES = 61
 # Searched for a sound batch, or checked, at a time.
 PIECE_BYTES = 1 << 20
 # An entry that is longer has its checksum computed piece by piece.
@@ -106,7 +108,7 @@ class Windows:
         self._checked_bytes = 0
         self._open: dict[int, _Open] = {}
         self._aborted: dict[int, tuple[array[int], array[int]]] = {}
-        self._print: tuple[int, int, int] | None = None
+        self._print: tuple[int, bytes] | None = None
         self._sound: tuple[int, SoundEntries] | None = None
         # Whether the last window takes no more.
         self._full = False
@@ -150,13 +152,7 @@ class Windows:
 
     def _is_same(self) -> bool:
         """Whether the last batch known is still where it was: what was cut may have grown again since."""
-        if self._print is None:
-            return True
-        try:
-            found = self.file.entries.first_entry(self._print[0])
-        except (KafkaLogError, ValueError):
-            return False
-        return found is not None and (found.position, found.size, found.last_offset) == self._print
+        return self._print is None or self.file.read(self._print[0], PRINT_BYTES) == self._print[1]
 
     def _drop_tail(self) -> None:
         if self.all and self.all[-1].tail:
@@ -300,7 +296,8 @@ class Windows:
             self._extend(window, rows[first:last], counts[first:last])
             first = last
         self._at = int(ends[-1])
-        self._print = int(rows["position"][-1]), int(rows["size_in_bytes"][-1]), int(rows["last_offset"][-1])
+        last = int(rows["position"][-1])
+        self._print = last, self.file.read(last, PRINT_BYTES)
         self._count(rows)
 
     def _window_for(self, position: int) -> Window:

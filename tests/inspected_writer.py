@@ -1,0 +1,40 @@
+"""A writer in a process of its own: appends, rolls, truncates and deletes, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import random
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import kafkalog
+from kafkalog import LogConfig, Record
+
+
+def value(offset: int) -> bytes:
+    """The value of the record with that offset, in whichever life of the log."""
+    return b"%d:" % offset + b"x" * (offset * 37 % 150)
+
+
+def write(directory: Path, control: Connection) -> None:
+    """Answer "open", write until anything comes, answer (log start, log end)."""
+    # That it truncates below the high watermark, it would say each time.
+    logging.disable()
+    chance = random.Random(7)
+    config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=256, file_delete_delay_ms=0)
+    with kafkalog.open(directory, "a", config) as log:
+        control.send("open")
+        while not control.poll():
+            end = log.log_end_offset
+            log.append([Record(value(end + i), b"k%d" % (end + i)) for i in range(chance.randrange(1, 40))])
+            what = chance.random()
+            if what < 0.05:
+                log.roll()
+            elif what < 0.08:
+                log.truncate_to(max(log.log_start_offset, log.log_end_offset - chance.randrange(300)))
+            elif what < 0.11:
+                log.delete_records(max(log.log_start_offset, log.log_end_offset - 2000))
+                log.delete_old_segments()
+            elif what < 0.112:
+                log.truncate_fully_and_start_at(log.log_end_offset + 10)
+        control.send((log.log_start_offset, log.log_end_offset))

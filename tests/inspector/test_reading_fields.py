@@ -1,0 +1,152 @@
+"""Every byte of a batch belongs to a field, and the fields say what the batch says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsck.damage import flipped, log
+from golden import Segment
+from inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
+from inspector.model import Field, SegmentReader
+from kafkalog import ByteBufferMessageSet, Record
+from reference.encode import V2Batch, records
+
+
+def bounds(fields: tuple[Field, ...]) -> list[tuple[int, int]]:
+    return [
+        (field.start, field.end) for field in fields if field.name != "records" or "compressed" in field.explanation
+    ]
+
+
+@with_every_segment
+def test_fields_fill_their_batch_without_gap_or_overlap(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    for row in all_batches(reader):
+        fields = bounds(reader.fields(row.row))
+        assert fields[0][0] == row.position
+        assert [start for start, _ in fields[1:]] == [end for _, end in fields[:-1]]
+        # Of many records the fields of the first are listed.
+        if (row.records or 0) <= 100:
+            assert fields[-1][1] == row.position + row.size
+    reader.close()
+
+
+@with_every_segment
+def test_a_field_is_found_by_each_of_its_bytes(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    row = all_batches(reader)[-1] if reader.batches else None
+    for field in reader.fields(row.row) if row is not None else ():
+        if field.name == "records" and "compressed" not in field.explanation:
+            continue
+        for position in {field.start, field.end - 1}:
+            assert reader.field_at(position) == field
+    reader.close()
+
+
+@with_every_segment
+def test_header_fields_are_what_the_row_says(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    for row in all_batches(reader):
+        values = {field.name: field.value.split(" ")[0] for field in reader.fields(row.row)[:14]}
+        assert row.magic is not None
+        assert values["magic"] == str(row.magic)
+        assert values["crc"] == f"{row.checksum:#010x}"
+        if row.magic >= 2:
+            assert values["base offset"] == str(row.base_offset)
+            assert values["records count"] == str(row.records)
+            assert values["producer id"] == str(-1 if row.producer_id is None else row.producer_id)
+        else:
+            assert values["offset"] == str(row.last_offset)
+    reader.close()
+
+
+def test_the_fields_of_a_record_are_named_and_explained(tmp_path: Path) -> None:
+    data = bytes(
+        ByteBufferMessageSet.from_records(
+            [Record(b"value", None, [("name", b"x"), ("none", None)], timestamp=1_700_000_000_000)]
+        ).buffer
+    )
+    reader = reader_of(segment_file(tmp_path, data))
+    fields = [field for field in reader.fields(0) if len(field.path) > 1]
+    assert [(field.name, field.value) for field in fields] == [
+        ("length", "24"),
+        ("attributes", "0x00"),
+        ("timestamp delta", "0 (1700000000000 (2023-11-14T22:13:20.000Z))"),
+        ("offset delta", "0 (0)"),
+        ("key length", "-1 (null)"),
+        ("value length", "5"),
+        ("value", "value"),
+        ("headers count", "2"),
+        ("header key length", "4"),
+        ("header key", "name"),
+        ("header value length", "1"),
+        ("header value", "x"),
+        ("header key length", "4"),
+        ("header key", "none"),
+        ("header value length", "-1 (null)"),
+    ]
+    assert fields[-1].path == ("batch 0", "record 0", "header 1")
+    assert all(field.explanation for field in reader.fields(0))
+    reader.close()
+
+
+def test_the_fields_of_a_marker_say_what_it_ends() -> None:
+    reader = reader_of(golden_segment("kafka-3.9/v2-txn-0/193").log)
+    marker = next(row for row in all_batches(reader) if row.control == "ABORT")
+    values = {field.name: field.value for field in reader.fields(marker.row)}
+    assert values["type"] == "0 (ABORT)"
+    assert values["coordinator epoch"] == "0"
+    assert "control" in values["attributes"] or "control" in reader.fields(marker.row)[5].value
+    reader.close()
+
+
+def test_any_of_many_records_is_found(tmp_path: Path) -> None:
+    data = V2Batch(records(*[b"v%d" % i for i in range(5000)])).encoded()
+    reader = reader_of(segment_file(tmp_path, data))
+    found = reader.field_at(data.index(b"v4321") + 2)
+    assert found is not None
+    assert (found.name, found.value, found.path[-1]) == ("value", "v4321", "record 4321")
+    reader.close()
+
+
+def test_bytes_are_escaped_and_shortened(tmp_path: Path) -> None:
+    data = V2Batch(records(b"\x1b[31m" + b"x" * 100_000)).encoded()
+    reader = reader_of(segment_file(tmp_path, data))
+    value = next(field for field in reader.fields(0) if field.name == "value")
+    assert value.value.startswith("\\x1b[31mxxx")
+    assert len(value.value) <= 120
+    assert value.length == 100_005
+    reader.close()
+
+
+def test_lost_bytes_and_what_lies_behind_the_end_have_no_fields(tmp_path: Path) -> None:
+    batches = log()
+    data = b"".join([*batches[:2], b"\x99" * 100, *batches[2:]])
+    reader = reader_of(segment_file(tmp_path, data))
+    (field,) = reader.fields(2)
+    assert (field.name, field.length) == ("no batch", 100)
+    assert field.explanation
+    assert reader.field_at(len(data)) is None
+    assert reader.fields(99) == ()
+    reader.close()
+
+
+@given(place=st.integers(0, 2**20), bit=st.integers(0, 7))
+@settings(max_examples=60)
+def test_whatever_bit_flips_each_byte_has_an_answer(
+    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int
+) -> None:
+    data = b"".join(log(size=20))
+    data = flipped(data, place % len(data), bit)
+    reader: SegmentReader = reader_of(segment_file(tmp_path_factory.mktemp("flip"), data))
+    for position in range(0, len(data), 7):
+        field = reader.field_at(position)
+        assert field is not None
+        assert field.start <= position < field.end
+    for row in all_batches(reader):
+        assert all(row.position <= f.start and f.end <= row.position + row.size for f in reader.fields(row.row))
+    reader.close()

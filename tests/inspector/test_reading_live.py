@@ -1,0 +1,166 @@
+"""Beside a writer that appends, rolls, truncates and deletes: no answer is wrong, nothing raises, the end is right."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from fsck.damage import log as damaged_log
+from inspected import all_batches, all_records, read_through, reader_of, segment_file
+from inspected_writer import value, write
+from inspector.model import Model, PartitionReader
+from inspector.reading.search import EXCERPT_BYTES, Match, Search, pattern
+from inspector.reading.statistics import Statistics
+from reference.encode import V2Batch, records
+
+SECONDS = float(os.environ.get("KAFKALOG_INSPECTOR_LIVE_SECONDS", "4"))
+
+
+@contextmanager
+def writer(directory: Path) -> Iterator[Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=write, args=(directory, theirs), daemon=True)
+    process.start()
+    try:
+        assert ours.recv() == "open"
+        yield ours
+        process.join(30)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+
+
+def look_around(reader: PartitionReader) -> tuple[int, frozenset[str]]:
+    """Ask everything of the partition as it is now; how many records were seen, and what had changed."""
+    state, seen = reader.refresh(), 0
+    for row in (*state.segments[:1], *state.segments[-1:]):
+        segment = reader.segment(row.base_offset)
+        for _ in range(3):
+            segment.index_more()
+        rows = segment.record_rows(max(0, segment.records - 50), 50)
+        # What is cut while it is read is told as a problem; what is told as sound must be what was written.
+        for record in rows:
+            if record.problem is None:
+                assert record.value == value(record.offset)
+        segment.batch_rows(0, 20)
+        segment.strip(40)
+        if segment.batches:
+            segment.fields(segment.batches - 1)
+            segment.record_at(rows[-1].offset if rows else 0)
+        seen += len(rows)
+    return seen, state.changed
+
+
+@pytest.mark.slow
+def test_a_writer_is_followed_through_all_that_it_does(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    changes: set[str] = set()
+    seen = polls = 0
+    with writer(directory) as control:
+        model = Model(directory)
+        reader = model.partition()
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            count, changed = look_around(reader)
+            seen, polls, changes = seen + count, polls + 1, changes | changed
+            if polls % 20 == 0:
+                reader.work_out_last_stable()
+                reader.transactions()
+                list(model.topics())
+            if polls % 25 == 0:
+                for match in Search(reader, pattern("77:")):
+                    assert not isinstance(match, Match) or value(match.offset)[:EXCERPT_BYTES] == match.excerpt
+                statistics = Statistics(reader)
+                while not statistics.step().is_done:
+                    pass
+        control.send("stop")
+        start, end = control.recv()
+    state = reader.refresh()
+    assert (state.log_start, state.log_end, state.problem) == (start, end, None)
+    assert changes >= {"grown", "rolled"}
+    assert seen > 100
+    for row in state.segments:
+        segment = read_through(reader.segment(row.base_offset))
+        assert [row.problem for row in all_batches(segment) if row.problem is not None] == []
+        assert all(record.value == value(record.offset) for record in all_records(segment))
+    model.close()
+
+
+def test_a_file_that_grows_is_read_on_and_rows_keep_their_numbers(tmp_path: Path) -> None:
+    path = segment_file(tmp_path, b"")
+    reader = reader_of(path)
+    known: list[bytes | None] = []
+    for i in range(30):
+        with path.open("ab") as file:
+            file.write(V2Batch(records(b"value %d" % i, offset=i)).encoded())
+        read_through(reader)
+        assert [row.value for row in reader.record_rows(0, i)] == known
+        known.append(reader.record_rows(i, 1)[0].value)
+    assert (reader.batches, len(reader.windows)) == (30, 1)
+    reader.close()
+
+
+def test_a_file_that_was_cut_and_has_grown_again_is_read_from_its_start(tmp_path: Path) -> None:
+    path = segment_file(tmp_path, b"".join(damaged_log()))
+    reader = reader_of(path)
+    assert reader.records == 40
+    other = b"".join(V2Batch(records(b"other", offset=i)).encoded() for i in range(300))
+    with path.open("r+b") as file:
+        file.truncate(0)
+        file.write(other)
+    assert not reader.index_more().is_done or reader.batches == 300
+    read_through(reader)
+    assert (reader.batches, {row.value for row in all_records(reader)}) == (300, {b"other"})
+    with path.open("r+b") as file:
+        file.truncate(len(other) // 2 + 10)
+    read_through(reader)
+    assert reader.batches == 151
+    assert [row.kind for row in all_batches(reader)] == [*["data"] * 150, "corrupt"]
+    reader.close()
+
+
+def test_a_file_that_another_has_taken_the_place_of_is_opened_again(tmp_path: Path) -> None:
+    path = segment_file(tmp_path, b"".join(damaged_log()))
+    reader = reader_of(path)
+    new = tmp_path / "new"
+    new.write_bytes(V2Batch(records(b"compacted", offset=3)).encoded())
+    new.replace(path)
+    read_through(reader)
+    assert [(row.offset, row.value) for row in all_records(reader)] == [(3, b"compacted")]
+    reader.close()
+
+
+def test_a_file_that_was_deleted_is_told_and_can_be_looked_at_until_it_is_closed(tmp_path: Path) -> None:
+    path = segment_file(tmp_path, b"".join(damaged_log()))
+    reader = reader_of(path)
+    path.unlink()
+    assert reader.index_more().is_done
+    assert "deleted" in (reader.problem or "")
+    assert len(all_records(reader)) == 40
+    path.write_bytes(V2Batch(records(b"again")).encoded())
+    read_through(reader)
+    assert (reader.problem, reader.records) == (None, 1)
+    reader.close()
+
+
+def test_an_answer_about_bytes_that_were_cut_off_says_so(tmp_path: Path) -> None:
+    path = segment_file(tmp_path, b"".join(damaged_log()))
+    reader = reader_of(path)
+    with path.open("r+b") as file:
+        file.truncate(100)
+    row = reader.batch(5)
+    assert row is None or row.problem is not None or row.kind == "data"
+    assert reader.read_bytes(50, 500) == path.read_bytes()[50:]
+    reader.strip(10)
+    reader.record_rows(0, 100)
+    reader.fields(3)
+    reader.field_at(3000)
+    reader.close()

@@ -1,0 +1,166 @@
+"""Search: every match once, in order, from where it was asked for; and what was not read is said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from fsck.damage import flipped, log, start_of
+from golden import Partition, checked_partitions
+from inspected import segment_file
+from inspector.model import Model
+from inspector.reading.search import EXCERPT_BYTES, FieldName, Match, Search, SearchProgress, pattern
+from kafkalog import ByteBufferMessageSet, Record
+from reference.encode import V2Batch, records
+
+
+def done(search: Search) -> tuple[list[Match], SearchProgress]:
+    events = list(search)
+    last = events[-1]
+    assert isinstance(last, SearchProgress)
+    assert last.finished
+    return [each for each in events if isinstance(each, Match)], last
+
+
+def searched(directory: Path, wanted: bytes, **options: object) -> tuple[list[Match], SearchProgress]:
+    model = Model(directory)
+    try:
+        return done(Search(model.partition(), wanted, **options))  # type: ignore[arg-type]
+    finally:
+        model.close()
+
+
+def holding(partition: Partition, wanted: bytes) -> list[int]:
+    """The offsets of the records that a look at all of them finds."""
+    found = []
+    for batch in partition.batches():
+        for offset, _, _, key, value, headers in batch["records"] if not batch["control"] else ():
+            data = [key, value, *(part for name, content in headers for part in (name.encode(), content))]
+            if any(wanted in part for part in data if part is not None):
+                found.append(offset)
+    return found
+
+
+@pytest.mark.parametrize("partition", checked_partitions(), ids=lambda partition: partition.id)
+def test_matches_are_those_that_a_look_at_every_record_finds(partition: Partition) -> None:
+    for wanted in (b"v1", b"h0", b"ab", b"nothing has this"):
+        expected = holding(partition, wanted)
+        # Before the log's start there may be records that a consumer does not get any more.
+        model = Model(partition.directory)
+        start = model.partition().refresh().log_start or 0
+        model.close()
+        expected = [offset for offset in expected if offset >= start]
+        matches, progress = searched(partition.directory, wanted)
+        assert [match.offset for match in matches] == expected
+        backwards, _ = searched(partition.directory, wanted, backwards=True)
+        assert [match.offset for match in backwards] == expected[::-1]
+        assert (progress.complete, progress.matches, progress.reached_offset) == (
+            True,
+            len(expected),
+            progress.end_offset,
+        )
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    sets = [
+        ByteBufferMessageSet.from_records(
+            [Record(b"Value %d" % i, b"key-%d" % i, [("Name", b"content %d" % i)], timestamp=i)], base_offset=i
+        )
+        for i in range(40)
+    ]
+    data = [bytes(each.buffer) for each in sets]
+    segment_file(tmp_path / "t-0", b"".join(data[:20]))
+    segment_file(tmp_path / "t-0", b"".join(data[20:]), base_offset=20)
+    return tmp_path / "t-0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted", "place"),
+    [
+        (["key"], b"key-7", "key"), (["value"], b"Value 7", "value"), (["headers"], b"content 7", "header Name"),
+        (["key", "value"], b"content", None), (["headers"], b"Value", None), (["headers"], b"Name", "header Name"),
+    ],
+)  # fmt: skip
+def test_only_the_fields_asked_for_are_searched(
+    directory: Path, fields: Iterable[FieldName], wanted: bytes, place: str | None
+) -> None:
+    matches, _ = searched(directory, wanted, fields=fields)
+    assert {match.field for match in matches} == ({place} if place is not None else set())
+
+
+def test_it_begins_where_it_is_asked_to(directory: Path) -> None:
+    forwards, progress = searched(directory, b"Value", start=37)
+    assert ([match.offset for match in forwards], progress.end_offset) == ([37, 38, 39], 40)
+    backwards, progress = searched(directory, b"Value", start=3, backwards=True)
+    assert ([match.offset for match in backwards], progress.end_offset) == ([2, 1, 0], 0)
+    assert {match.base_offset for match in forwards} == {20}
+
+
+def test_patterns_are_literal_or_regular_expressions_with_or_without_case() -> None:
+    assert pattern("a.b").search(b"a.b")
+    assert not pattern("a.b").search(b"axb")
+    assert pattern("a.b", regex=True).search(b"axb")
+    assert pattern("ÄPFEL", case=False).search("äpfel".encode())
+    assert not pattern("ÄPFEL").search("äpfel".encode())
+    assert pattern("a+B", regex=True, case=False).search(b"AAb")
+    assert pattern(b"\xff\x00").search(b"..\xff\x00..")
+    with pytest.raises(ValueError, match="no regular expression"):
+        pattern("(", regex=True)
+
+
+def test_the_excerpt_has_the_match_in_it(tmp_path: Path) -> None:
+    value = b"." * 1000 + b"needle" + b"." * 1000
+    segment_file(tmp_path / "t-0", V2Batch(records(value)).encoded())
+    ((match,), _) = searched(tmp_path / "t-0", b"needle")
+    start, stop = match.excerpt_span
+    assert match.span == (1000, 1006)
+    assert match.excerpt[start:stop] == b"needle"
+    assert len(match.excerpt) <= EXCERPT_BYTES
+
+
+def test_damage_is_stepped_over_and_the_search_says_that_it_was_not_complete(tmp_path: Path) -> None:
+    batches = log()
+    data = flipped(b"".join(batches), start_of(batches, 3) + 300, 0)
+    segment_file(tmp_path / "t-0", data)
+    matches, progress = searched(tmp_path / "t-0", b"k1")
+    assert [match.offset for match in matches] == [1, 6, 11, 21, 26, 31, 36]
+    assert (progress.unreadable, progress.finished, progress.complete) == (1, True, False)
+    assert "checksum" in (progress.problem or "")
+
+
+def test_a_search_can_be_cancelled_from_another_thread(directory: Path) -> None:
+    model = Model(directory)
+    search = Search(model.partition(), b"Value")
+    events = iter(search)
+    next(events)
+    thread = threading.Thread(target=search.cancel)
+    thread.start()
+    thread.join()
+    rest = list(events)
+    last = rest[-1]
+    assert isinstance(last, SearchProgress)
+    assert (last.cancelled, last.complete, last.finished) == (True, False, True)
+    assert len(rest) < 5
+    model.close()
+
+
+def test_a_file_by_itself_is_searched(directory: Path) -> None:
+    matches, progress = searched(sorted(directory.glob("*.log"))[1], b"Value 3")
+    assert [match.offset for match in matches] == [*range(30, 40)]
+    assert progress.complete
+
+
+def test_a_segment_that_is_deleted_meanwhile_is_told(directory: Path) -> None:
+    model = Model(directory)
+    search = Search(model.partition(), b"Value")
+    events = iter(search)
+    assert next(each for each in events if isinstance(each, Match)).offset == 0
+    sorted(directory.glob("*.log"))[1].unlink()
+    matches = [each for each in events if isinstance(each, Match)]
+    assert len(matches) == 19
+    assert (search.progress().unreadable, "No such file" in (search.progress().problem or "")) == (1, True)
+    model.close()

@@ -1,0 +1,92 @@
+"""Statistics: the sums that a look at every record gives, in steps and in bounded memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsck.damage import flipped, log, start_of
+from golden import Partition, checked_partitions
+from inspected import segment_file
+from inspector.model import Model
+from inspector.reading.statistics import TIME_BUCKETS, Statistics, StatisticsState, TopKeys, _Times
+
+
+def counted(directory: Path) -> StatisticsState:
+    model = Model(directory)
+    statistics = Statistics(model.partition())
+    while not statistics.step().is_done:
+        pass
+    model.close()
+    return statistics.state()
+
+
+@pytest.mark.parametrize("partition", checked_partitions(), ids=lambda partition: partition.id)
+def test_sums_are_those_of_all_records(partition: Partition) -> None:
+    found = counted(partition.directory)
+    data = [batch for batch in partition.batches() if not batch["control"]]
+    records = [record for batch in data for record in batch["records"]]
+    keys, values = [record[3] for record in records], [record[4] for record in records]
+    assert found.records == len(records)
+    assert (found.null_keys, found.null_values) == (keys.count(None), values.count(None))
+    assert found.key_bytes == sum(len(key) for key in keys if key is not None)
+    assert found.value_bytes == sum(len(value) for value in values if value is not None)
+    assert sum(count for _, count in found.times) == sum(record[1] >= 0 for record in records)
+    assert sum(count for _, count in found.sizes) == len(values) - found.null_values
+    assert found.unreadable == 0
+    assert found.progress.is_done
+    true = Counter(key for key in keys if key is not None)
+    if len(true) < 400:
+        assert [count for _, count in found.top_keys] == [count for _, count in true.most_common(50)]
+        assert all(true[key] == count for key, count in found.top_keys)
+
+
+def test_what_a_codec_saves_is_told() -> None:
+    partition = next(each for each in checked_partitions() if each.id == "kafka-3.9/v2-zstd-0")
+    use = {each.name: each for each in counted(partition.directory).codecs}
+    assert use["zstd"].ratio is not None
+    assert 0 < use["zstd"].ratio < 1
+    assert sum(each.batches for each in use.values()) == len(partition.batches())
+
+
+def test_damage_is_stepped_over_and_counted(tmp_path: Path) -> None:
+    batches = log()
+    segment_file(tmp_path / "t-0", flipped(b"".join(batches), start_of(batches, 3) + 300, 0))
+    found = counted(tmp_path / "t-0")
+    assert (found.records, found.unreadable) == (35, 1)
+    assert "checksum" in (found.problem or "")
+
+
+def test_an_empty_partition_has_none(tmp_path: Path) -> None:
+    segment_file(tmp_path / "t-0", b"")
+    found = counted(tmp_path / "t-0")
+    assert (found.records, found.times, found.sizes, found.top_keys, found.codecs) == (0, (), (), (), ())
+
+
+@given(parts=st.lists(st.lists(st.integers(-1, 2**62), min_size=1, max_size=50), min_size=1, max_size=10))
+def test_times_lie_in_few_buckets_that_hold_all_of_them(parts: list[list[int]]) -> None:
+    times = _Times()
+    for part in parts:
+        times.add(np.array(part, np.int64))
+    known = [each for part in parts for each in part if each >= 0]
+    buckets = times.buckets()
+    assert len(buckets) <= TIME_BUCKETS
+    expected = Counter(each // times.width * times.width for each in known)
+    assert {start: count for start, count in buckets if count} == dict(expected)
+
+
+@given(parts=st.lists(st.lists(st.sampled_from([b"%d" % i for i in range(30)]), max_size=60), max_size=20))
+def test_no_key_that_comes_often_is_missed_and_no_count_is_too_large(parts: list[list[bytes]]) -> None:
+    keys, true = TopKeys(8), Counter[bytes]()
+    for part in parts:
+        keys.add_keys(Counter(part))
+        true.update(part)
+    found = dict(keys.top(100))
+    assert len(found) <= 8
+    for key, count in true.items():
+        assert found.get(key, 0) <= count <= found.get(key, 0) + keys.error
