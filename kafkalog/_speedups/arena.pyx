@@ -63,10 +63,6 @@ cdef class Block:
     ValueError: size < 0; MemoryError: there are not so many.
     """
 
-    cdef void* memory
-    cdef readonly Py_ssize_t size
-    cdef int size_class
-
     def __cinit__(self, Py_ssize_t size):
         if size < 0:
             raise ValueError(f"a block of {size} bytes")

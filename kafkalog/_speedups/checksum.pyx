@@ -9,7 +9,8 @@ where the processor has one for it. Several instructions at once, as the library
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from kafkalog._speedups.layout cimport BATCH_CRC_FROM, MESSAGE_CRC_FROM, RECORD_BATCH_OVERHEAD, Header
+from kafkalog._speedups.layout cimport BATCH_CRC_FROM, CONTROL_BIT, MESSAGE_CRC_FROM, RECORD_BATCH_OVERHEAD, Header
+from kafkalog._speedups.rows cimport Rows, is_readable, open_rows
 
 from crc32c import crc32c
 
@@ -60,34 +61,65 @@ cdef enum:
 cdef int64_t summed_here = SMALL_BYTES if has_crc32c_instruction() else 0
 
 
-def first_invalid(const uint8_t[::1] buffer not None, const Header[:] rows, int64_t position=0):
+cdef uint32_t checksum_of(const Header* row, const uint8_t* entry, int64_t size) except? 0:
+    """What the checksum of an entry ought to be, which is long enough to have one."""
+    cdef int64_t covered
+    if row.magic >= 2:
+        covered = BATCH_CRC_FROM
+        if size - covered <= summed_here:
+            return crc32c_by_instruction(entry + covered, <size_t> (size - covered))
+        return crc32c(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ))
+    covered = MESSAGE_CRC_FROM
+    return crc32(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ))
+
+
+cdef bint holds(const Header* row, const uint8_t[::1] buffer, int64_t position, uint32_t* computed) except -1:
+    """Whether the stored checksum of a row is that of its bytes."""
+    cdef int64_t start = row.position - position
+    cdef int64_t size = row.size_in_bytes
+    computed[0] = 0
+    if start < 0 or size < 0 or size > buffer.shape[0] - start:
+        raise ValueError(f"an entry at {start}, {size} bytes, is outside the buffer of {buffer.shape[0]} bytes")
+    if row.magic >= 2 and size < RECORD_BATCH_OVERHEAD:
+        return False
+    computed[0] = checksum_of(row, &buffer[start], size)
+    return computed[0] == row.checksum
+
+
+def first_invalid(const uint8_t[::1] buffer not None, rows, int64_t position=0):
     """The first of `rows` (HEADER_DTYPE) whose stored checksum is not that of its bytes, and the one found.
 
     The row's entry is buffer[row.position - position:][:row.size_in_bytes]. Returns (index, computed), or (len(rows),
     0) where all hold. An entry too short for its header counts as invalid, computed 0. ValueError: an entry outside
     the buffer.
     """
-    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
-    cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
+    cdef Rows table
+    rows = open_rows(rows, &table)
     cdef Py_ssize_t i
-    cdef int64_t start, size, covered
     cdef uint32_t computed
-    for i in range(count):
-        start = rows[i].position - position
-        size = rows[i].size_in_bytes
-        if start < 0 or size < 0 or size > buffer.shape[0] - start:
-            raise ValueError(f"entry {i} at {start}, {size} bytes, is outside the buffer of {buffer.shape[0]} bytes")
-        if rows[i].magic >= 2:
-            if size < RECORD_BATCH_OVERHEAD:
-                return i, 0
-            covered = start + BATCH_CRC_FROM
-            if start + size - covered <= summed_here:
-                computed = crc32c_by_instruction(data + covered, <size_t> (start + size - covered))
-            else:
-                computed = crc32c(PyMemoryView_FromMemory(<char*> data + covered, start + size - covered, PyBUF_READ))
-        else:
-            covered = start + MESSAGE_CRC_FROM
-            computed = crc32(PyMemoryView_FromMemory(<char*> data + covered, start + size - covered, PyBUF_READ))
-        if computed != rows[i].checksum:
+    for i in range(table.count):
+        if not holds(&table.at[i], buffer, position, &computed):
             return i, computed
-    return count, 0
+    return table.count, 0
+
+
+def first_unsound(const uint8_t[::1] buffer not None, rows, int64_t position, bint check_crcs):
+    """The first of `rows` that `first_unreadable` or, if asked, `first_invalid` finds; and what those before it are.
+
+    Returns (index, computed, any compressed, any control batch), computed as `first_invalid`, 0 for one that is
+    unreadable. ValueError: an entry outside the buffer.
+    """
+    cdef Rows table
+    rows = open_rows(rows, &table)
+    cdef uint32_t computed = 0
+    cdef bint compressed = False
+    cdef bint control = False
+    cdef Py_ssize_t i
+    for i in range(table.count):
+        if not is_readable(&table.at[i]):
+            return i, 0, compressed, control
+        if check_crcs and not holds(&table.at[i], buffer, position, &computed):
+            return i, computed, compressed, control
+        compressed |= table.at[i].compression_type != 0
+        control |= table.at[i].magic >= 2 and (table.at[i].attributes & CONTROL_BIT) != 0
+    return table.count, 0, compressed, control

@@ -13,14 +13,19 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._speedups cimport cursor as c
+from kafkalog._speedups.arena cimport Block as Memory
 from kafkalog._speedups.cursor cimport Cursor, cursor_open
 from kafkalog._speedups.layout cimport Header
 from kafkalog._speedups.message_set cimport count_messages, decode_message_set
 from kafkalog._speedups.records cimport SHORTEST_RECORD, Columns, decode_record_batch
+from kafkalog._speedups.rows cimport Rows, open_rows, region_start
 
 import numpy as np
 
 from kafkalog._speedups.arena import Block
+
+cdef object INT64 = np.dtype(np.int64)
+cdef object INT32 = np.dtype(np.int32)
 
 NO_FAULT = c.NO_FAULT
 UNDERRUN = c.UNDERRUN
@@ -71,56 +76,143 @@ cdef Py_ssize_t decode_rows(const uint8_t* data, const Header* rows, const int64
     return count
 
 
-cdef void check_regions(const int64_t[::1] starts, const int64_t[::1] ends, Py_ssize_t count, int64_t length) except *:
+cdef Py_ssize_t fill_regions(starts, ends, const Rows* table, int64_t position, int64_t* regions) except -1:
+    """Where the regions begin, and behind that where they end: as told, or where they are stored."""
+    cdef const int64_t[:] begin
+    cdef const int64_t[:] end
     cdef Py_ssize_t i
-    if starts.shape[0] != count or ends.shape[0] != count:
-        raise ValueError(f"{count} rows, {starts.shape[0]} starts, {ends.shape[0]} ends")
+    if starts is None and ends is None:
+        for i in range(table.count):
+            regions[i] = region_start(&table.at[i], position)
+            regions[table.count + i] = table.at[i].position - position + table.at[i].size_in_bytes
+        return table.count
+    if starts is None or ends is None:
+        raise ValueError("starts and ends are needed, or neither")
+    begin, end = starts, ends
+    if begin.shape[0] != table.count or end.shape[0] != table.count:
+        raise ValueError(f"{table.count} rows, {begin.shape[0]} starts, {end.shape[0]} ends")
+    for i in range(table.count):
+        regions[i] = begin[i]
+        regions[table.count + i] = end[i]
+    return table.count
+
+
+cdef int check_regions(const int64_t* starts, const int64_t* ends, Py_ssize_t count, int64_t length) except -1:
+    cdef Py_ssize_t i
     for i in range(count):
         if not 0 <= starts[i] <= ends[i] <= length:
             raise ValueError(f"region {i} [{starts[i]}, {ends[i]}) is outside the buffer of {length} bytes")
+    return 0
 
 
-def decode_batches(const uint8_t[::1] buffer not None, const Header[::1] rows, const int64_t[::1] starts not None,
-                   const int64_t[::1] ends not None):
+cdef void lay_out(Columns* out, void* memory, Py_ssize_t room) noexcept:
+    """The columns one after the other in `memory`."""
+    cdef int64_t* block = <int64_t*> memory
+    out.count = 0
+    out.room = room
+    out.offset = block
+    out.timestamp = block + room
+    out.key_start = block + 2 * room
+    out.key_length = block + 3 * room
+    out.value_start = block + 4 * room
+    out.value_length = block + 5 * room
+    out.headers_start = block + 6 * room
+    out.headers_length = block + 7 * room
+    out.batch = <int32_t*> (block + 8 * room)
+
+
+def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=None, int64_t position=0):
     """Records of the regions buffer[starts[i]:ends[i]], read as rows[i] says, up to the first fault.
+
+    Without starts and ends, the regions are those that `stored_regions` finds for `position`.
 
     Returns (block int64 (8, n), batch int32 (n,), count <= n, fault), fault None or (code, row, at, expected, found).
     The GIL is released. ValueError: a region outside the buffer.
     """
-    cdef Py_ssize_t rows_count = 0 if rows is None else rows.shape[0]
+    cdef Rows table
+    rows = open_rows(rows, &table)
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
-    cdef const Header* row = &rows[0] if rows_count else NULL
-    cdef const int64_t* start = &starts[0] if rows_count else NULL
-    cdef const int64_t* end = &ends[0] if rows_count else NULL
-    cdef int64_t[:, ::1] block
-    cdef int32_t[::1] batch
+    cdef int64_t[2] alone
+    cdef int64_t* start = alone
+    cdef int64_t* end
+    cdef Memory kept, memory
     cdef Columns out
     cdef Cursor region
-    cdef Py_ssize_t done
-    check_regions(starts, ends, rows_count, buffer.shape[0])
+    cdef Py_ssize_t done, room
+    if table.count > 1:
+        kept = <Memory?> Block(2 * sizeof(int64_t) * table.count)
+        start = <int64_t*> kept.memory
+    end = start + fill_regions(starts, ends, &table, position, start)
+    check_regions(start, end, table.count, buffer.shape[0])
     with nogil:
-        out.room = room_for(data, row, start, end, rows_count) + 1
-    memory = Block((8 * sizeof(int64_t) + sizeof(int32_t)) * out.room)
-    block = block_array = np.ndarray((8, out.room), np.int64, memory)
-    batch = batch_array = np.ndarray(out.room, np.int32, memory, 8 * sizeof(int64_t) * out.room)
-    out.count = 0
-    out.offset = &block[0, 0]
-    out.timestamp = &block[1, 0]
-    out.key_start = &block[2, 0]
-    out.key_length = &block[3, 0]
-    out.value_start = &block[4, 0]
-    out.value_length = &block[5, 0]
-    out.headers_start = &block[6, 0]
-    out.headers_length = &block[7, 0]
-    out.batch = &batch[0]
+        room = room_for(data, table.at, start, end, table.count) + 1
+    memory = <Memory?> Block((8 * sizeof(int64_t) + sizeof(int32_t)) * room)
+    lay_out(&out, memory.memory, room)
     with nogil:
-        done = decode_rows(data, row, start, end, rows_count, &out, &region)
+        done = decode_rows(data, table.at, start, end, table.count, &out, &region)
     fault = None
-    if done < rows_count:
+    if done < table.count:
         fault = (region.fault, done, region.fault_at - data, region.expected, region.found)
-    block_array.setflags(write=False)
-    batch_array.setflags(write=False)
-    return block_array, batch_array, out.count, fault
+    block = np.ndarray((8, room), INT64, memory)
+    batch = np.ndarray(room, INT32, memory, 8 * sizeof(int64_t) * room)
+    block.setflags(False)
+    batch.setflags(False)
+    return block, batch, out.count, fault
+
+
+cdef Py_ssize_t rising_before(const int64_t[:] offsets, int64_t end) noexcept nogil:
+    """How many offsets, which rise, come before the first that is `end` or more."""
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t high = offsets.shape[0]
+    cdef Py_ssize_t middle
+    while low < high:
+        middle = (low + high) >> 1
+        if offsets[middle] < end:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef bint is_rising(const int64_t[:] offsets) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(1, offsets.shape[0]):
+        if offsets[i] < offsets[i - 1]:
+            return False
+    return True
+
+
+def span_of(const int64_t[:] offsets not None, int64_t start, int64_t end):
+    """The smallest of some offsets and the largest, and which of them are in [start, end).
+
+    Returns (smallest, largest, first, stop): those in [start, end) are offsets[first:stop]; stop is -1 where offsets do
+    not rise, so that these may not lie together. ValueError: there are no offsets.
+    """
+    cdef Py_ssize_t first, stop, i
+    cdef int64_t smallest, largest
+    if not offsets.shape[0]:
+        raise ValueError("no offsets")
+    smallest, largest = offsets[0], offsets[offsets.shape[0] - 1]
+    if is_rising(offsets):
+        first = 0 if start <= smallest else rising_before(offsets, start)
+        stop = offsets.shape[0] if largest < end else rising_before(offsets, end)
+        return smallest, largest, first, max(first, stop)
+    for i in range(offsets.shape[0]):
+        smallest = min(smallest, offsets[i])
+        largest = max(largest, offsets[i])
+    return smallest, largest, 0, -1
+
+
+def first_reaching(const int64_t[:] offsets not None, const int64_t[:] timestamps not None, int64_t offset,
+                   int64_t timestamp):
+    """The first i for which offsets[i] and timestamps[i] both reach the figures; -1 where there is none."""
+    cdef Py_ssize_t i
+    if offsets.shape[0] != timestamps.shape[0]:
+        raise ValueError(f"{offsets.shape[0]} offsets, {timestamps.shape[0]} timestamps")
+    for i in range(offsets.shape[0]):
+        if offsets[i] >= offset and timestamps[i] >= timestamp:
+            return i
+    return -1
 
 
 def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not None, const int64_t[::1] lengths not None):

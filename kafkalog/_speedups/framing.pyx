@@ -8,10 +8,12 @@ The contract (statuses, their order and figures) stands in DESIGN.md.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from kafkalog._speedups.arena cimport Block as Memory
 from kafkalog._speedups.cursor cimport load_int, load_long, load_short
 from kafkalog._speedups.layout cimport (
     BATCH_ATTRIBUTES_AT,
@@ -25,7 +27,6 @@ from kafkalog._speedups.layout cimport (
     BATCH_PRODUCER_ID_AT,
     BATCH_RECORDS_COUNT_AT,
     CODEC_MASK,
-    CONTROL_BIT,
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -38,12 +39,14 @@ from kafkalog._speedups.layout cimport (
     SIZE_AT,
     Header,
 )
+from kafkalog._speedups.rows cimport Rows, is_readable, open_rows, region_start
 
 from os import strerror
 
 import numpy as np
 
 from kafkalog._speedups.arena import Block
+from kafkalog._speedups.rows import HEADER_DTYPE
 
 cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, long long offset)
@@ -55,31 +58,6 @@ TORN = 3
 SIZE_TOO_SMALL = 4
 BAD_MAGIC = 5
 SIZE_TOO_LARGE = 6
-
-HEADER_DTYPE = np.dtype(
-    [
-        ("position", np.int64),
-        ("base_offset", np.int64),
-        ("last_offset", np.int64),
-        ("base_timestamp", np.int64),
-        ("max_timestamp", np.int64),
-        ("producer_id", np.int64),
-        ("size_in_bytes", np.int32),
-        ("partition_leader_epoch", np.int32),
-        ("base_sequence", np.int32),
-        ("records_count", np.int32),
-        ("checksum", np.uint32),
-        ("attributes", np.int16),
-        ("producer_epoch", np.int16),
-        ("magic", np.int8),
-        ("compression_type", np.int8),
-        ("timestamp_type", np.int8),
-        ("reserved", np.int8),
-    ],
-    align=True,
-)
-if HEADER_DTYPE.itemsize != sizeof(Header):
-    raise ImportError(f"HEADER_DTYPE has {HEADER_DTYPE.itemsize} bytes, the compiled row {sizeof(Header)}")
 
 cdef enum Status:
     AT_LIMIT = 0
@@ -301,7 +279,7 @@ cdef Py_ssize_t rows_likely(const Source* source, int64_t start):
 cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t limit, bint strict_magic,
                      int64_t max_size, int64_t span):
     cdef Scan scan
-    cdef Header[::1] room
+    cdef Memory memory
     cdef Py_ssize_t wanted
     cdef Py_ssize_t read = 0
     cdef Py_ssize_t likely = rows_likely(source, start)
@@ -311,11 +289,11 @@ cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t
     scan.last_size = 0
     while True:
         wanted = rows_wanted(read, likely, source.end - scan.at, limit)
-        rows = np.ndarray(wanted, HEADER_DTYPE, Block(wanted * sizeof(Header)))
-        room = rows if wanted else None
+        memory = <Memory?> Block(wanted * sizeof(Header))
+        rows = np.ndarray(wanted, HEADER_DTYPE, memory)
         scan.rows = 0
         with nogil:
-            scan_entries(source, position, strict_magic, max_size, until, &room[0] if wanted else NULL, wanted, &scan)
+            scan_entries(source, position, strict_magic, max_size, until, <Header*> memory.memory, wanted, &scan)
         read += scan.rows
         parts.append(rows[:scan.rows])
         if scan.status != AT_LIMIT or scan.at >= until or read == limit:
@@ -390,6 +368,36 @@ cdef bint find_entry(Source* source, int64_t offset, int64_t timestamp, int64_t 
         scan.at += scan.last_size
 
 
+cdef struct Search:
+    int64_t start
+    int64_t end
+    int64_t offset
+    int64_t timestamp
+    int64_t hint
+
+
+cdef bint search_file(int fd, const Search* search, Header* row, Scan* scan) except -1:
+    """As `find_entry`, in a file."""
+    cdef Source source
+    cdef bint reached
+    cdef uint8_t[SEARCH_WINDOW_BYTES] window
+    if not 0 <= search.start <= search.end:
+        raise ValueError(f"[{search.start}, {search.end}) is not a range of a file")
+    source.data = window
+    source.base = source.held = 0
+    source.end = search.end
+    source.window = SEARCH_WINDOW_BYTES
+    source.fd = fd
+    source.error = 0
+    scan.at = search.start
+    scan.last_size = scan.rows = 0
+    with nogil:
+        reached = find_entry(&source, search.offset, search.timestamp, search.hint, row, scan)
+    if source.error:
+        raise OSError(source.error, strerror(source.error))
+    return reached
+
+
 def find_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
     """The first entry in bytes [start, end) of an open file whose last offset and largest timestamp reach both figures.
 
@@ -398,47 +406,63 @@ def find_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t 
     entry at `start` begins at this offset or before (-1: not asked); where it does not, LIMIT at `start`.
     The GIL is released. ValueError, OSError: as `scan_file_headers`.
     """
-    cdef Source source
+    cdef Search search = Search(start, end, offset, timestamp, hint)
     cdef Scan scan
     cdef Header row
-    cdef bint reached
-    cdef uint8_t[SEARCH_WINDOW_BYTES] window
-    if not 0 <= start <= end:
-        raise ValueError(f"[{start}, {end}) is not a range of a file")
-    source.data = window
-    source.base = source.held = 0
-    source.end = end
-    source.window = SEARCH_WINDOW_BYTES
-    source.fd = fd
-    source.error = 0
-    scan.at = start
-    scan.last_size = scan.rows = 0
-    with nogil:
-        reached = find_entry(&source, offset, timestamp, hint, &row, &scan)
-    if source.error:
-        raise OSError(source.error, strerror(source.error))
-    if not reached:
+    if not search_file(fd, &search, &row, &scan):
         return None, scan.status, scan.at, scan.expected, scan.found
     fields = row.position, row.size_in_bytes, row.base_offset, row.last_offset, row.max_timestamp, row.magic
     return fields, scan.status, scan.at, scan.expected, scan.found
 
 
-def cut_rows(const Header[:] rows, int64_t records):
+def load_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
+    """The same entry, whole: its row of the header table, and its bytes, which are read after its header.
+
+    Returns (entry, status, at, expected, found): entry is (one row of `HEADER_DTYPE`, a read-only memoryview of the
+    bytes, position, size), with fewer bytes than its size where the file has just become shorter; or None where there
+    is no such entry. The GIL is released. ValueError, OSError: as `scan_file_headers`.
+    """
+    cdef Search search = Search(start, end, offset, timestamp, hint)
+    cdef Scan scan
+    cdef Header row
+    cdef Source source
+    cdef Memory table, data
+    if not search_file(fd, &search, &row, &scan):
+        return None, scan.status, scan.at, scan.expected, scan.found
+    table = <Memory?> Block(sizeof(Header))
+    data = <Memory?> Block(row.size_in_bytes)
+    source.data = <uint8_t*> data.memory
+    source.end = scan.at + row.size_in_bytes
+    source.fd = fd
+    source.error = 0
+    with nogil:
+        refill(&source, scan.at, row.size_in_bytes)
+    if source.error:
+        raise OSError(source.error, strerror(source.error))
+    (<Header*> table.memory)[0] = row
+    view = PyMemoryView_FromObject(data)[:source.held].toreadonly()
+    entry = np.ndarray(1, HEADER_DTYPE, table), view, row.position, row.size_in_bytes
+    return entry, scan.status, scan.at, scan.expected, scan.found
+
+
+def cut_rows(rows, int64_t records):
     """Where to cut `rows` so that each piece holds about `records` records: the ends of the pieces.
 
     Compressed records count twice, because decompressing them takes room of its own. What a v0/v1 wrapper holds is
     known only by decompressing it: one record to 64 bytes is assumed. A count is only a claim.
     """
-    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef Rows table
+    rows = open_rows(rows, &table)
+    cdef Py_ssize_t count = table.count
     cdef int64_t together = 0
     cdef int64_t weight
     cdef list ends = []
     cdef Py_ssize_t i
     for i in range(count):
-        weight = rows[i].records_count
-        if rows[i].magic < 2:
-            weight = rows[i].size_in_bytes >> 6 if rows[i].compression_type else 1
-        together += max(1, weight) * (2 if rows[i].compression_type else 1)
+        weight = table.at[i].records_count
+        if table.at[i].magic < 2:
+            weight = table.at[i].size_in_bytes >> 6 if table.at[i].compression_type else 1
+        together += max(1, weight) * (2 if table.at[i].compression_type else 1)
         if together >= records:
             ends.append(i + 1)
             together = 0
@@ -447,37 +471,31 @@ def cut_rows(const Header[:] rows, int64_t records):
     return ends
 
 
-def first_unreadable(const Header[:] rows):
+def first_unreadable(rows):
     """The first of `rows` that is of no known format or shorter than its format's header; len(rows) if none is."""
-    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef Rows table
+    rows = open_rows(rows, &table)
+    cdef Py_ssize_t count = table.count
     cdef Py_ssize_t i
     for i in range(count):
-        if not 0 <= rows[i].magic <= 2:
-            return i
-        if rows[i].magic == 2 and rows[i].size_in_bytes < RECORD_BATCH_OVERHEAD:
+        if not is_readable(&table.at[i]):
             return i
     return count
 
 
-def stored_regions(const Header[:] rows, int64_t position):
+def stored_regions(rows, int64_t position):
     """Where the records of each row are stored, as indices in a view whose first byte is at file position `position`.
 
-    Returns (starts int64, ends int64, any compressed, any control batch). A v2 region begins behind the header, that
-    of a v0/v1 message at its framing.
+    Returns (starts, ends), int64. A v2 region begins behind the header, that of a v0/v1 message at its framing.
     """
-    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef Rows table
+    rows = open_rows(rows, &table)
     cdef int64_t[::1] starts
     cdef int64_t[::1] ends
-    cdef bint compressed = False
-    cdef bint control = False
     cdef Py_ssize_t i
-    starts_array, ends_array = np.empty(count, np.int64), np.empty(count, np.int64)
+    starts_array, ends_array = np.empty(table.count, np.int64), np.empty(table.count, np.int64)
     starts, ends = starts_array, ends_array
-    for i in range(count):
-        starts[i] = rows[i].position - position
-        ends[i] = starts[i] + rows[i].size_in_bytes
-        compressed |= rows[i].compression_type != 0
-        if rows[i].magic >= 2:
-            starts[i] += RECORD_BATCH_OVERHEAD
-            control |= (rows[i].attributes & CONTROL_BIT) != 0
-    return starts_array, ends_array, compressed, control
+    for i in range(table.count):
+        starts[i] = region_start(&table.at[i], position)
+        ends[i] = table.at[i].position - position + table.at[i].size_in_bytes
+    return starts_array, ends_array

@@ -14,6 +14,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint
 from kafkalog._speedups.arguments cimport member, whole
 from kafkalog._speedups.cursor cimport Cursor, cursor_open, read_varint, take
 from kafkalog._speedups.layout cimport Header
+from kafkalog._speedups.rows cimport Rows, open_rows
 
 from kafkalog.attributes import TimestampType
 
@@ -159,7 +160,7 @@ cdef inline bytes piece(const uint8_t* data, int64_t length, int64_t start, int6
 
 
 def build_records(const uint8_t[::1] buffer not None, const int64_t[:, :] block not None,
-                  const int32_t[:] batch not None, const Header[:] rows):
+                  const int32_t[:] batch not None, rows not None):
     """A list of `Record`, one a column of `block` (int64 (8, n), as decode_batches gives it; starts index `buffer`).
 
     batch: int32 (n,), the row of `rows` (HEADER_DTYPE) a record came from. Copies keys, values and headers.
@@ -169,15 +170,17 @@ def build_records(const uint8_t[::1] buffer not None, const int64_t[:, :] block 
     cdef int64_t length = buffer.shape[0]
     cdef const uint8_t* data = &buffer[0] if length else NULL
     cdef list records = PyList_New(count)
+    cdef Rows table
+    rows = open_rows(rows, &table)
     cdef const Header* row
     cdef Record record
     cdef Py_ssize_t i
     if block.shape[0] != 8 or batch.shape[0] != count:
         raise ValueError(f"block has shape ({block.shape[0]}, {count}), batch {batch.shape[0]}")
     for i in range(count):
-        if not 0 <= batch[i] < rows.shape[0]:
-            raise ValueError(f"record {i} is of row {batch[i]} of {rows.shape[0]}")
-        row = &rows[batch[i]]
+        if not 0 <= batch[i] < table.count:
+            raise ValueError(f"record {i} is of row {batch[i]} of {table.count}")
+        row = &table.at[batch[i]]
         record = Record.__new__(Record)
         record.offset = block[0, i]
         record.timestamp = block[1, i]

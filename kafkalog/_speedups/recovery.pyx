@@ -9,21 +9,22 @@ The contract stands in DESIGN.md.
 
 from libc.stdint cimport INT32_MAX, int64_t
 
-from kafkalog._speedups.layout cimport Header
+from kafkalog._speedups.rows cimport Rows, open_rows
 
 import numpy as np
 
 
-cdef Py_ssize_t most_entries(const Header[:] rows, Py_ssize_t count, int64_t interval):
+cdef Py_ssize_t most_entries(const Rows* rows, int64_t interval):
     """No more entries than this are so far apart, in rows whose positions rise."""
     cdef int64_t span
-    if count == 0 or rows[0].position < 0 or rows[count - 1].position < rows[0].position:
+    cdef Py_ssize_t count = rows.count
+    if count == 0 or rows.at[0].position < 0 or rows.at[count - 1].position < rows.at[0].position:
         return count
-    span = (rows[count - 1].position - rows[0].position) // (interval + 1)
+    span = (rows.at[count - 1].position - rows.at[0].position) // (interval + 1)
     return count if span >= count - 1 else <Py_ssize_t> span + 1
 
 
-def index_entries(const Header[:] rows, int64_t first_offset, int64_t last_offset, int64_t interval, int64_t indexed,
+def index_entries(rows, int64_t first_offset, int64_t last_offset, int64_t interval, int64_t indexed,
                   int64_t timestamp, int64_t offset):
     """Which of `rows` (HEADER_DTYPE) get an entry in a segment's indexes, and the largest timestamp up to each.
 
@@ -34,25 +35,26 @@ def index_entries(const Header[:] rows, int64_t first_offset, int64_t last_offse
     Returns (count, entries, indexed, timestamp, offset): the rows before the end; int64 of shape (3, n), of each entry
     the row, the largest timestamp and its offset; the last three as they are then. ValueError: interval < 0.
     """
-    cdef Py_ssize_t count = 0 if rows is None else rows.shape[0]
+    cdef Rows table
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t room
     cdef int64_t[:, ::1] found
+    rows = open_rows(rows, &table)
     if interval < 0:
         raise ValueError(f"entries {interval} bytes apart")
-    room = most_entries(rows, count, min(interval, <int64_t> INT32_MAX))
+    room = most_entries(&table, min(interval, <int64_t> INT32_MAX))
     entries = np.empty((3, room), np.int64)
     found = entries
-    while i < count and first_offset <= rows[i].last_offset <= last_offset:
-        if rows[i].max_timestamp > timestamp:
-            timestamp = rows[i].max_timestamp
-            offset = rows[i].last_offset
-        if n < room and rows[i].position - indexed > interval:
+    while i < table.count and first_offset <= table.at[i].last_offset <= last_offset:
+        if table.at[i].max_timestamp > timestamp:
+            timestamp = table.at[i].max_timestamp
+            offset = table.at[i].last_offset
+        if n < room and table.at[i].position - indexed > interval:
             found[0, n] = i
             found[1, n] = timestamp
             found[2, n] = offset
-            indexed = rows[i].position
+            indexed = table.at[i].position
             n += 1
         i += 1
     return i, entries[:, :n], indexed, timestamp, offset

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.columns import span_of
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record, build_records
 
@@ -55,9 +56,7 @@ class RecordColumns:
     @property
     def offset_span(self) -> tuple[int, int]:
         """The smallest offset and the largest. ValueError: there are no records."""
-        offset = self._block[0]
-        # The methods `min` and `max` cost twice as much, which counts where there are few records.
-        return int(np.minimum.reduce(offset)), int(np.maximum.reduce(offset))
+        return span_of(self._block[0], 0, 0)[:2]
 
     @property
     def timestamp(self) -> NDArray[np.int64]:
@@ -119,11 +118,12 @@ class RecordColumns:
     def __iter__(self) -> Iterator[Record]:
         return chain.from_iterable(self.record_lists())
 
-    def record_lists(self, size: int = RECORDS_AT_A_TIME) -> Iterator[list[Record]]:
-        """The records, `size` of them made at a time."""
-        for start in range(0, len(self), size):
-            stop = start + size
+    def record_lists(self, size: int = RECORDS_AT_A_TIME, *, first: int | None = None) -> Iterator[list[Record]]:
+        """The records, `size` of them made at a time; first: the first time (None: as many)."""
+        start, stop = 0, first or size
+        while start < len(self):
             yield build_records(self.buffer, self._block[:, start:stop], self.batch[start:stop], self.batches)
+            start, stop = stop, stop + size
 
     def record(self, i: int) -> Record:
         """Record i. IndexError: there is none."""
@@ -132,15 +132,21 @@ class RecordColumns:
 
     def between(self, start: int, end: int) -> "RecordColumns":
         """The records with start <= offset < end; this object itself where that is all of them."""
-        if len(self) == 0:
-            return self
-        lowest, highest = self.offset_span
-        if start <= lowest and highest < end:
-            return self
-        wanted = self.offset >= start
-        if highest >= end:
-            wanted &= self.offset < end
-        return self.where(wanted)
+        return self.narrowed(start, end)[0] if len(self) else self
+
+    def narrowed(self, start: int, end: int) -> tuple["RecordColumns", int, int]:
+        """What `between` gives, and the smallest and the largest offset of all. ValueError: there are no records."""
+        offset = self._block[0]
+        try:
+            smallest, largest, first, stop = span_of(offset, start, end)
+        except OverflowError:
+            # No offset is a number of more than 64 bits.
+            (smallest, largest), first, stop = self.offset_span, 0, -1
+        if start <= smallest and largest < end:
+            return self, smallest, largest
+        if stop < 0:
+            return self.where((offset >= start) & (offset < end)), smallest, largest
+        return self[first:stop], smallest, largest
 
     def where(self, wanted: NDArray[np.bool_]) -> "RecordColumns":
         """The records i for which wanted[i]; bool, shape (n,)."""

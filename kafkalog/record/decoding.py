@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups import columns as kernel
 from kafkalog._speedups.arena import Block
-from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.checksum import first_unsound
 from kafkalog._speedups.framing import cut_rows, first_unreadable, stored_regions
 from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
@@ -84,37 +84,45 @@ def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 
 def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLogError | None]:
     """Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains."""
-    rows, error = _sound_rows(entries, reading)
-    regions = _regions(entries if rows is entries.rows else entries._replace(rows=rows), reading)
-    block, batch, count, fault = kernel.decode_batches(regions.buffer, regions.rows, regions.starts, regions.ends)
-    columns = RecordColumns(regions.buffer, block[:, :count], batch[:count], regions.rows)
+    rows, compressed, control, error = _sound_rows(entries, reading)
+    if control and not reading.control:
+        rows = rows[(rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)]
+    regions = _Regions(entries.view, rows)
+    if compressed:
+        regions = _decompressed(entries._replace(rows=rows), reading.decompression_limit)
+    buffer, rows, starts, ends, broken = regions
+    block, batch, count, fault = kernel.decode_batches(buffer, rows, starts, ends, entries.position)
+    columns = RecordColumns(buffer, block[:, :count], batch[:count], rows)
     if fault is not None:
         return columns, _fault_error(fault, entries, regions)
-    return columns, regions.error or error
+    return columns, broken or error
 
 
-def _sound_rows(entries: Entries, reading: Reading) -> tuple[NDArray[np.void], KafkaLogError | None]:
+class _Sound(NamedTuple):
     """The rows before the first that is no batch at all or, if asked, whose checksum does not hold.
 
-    And the error of that one.
+    Whether any is compressed, whether any is a control batch, and the error of the one after the last.
     """
+
+    rows: NDArray[np.void]
+    compressed: bool
+    control: bool
+    error: KafkaLogError | None
+
+
+def _sound_rows(entries: Entries, reading: Reading) -> _Sound:
     rows = entries.rows
-    error: KafkaLogError | None = None
-    bad = first_unreadable(rows)
-    if bad < len(rows):
-        error = unreadable(rows[bad])
-        rows = rows[:bad]
-    if reading.check_crcs:
-        bad, computed = first_invalid(entries.view, rows, entries.position)
-        if bad < len(rows):
-            error = wrong_checksum(rows[bad], computed)
-            rows = rows[:bad]
-    return rows, error
+    bad, computed, compressed, control = first_unsound(entries.view, rows, entries.position, reading.check_crcs)
+    if bad == len(rows):
+        return _Sound(rows, compressed, control, None)
+    is_readable = first_unreadable(rows[bad : bad + 1])
+    error = wrong_checksum(rows[bad], computed) if is_readable else unreadable(rows[bad])
+    return _Sound(rows[:bad], compressed, control, error)
 
 
 def ensure_sound(entries: Entries, reading: Reading) -> None:
     """CorruptRecordError: the first entry that is no batch at all, or whose checksum does not hold."""
-    _, error = _sound_rows(entries, reading)
+    error = _sound_rows(entries, reading).error
     if error is not None:
         raise error.at(reading.path)
 
@@ -141,29 +149,22 @@ def wrong_checksum(row: np.void, computed: int) -> CorruptRecordError:
 
 
 class _Regions(NamedTuple):
-    """Where the records of each row are: buffer[starts[i]:ends[i]]; and the error of the row after the last."""
+    """Where the records of each row are: buffer[starts[i]:ends[i]] or, without these, where they are stored.
+
+    And the error of the row after the last.
+    """
 
     buffer: memoryview
     rows: NDArray[np.void]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    error: KafkaLogError | None
+    starts: NDArray[np.int64] | None = None
+    ends: NDArray[np.int64] | None = None
+    error: KafkaLogError | None = None
 
 
-def _regions(entries: Entries, reading: Reading) -> _Regions:
-    rows = entries.rows
-    starts, ends, compressed, control = stored_regions(rows, entries.position)
-    if control and not reading.control:
-        data = (rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)
-        rows, starts, ends = rows[data], starts[data], ends[data]
-    if not compressed:
-        return _Regions(entries.view, rows, starts, ends, None)
-    return _decompressed(entries._replace(rows=rows), starts, ends, reading.decompression_limit)
-
-
-def _decompressed(entries: Entries, starts: NDArray[np.int64], ends: NDArray[np.int64], limit: int) -> _Regions:
+def _decompressed(entries: Entries, limit: int) -> _Regions:
     """The regions one after the other in a buffer of their own, up to the first that cannot be decompressed."""
     rows = entries.rows
+    starts, ends = stored_regions(rows, entries.position)
     stored = int((ends - starts).sum())
     out = Gathered(stored + min(3 * stored, MOST_GUESSED_BYTES))
     error: KafkaLogError | None = None
@@ -250,7 +251,7 @@ def _fault_error(fault: tuple[int, int, int, int, int], entries: Entries, region
     code, row, at, expected, found = fault
     position = int(regions.rows["position"][row])
     message = f"{_FAULTS[code]}, in the batch with last offset {int(regions.rows['last_offset'][row])}"
-    if regions.buffer is entries.view:
+    if regions.starts is None:
         position = entries.position + at
     elif regions.rows["compression_type"][row]:
         message += f", byte {at - int(regions.starts[row])} of its decompressed records"

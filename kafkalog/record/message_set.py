@@ -106,13 +106,16 @@ class MessageSet(ABC):
         fifth of the time on uncompressed data and hands out what a damaged batch decodes to. ValueError: threads < 1.
         """
         threads = whole("threads", threads, 1, INT32_MAX)
-        reading = self._reading
-        if flag("check_crcs", check_crcs) != reading.check_crcs:
-            reading = replace(reading, check_crcs=check_crcs)
-        decode = partial(self._decoded, reading)
+        decode = partial(self._decoded, self._reading_as(check_crcs))
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
         return ordered_map(decode, self._units(), threads)
+
+    def _reading_as(self, check_crcs: bool) -> Reading:
+        reading = self._reading
+        return (
+            reading if flag("check_crcs", check_crcs) == reading.check_crcs else replace(reading, check_crcs=check_crcs)
+        )
 
     def _decoded(self, reading: Reading, rows: NDArray[np.void]) -> Iterator[RecordColumns]:
         return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))

@@ -10,26 +10,28 @@ import io
 import logging
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
-from kafkalog._speedups.framing import find_file_entry, scan_file_headers, scan_headers
+from kafkalog._speedups.columns import first_reaching
+from kafkalog._speedups.framing import find_file_entry, load_file_entry, scan_file_headers, scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
-from kafkalog.record.decoding import Entries, Reading
+from kafkalog.record.columns import RecordColumns
+from kafkalog.record.decoding import Entries, Reading, read_columns
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
-from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS, ByteBufferMessageSet, MessageSet
+from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBufferMessageSet, MessageSet
 from kafkalog.storage.appending import AppendableFile, Piece
-from kafkalog.storage.mapped import ReadableFile
+from kafkalog.storage.mapped import ReadableFile, became_shorter
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -43,6 +45,10 @@ PIECE_BYTES = 1 << 20
 SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0
 # What any offset, any timestamp reaches.
 NO_OFFSET = NO_TIMESTAMP = -(2**63)
+
+Found = TypeVar("Found")
+# A kernel that looks for an entry: what it has found, and how the walk ended.
+_Search: TypeAlias = Callable[[int, int, int, int, int, int], tuple[Found | None, int, int, int, int]]
 
 
 class OffsetPosition(NamedTuple):
@@ -129,6 +135,7 @@ class FileMessageSet(MessageSet):
         self._first = start
         self._end = end
         self._is_slice = False
+        self._loaded: Entries | None = None
         self.sealed = sealed
 
     @property
@@ -161,15 +168,33 @@ class FileMessageSet(MessageSet):
         first = self._first + position
         return self._slice(first, first + length, sealed=False)
 
-    def starting_at(self, offset: int, start: int = 0, *, hint: int | None = None) -> "FileMessageSet":
+    def starting_at(
+        self, offset: int, start: int = 0, *, hint: int | None = None, loaded: bool = False
+    ) -> "FileMessageSet":
         """This set without the batches before the first whose last offset is `offset` or more.
 
-        start, hint: as `search`.
+        start, hint: as `search`. loaded: that batch is read now, and `columns` in one thread gives it as it is now.
         """
-        found = self.search(offset, start, hint=hint)
+        first = self._load(start, offset, hint=hint) if loaded else None
+        found = first if loaded else self._find(start, offset, hint=hint)
         part = self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
         part._first_run_bytes = 1
+        part._loaded = first
         return part
+
+    def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
+        """As in `MessageSet`."""
+        first = self._loaded
+        if first is None or threads != 1:
+            return super().columns(threads=threads, check_crcs=check_crcs)
+        return self._columns_from(first, self._reading_as(check_crcs))
+
+    def _columns_from(self, first: Entries, reading: Reading) -> Iterator[RecordColumns]:
+        yield from read_columns(first, reading)
+        size = len(first.view)
+        rest = self._slice(first.position + size, self._end, sealed=self.sealed)
+        rest._first_run_bytes = RUN_GROWTH * size
+        yield from rest.columns(check_crcs=reading.check_crcs)
 
     def last_offset(self) -> int | None:
         """The last offset of the last whole batch, before damage if there is any; None where there is no batch."""
@@ -187,6 +212,7 @@ class FileMessageSet(MessageSet):
         part._first = first
         part._end = end
         part._is_slice = True
+        part._loaded = None
         part.sealed = sealed
         return part
 
@@ -221,16 +247,24 @@ class FileMessageSet(MessageSet):
         None where there is none; format 0 has no timestamps. hint: as `search`. CorruptRecordError,
         InvalidRecordError: a batch to look into is damaged.
         """
-        entry = self._find(start, starting_offset, timestamp, hint)
+        entry = self._load(start, starting_offset, timestamp, hint)
         while entry is not None:
-            batch = self._batch_at(entry.position)
-            columns = batch.columns()
-            found = (columns.timestamp >= timestamp) & (columns.offset >= starting_offset)
-            if batch.magic > 0 and found.any():
-                first = int(found.argmax())
-                epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
-                return TimestampAndOffset(int(columns.timestamp[first]), int(columns.offset[first]), epoch)
-            entry = self._find(entry.position + entry.size - self._first, starting_offset, timestamp)
+            found = self._found_in(entry, starting_offset, timestamp)
+            if found is not None:
+                return found
+            following = entry.position + len(entry.view) - self._first
+            entry = self._load(following, starting_offset, timestamp)
+        return None
+
+    def _found_in(self, entry: Entries, offset: int, timestamp: int) -> TimestampAndOffset | None:
+        """The first record of a batch that reaches both; all of it must be sound, whoever reads the rest."""
+        reading = Reading(True, True, self._reading.decompression_limit, self._reading.path)
+        for columns in list(read_columns(entry, reading)):
+            offsets, timestamps = columns.offset, columns.timestamp
+            found = first_reaching(offsets, timestamps, offset, timestamp)
+            if found >= 0 and entry.rows["magic"][0] > 0:
+                epoch = int(entry.rows["partition_leader_epoch"][0])
+                return TimestampAndOffset(int(timestamps[found]), int(offsets[found]), epoch if epoch >= 0 else None)
         return None
 
     def first_entry(self, start: int = 0) -> FoundEntry | None:
@@ -241,24 +275,41 @@ class FileMessageSet(MessageSet):
         self, start: int, offset: int, timestamp: int = NO_TIMESTAMP, hint: int | None = None
     ) -> FoundEntry | None:
         """The first entry that reaches both; a hint that does not hold is not followed."""
+        row = self._reached(find_file_entry, start, offset, timestamp, hint)
+        return None if row is None else FoundEntry(*row)
+
+    def _load(self, start: int, offset: int, timestamp: int = NO_TIMESTAMP, hint: int | None = None) -> Entries | None:
+        """The same entry, whole. CorruptRecordError: also where the file becomes shorter meanwhile."""
+        entry = self._reached(load_file_entry, start, offset, timestamp, hint)
+        if entry is None:
+            return None
+        rows, view, position, size = entry
+        if len(view) < size:
+            raise became_shorter(self.path, position, size, len(view))
+        return Entries(rows, view, position)
+
+    def _reached(
+        self, kernel: _Search[Found], start: int, offset: int, timestamp: int, hint: int | None
+    ) -> Found | None:
         if hint is None or not start:
-            found, stop = self._found(self._place(start), offset, timestamp)
+            found, *stop = self._asked(kernel, self._place(start), offset, timestamp, -1)
         else:
             position = self._first + start
-            found, stop = self._found(position, offset, timestamp, hint)
-            if found is None and stop.position == position:
-                found, stop = self._found(self._first, offset, timestamp)
+            found, *stop = self._asked(kernel, position, offset, timestamp, hint)
+            if found is None and stop[1] == position:
+                found, *stop = self._asked(kernel, self._first, offset, timestamp, -1)
         if found is None:
-            self._check_end(stop)
+            self._check_end(Stop(*stop))
         return found
 
-    def _found(self, position: int, offset: int, timestamp: int, hint: int = -1) -> tuple[FoundEntry | None, Stop]:
+    def _asked(
+        self, kernel: _Search[Found], position: int, offset: int, timestamp: int, hint: int
+    ) -> tuple[Found | None, int, int, int, int]:
         end = max(self._stop(), position)
         try:
-            row, *stop = find_file_entry(self._file.fileno(), position, end, offset, timestamp, hint)
+            return kernel(self._file.fileno(), position, end, offset, timestamp, hint)
         except OSError as error:
             raise OSError(error.errno, error.strerror, self.path) from None
-        return None if row is None else FoundEntry(*row), Stop(*stop)
 
     def _batch_at(self, position: int) -> RecordBatch:
         rows, _ = self._scan(position, rows=1, span=-1)

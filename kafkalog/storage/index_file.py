@@ -17,7 +17,6 @@ import mmap
 import os
 import stat
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EINVAL, ENOSPC, EOPNOTSUPP
@@ -25,6 +24,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, TypeVar
 
+from kafkalog._speedups.index_search import search_index
 from kafkalog.errors import CorruptIndexError
 from kafkalog.storage.appending import naming, sync
 from kafkalog.storage.mapped import CLOSE_ON_EXEC
@@ -41,12 +41,13 @@ Read = TypeVar("Read")
 class Field:
     """One integer of each entry: how it is read, and where it lies."""
 
-    __slots__ = ("at", "stride", "unpack")
+    __slots__ = ("at", "stride", "unpack", "wide")
 
     def __init__(self, code: str, at: int, stride: int) -> None:
         self.unpack: Callable[..., tuple[int]] = Struct(f">{code}").unpack_from
         self.at = at
         self.stride = stride
+        self.wide = code == "q"
 
     def count(self, buffer: bytes | mmap.mmap, low: int, high: int, target: int) -> int:
         """How many entries come before the first of [low, high) whose field is larger than target; they must rise."""
@@ -148,15 +149,25 @@ class IndexFile:
     def count(self, field: Field, target: int, entries: int) -> int:
         """How many of the first `entries` entries have a field of at most target; the field must rise."""
         if self._map is None:
-            return (self._with_descriptor(_search_blocks, field, target, entries) or (0, b""))[0]
+            return self._search_file(field, target, entries)[0]
         return _search(self._map, field, target, entries)
 
     def floor(self, field: Field, target: int, entries: int) -> bytes:
         """The last of the first `entries` entries whose field is at most target; nothing where there is none."""
         if self._map is None:
-            return (self._with_descriptor(_search_blocks, field, target, entries) or (0, b""))[1]
+            return self._search_file(field, target, entries)[1]
         end = _search(self._map, field, target, entries) * field.stride
         return self._map[end - field.stride : end] if end else b""
+
+    def _search_file(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+        if self._closed:
+            self.check_open()
+        try:
+            return search_index(str(self.path), field.stride, field.at, field.wide, target, entries)
+        except FileNotFoundError:
+            if self.writable:
+                raise
+            return 0, b""
 
     def _with_descriptor(self, read: Callable[..., Read], *arguments: object) -> Read | None:
         """As `opened`, in less time."""
@@ -250,24 +261,6 @@ def _search(entries_map: mmap.mmap, field: Field, target: int, entries: int) -> 
     if not first or field.unpack(entries_map, first * field.stride + field.at)[0] <= target:
         return field.count(entries_map, first, entries, target)
     return field.count(entries_map, 0, first, target)
-
-
-def _search_blocks(fd: int, field: Field, target: int, entries: int) -> tuple[int, bytes]:
-    """How many entries have a field of at most target, and the last of them."""
-    stride, at = field.stride, field.at
-    in_block = BLOCK_BYTES // stride
-
-    def first_of(block: int) -> int:
-        raw = os.pread(fd, stride, block * in_block * stride)
-        # A file that has been cut since: as if what was there were larger.
-        return field.unpack(raw, at)[0] if len(raw) == stride else target + 1
-
-    last = (entries - 1) // in_block
-    block = last if last > 0 and first_of(last) <= target else bisect_right(range(1, last), target, key=first_of)
-    start = block * in_block
-    raw = os.pread(fd, min(in_block, entries - start) * stride, start * stride)
-    count = field.count(raw, 0, len(raw) // stride, target)
-    return start + count, raw[(count - 1) * stride : count * stride] if count else b""
 
 
 def reserve(fd: int, start: int, length: int) -> None:

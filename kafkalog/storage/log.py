@@ -49,6 +49,8 @@ from kafkalog.storage.segments import LogSegments
 
 # Offsets are Java longs.
 NO_END = 2**63 - 1
+# So many objects are made at first.
+FIRST_RECORDS = 8
 
 
 class Log:
@@ -303,7 +305,7 @@ class Log:
         reached. SerializationError: a deserializer refuses.
         """
         columns = self.columns(start, end, isolation=isolation)
-        found = chain.from_iterable(chain.from_iterable(part.record_lists() for part in columns))
+        found = chain.from_iterable(_record_lists(columns))
         if key_deserializer is None and value_deserializer is None:
             return found
         return decode(found, key_deserializer or deserialize_bytes, value_deserializer or deserialize_bytes)
@@ -325,16 +327,13 @@ class Log:
     ) -> Iterator[RecordColumns]:
         first, stop = self._range(start, end, isolation)
         aborted, cursor = self._aborted(first, stop, isolation), _Cursor(first)
-        for segment, following, message_set in self._message_sets(cursor, stop):
+        for segment, following, message_set in self._message_sets(cursor, stop, loaded=threads == 1):
             for part in message_set.columns(threads=threads, check_crcs=check_crcs):
-                lowest, highest = part.offset_span
+                wanted, lowest, highest = part.narrowed(cursor.offset, stop)
                 own = len(part)
                 if lowest < segment.base_offset or highest >= following:
                     own = _own(segment.base_offset, following, part)
-                wanted = part
-                if own < len(part) or lowest < cursor.offset or highest >= stop:
-                    offset = part.offset[:own]
-                    wanted = part[:own].where((offset >= cursor.offset) & (offset < stop))
+                    wanted = part[:own].between(cursor.offset, stop)
                 if aborted is not None:
                     wanted = aborted.left_out_of(wanted)
                 if len(wanted):
@@ -393,10 +392,13 @@ class Log:
             return None
         return AbortedBatches(fetching.aborted_txns(segments, segment, first, stop))
 
-    def _message_sets(self, cursor: "_Cursor", stop: int) -> Iterator[tuple[LogSegment, int, FileMessageSet]]:
+    def _message_sets(
+        self, cursor: "_Cursor", stop: int, *, loaded: bool = False
+    ) -> Iterator[tuple[LogSegment, int, FileMessageSet]]:
         """The segments to read from the cursor to `stop`, the offsets where they end, and their entries from there on.
 
-        Whoever reads moves the cursor. It tells where to go on when segments were rolled, merged or deleted meanwhile.
+        loaded: as `FileMessageSet.starting_at`. Whoever reads moves the cursor. It tells where to go on when segments
+        were rolled, merged or deleted meanwhile.
         A segment that is read from its start has a file opened for it, and closed: of those who read a log from end to
         end, none drives out what others keep open.
         OffsetOutOfRangeError: the records at the cursor have been deleted.
@@ -410,7 +412,7 @@ class Log:
             following = segments.higher(segment.base_offset)
             end = NO_END if following is None else following.base_offset
             if segment.base_offset < cursor.offset:
-                yield segment, end, segment.entries_from(cursor.offset)
+                yield segment, end, segment.entries_from(cursor.offset, loaded=loaded)
             else:
                 with segment.opened() as entries:
                     yield segment, end, entries
@@ -461,6 +463,14 @@ class _Cursor:
         """A segment that ends at `end` has been read to its end."""
         self.offset = max(self.offset, end)
         self.moved = True
+
+
+def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:
+    """The records; few at first: who seeks may want no more than one."""
+    first: int | None = FIRST_RECORDS
+    for part in columns:
+        yield from part.record_lists(first=first)
+        first = None
 
 
 def _own(base: int, following: int, part: RecordColumns) -> int:

@@ -59,13 +59,7 @@ class ReadableFile:
         """Bytes [position, position + length). CorruptRecordError: the file has become shorter than that."""
         piece = self._mapped_view(position, length) if self.mapped else self._read(position, length)
         if len(piece) < length:
-            raise CorruptRecordError(
-                "the file became shorter while it was read",
-                str(self.path),
-                position,
-                f"{position + length} bytes",
-                position + len(piece),
-            )
+            raise became_shorter(str(self.path), position, length, len(piece))
         return piece
 
     def _read(self, position: int, length: int) -> memoryview:
@@ -98,3 +92,9 @@ class ReadableFile:
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
+
+
+def became_shorter(path: str, position: int, length: int, read: int) -> CorruptRecordError:
+    """Of `length` bytes at a position, which had been there, only so many could be read."""
+    what = "the file became shorter while it was read"
+    return CorruptRecordError(what, path, position, f"{position + length} bytes", position + read)

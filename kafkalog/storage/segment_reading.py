@@ -98,13 +98,13 @@ class ReadableSegment(SegmentFiles):
 
     # --- reading
 
-    def entries_from(self, offset: int) -> FileMessageSet:
+    def entries_from(self, offset: int, *, loaded: bool = False) -> FileMessageSet:
         """The entries from the first batch on whose last offset is `offset` or more.
 
-        CorruptRecordError: damage on the way there.
+        loaded: as `FileMessageSet.starting_at`. CorruptRecordError: damage on the way there.
         """
         entry = self.offset_index.lookup(offset)
-        return self.log.starting_at(offset, entry.position, hint=entry.offset)
+        return self.log.starting_at(offset, entry.position, hint=entry.offset, loaded=loaded)
 
     def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
         """The first batch whose last offset is `offset` or more; None where there is none.

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from reference.codes import DamageError, Fault, FaultCode
 from reference.cursor import Cursor, wrap
-from reference.framing import CODEC_MASK, OVERHEAD, SMALLEST_SIZE, Headers
+from reference.framing import CODEC_MASK, OVERHEAD, SMALLEST_SIZE, V2_HEADER_BYTES, Headers
 from reference.records import LOG_APPEND_TIME, Place, decode_v2
 
 Decoded: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], int, Fault | None]
@@ -31,10 +31,21 @@ Decoded: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], int, Fault | No
 
 
 def decode_batches(
-    buffer: bytes | memoryview, rows: Headers, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    buffer: bytes | memoryview,
+    rows: Headers,
+    starts: NDArray[np.int64] | None = None,
+    ends: NDArray[np.int64] | None = None,
+    position: int = 0,
 ) -> Decoded:
-    """The records of every row's region `buffer[start:end]`, up to the first damage."""
+    """The records of every row's region `buffer[start:end]`, up to the first damage.
+
+    Without starts and ends the regions are where the rows are stored, `position` being that of `buffer[0]`.
+    """
     data = bytes(buffer)
+    if starts is None or ends is None:
+        starts = rows["position"] - position
+        ends = starts + rows["size_in_bytes"]
+        starts = starts + np.where(rows["magic"] >= 2, V2_HEADER_BYTES, 0)
     places: list[Place] = []
     owners: list[int] = []
     fault: Fault | None = None

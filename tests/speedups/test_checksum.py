@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guard import guarded
-from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.checksum import first_invalid, first_unsound
+from kafkalog._speedups.framing import first_unreadable
 from reference.encode import FORMATS, entries, records
 from reference.framing import Headers, scan_headers
 from strategies import damaged, message_sets
@@ -81,3 +82,14 @@ def test_an_entry_outside_the_buffer_is_refused(position: int, size: int) -> Non
 
 def test_no_entries_hold() -> None:
     assert first_invalid(b"", np.empty(0, scan_headers(b"")[0].dtype)) == (0, 0)
+
+
+@given(damaged(message_sets()), st.booleans())
+def test_what_is_unsound_is_unreadable_or_does_not_hold(data: bytes, check_crcs: bool) -> None:
+    rows, *_ = scan_headers(data, position=1000)
+    readable = rows[: first_unreadable(rows)]
+    bad, found = first_invalid(guarded(data), readable, 1000) if check_crcs else (len(readable), 0)
+    before = rows[:bad]
+    compressed = bool((before["compression_type"] != 0).any())
+    control = bool(((before["attributes"] & 0x20 != 0) & (before["magic"] >= 2)).any())
+    assert first_unsound(guarded(data), rows, 1000, check_crcs) == (bad, found, compressed, control)

@@ -280,6 +280,23 @@ def test_a_damaged_file_is_searched_as_its_table_is(path: Path, data: bytes, dra
     start = draw.draw(st.sampled_from([0, *rows["position"].tolist()[:3], min(5, len(data))]))
     found = found_in(path, data, start=start, offset=offset, timestamp=timestamp, hint=hint)
     assert found == find_entry(data, start, offset, timestamp, hint)
+    assert_loaded(path, data, found, start, offset, timestamp, hint)
+
+
+def assert_loaded(path: Path, data: bytes, found: tuple[Any, ...], start: int, *figures: int) -> None:
+    """What a search finds is loaded: its row of the table, and its bytes."""
+    with path.open("rb") as file:
+        entry, *end = framing.load_file_entry(file.fileno(), start, len(data), *figures)
+    assert tuple(end) == found[1:]
+    if found[0] is None:
+        assert entry is None
+        return
+    assert entry is not None
+    rows, view, position, size = entry
+    assert (position, size) == found[0][:2]
+    assert view.readonly
+    assert bytes(view) == data[position : position + size]
+    assert rows.tolist() == reference_scan(data[: position + size], start=position)[0].tolist()
 
 
 @given(st.lists(st.sampled_from([0, 1, 60, 900, 3990, 4050, 4096, 8100, 8192, 70_000]), min_size=1, max_size=12))

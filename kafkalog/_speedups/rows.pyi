@@ -1,0 +1,3 @@
+import numpy as np
+
+HEADER_DTYPE: np.dtype[np.void]
