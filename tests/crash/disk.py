@@ -195,9 +195,10 @@ class Disk:
         real = self._real[name]
         return lambda index, position, entry: self._call("map", lambda: real(index, position, entry))
 
-    def _open_file(self, path: Any, mode: str = "r") -> Any:
+    def _open_file(self, path: Any, mode: str = "r", *, opener: Any = None) -> Any:
         """The built-in one, for whoever writes a whole file."""
-        file = self._call("create", lambda: builtins.open(path, mode))  # noqa: SIM115 - closed by the wrapper
+        # closed by the wrapper
+        file = self._call("create", lambda: builtins.open(path, mode, opener=opener))  # noqa: SIM115
         self._note_names(Path(path).parent)
         return _WholeFile(file, self._call)
 
@@ -286,7 +287,7 @@ class _Memory:
 
     def synced(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
-        if not stat.S_ISDIR(status.st_mode):
+        if status.st_ino in self._held and not stat.S_ISDIR(status.st_mode):
             self._synced[status.st_ino] = self._now(status.st_ino)
         elif status.st_ino in self._directories:
             names = self._directories[status.st_ino]

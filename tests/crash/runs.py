@@ -47,6 +47,8 @@ def opened(root: Path, rng: random.Random, held: list[Session] | None = None) ->
     except BaseException:
         with suppress(KafkaLogError, OSError, ExceptionGroup, Stopped):
             manager.close()
+        # Who was stopped in the middle of that is not told of it once more when it is forgotten.
+        manager._detach()
         raise
     session = Session(manager, log, scheduler)
     if held is not None:
