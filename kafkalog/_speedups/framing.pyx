@@ -343,9 +343,36 @@ def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, i
     return scan_all(&source, 0, start, limit, False, max_size, span)
 
 
+cdef inline int64_t beginning(const Header* row) noexcept nogil:
+    """The base offset; of messages and wrappers the last offset, which is known."""
+    return row.last_offset if row.magic < 2 else row.base_offset
+
+
 cdef inline bint begins_at_most(const Header* row, int64_t hint) noexcept nogil:
-    """Whether a known format begins here, no later than `hint`; of messages and wrappers the last offset is known."""
-    return 0 <= row.magic <= 2 and 0 <= (row.last_offset if row.magic < 2 else row.base_offset) <= hint
+    """Whether a known format begins here, no later than `hint`."""
+    return 0 <= row.magic <= 2 and 0 <= beginning(row) <= hint
+
+
+cdef bint next_begins_after(Source* source, int64_t offset, Scan ahead) noexcept nogil:
+    """Whether the entry behind that at ahead.at begins after `offset`; also where there is none."""
+    cdef const uint8_t* entry
+    cdef Header row
+    ahead.at += ahead.last_size
+    entry = entry_at(source, False, -1, &ahead)
+    if entry == NULL:
+        return True
+    fill_row(entry, ahead.at, ahead.last_size, &row)
+    return beginning(&row) > offset
+
+
+cdef inline bint holds(Source* source, const Header* row, int64_t offset, const Scan* scan) noexcept nogil:
+    """Whether a search for an offset ends at this entry.
+
+    What begins before the offset claims by its last offset to hold it, as damage may; what follows belies that.
+    """
+    if beginning(row) >= offset:
+        return True
+    return row.last_offset >= offset and next_begins_after(source, offset, scan[0])
 
 
 cdef bint find_entry(Source* source, int64_t offset, int64_t timestamp, int64_t hint, Header* row,
@@ -361,7 +388,8 @@ cdef bint find_entry(Source* source, int64_t offset, int64_t timestamp, int64_t 
         if first and not begins_at_most(row, hint):
             stop(scan, AT_LIMIT, 0, 0)
             return False
-        if row.last_offset >= offset and row.max_timestamp >= timestamp:
+        if (holds(source, row, offset, scan) if timestamp == INT64_MIN else
+                row.last_offset >= offset and row.max_timestamp >= timestamp):
             stop(scan, AT_LIMIT, 0, 0)
             return True
         first = False
@@ -400,6 +428,9 @@ cdef bint search_file(int fd, const Search* search, Header* row, Scan* scan) exc
 
 def find_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
     """The first entry in bytes [start, end) of an open file whose last offset and largest timestamp reach both figures.
+
+    Of the offset alone (timestamp INT64_MIN) the one that holds it, or the first that begins after it: one that begins
+    before it, and is followed by another that begins no later than it, does not hold it, whatever its last offset is.
 
     Returns (row, status, at, expected, found): row is (position, size, base offset, last offset, largest timestamp,
     magic), the base offset -1 for a wrapper; or None where the walk ended before, as in `scan_file_headers`. hint: the

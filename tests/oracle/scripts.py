@@ -6,8 +6,7 @@ step is a line (`UnifiedLogDriver.java` says what each means, `log_files.py` wha
 what changed among the files.
 
 A log that was damaged is not opened as one that was closed cleanly: Kafka believes that and goes on behind a torn tail,
-kafkalog looks and recovers. Nor does a batch follow one that has its offset and more of them: from an offset that both
-hold Kafka 4.2 reads the second, its earlier releases and kafkalog the first.
+kafkalog looks and recovers.
 """
 
 import random
@@ -28,7 +27,6 @@ START_OF_TIME = 3_000_000_000_000  # long after any file's real modification tim
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 ISOLATION = ("LOG_END", "HIGH_WATERMARK", "TXN_COMMITTED", "TXN_COMMITTED")
 PRODUCER_IDS = (1, 2, 3, 4)
-LAST_OFFSET_DELTA = slice(23, 27)  # of a v2 batch
 LOST_TO_THE_LOG = "KafkaStorageException"  # after one, Kafka's log takes nothing more
 
 State = dict[str, Any]
@@ -76,13 +74,6 @@ def in_an_offset(log: Path, position: int) -> bool:
     while start + LOG_OVERHEAD <= position:
         start += LOG_OVERHEAD + max(0, int.from_bytes(data[start + 8 : start + LOG_OVERHEAD], "big", signed=True))
     return start <= position < start + 8
-
-
-def holds_several(line: str) -> bool:
-    """Whether a batch of more than one record is appended by this damage, or the beginning of one."""
-    _, kind, _, *data = line.split(" ")
-    header = bytes.fromhex(data[0])[:RECORD_BATCH_OVERHEAD] if kind == "append" else b""
-    return len(header) == RECORD_BATCH_OVERHEAD and int.from_bytes(header[LAST_OFFSET_DELTA]) > 0
 
 
 def choice_of(draw: random.Random, chances: dict[Any, float]) -> Any:
@@ -203,8 +194,7 @@ class Author:
         damaged: list[str] = []
         for _ in range(self.draw.choice((1, 1, 1, 2))):
             # What is to replace a segment is whole: kafkalog does not let damage in by that door.
-            alone = (".swap", "damage append")[: 2 if any(map(holds_several, damaged)) else 1] if damaged else ()
-            accidents = [each for each in self._possible_accidents() if not any(what in each[0] for what in alone)]
+            accidents = [each for each in self._possible_accidents() if not (damaged and ".swap" in each[0])]
             for line in self.draw.choice(accidents or [[]]):
                 damaged.append(line)
                 self._say(line)

@@ -106,16 +106,34 @@ def scan_headers(
 def find_entry(
     buffer: bytes | memoryview, start: int, offset: int, timestamp: int, hint: int = -1
 ) -> tuple[tuple[int, ...] | None, int, int, int, int]:
-    """The first entry from `start` on that reaches both, as (position, size, base, last offset, timestamp, magic)."""
+    """The first entry from `start` on that reaches both, as (position, size, base, last offset, timestamp, magic).
+
+    For an offset alone, as Kafka's `FileRecords.searchForOffsetFromPosition`.
+    """
     rows, *end = scan_headers(buffer, start=start)
     for i, row in enumerate(rows):
-        begins = row["last_offset" if row["magic"] < 2 else "base_offset"]
+        begins = _beginning(row)
         if i == 0 and hint >= 0 and not (0 <= row["magic"] <= 2 and 0 <= begins <= hint):
             return None, Status.LIMIT, start, 0, 0
-        if row["last_offset"] >= offset and row["max_timestamp"] >= timestamp:
+        following = rows[i + 1] if i + 1 < len(rows) else None
+        if (
+            _holds(row, following, offset)
+            if timestamp == -(2**63)
+            else (row["last_offset"] >= offset and row["max_timestamp"] >= timestamp)
+        ):
             names = ("position", "size_in_bytes", "base_offset", "last_offset", "max_timestamp", "magic")
             return tuple(int(row[name]) for name in names), Status.LIMIT, int(row["position"]), 0, 0
     return None, end[0], end[1], end[2], end[3]
+
+
+def _beginning(row: np.void) -> int:
+    return int(row["last_offset" if row["magic"] < 2 else "base_offset"])
+
+
+def _holds(row: np.void, following: np.void | None, offset: int) -> bool:
+    if _beginning(row) >= offset:
+        return True
+    return bool(row["last_offset"] >= offset) and (following is None or _beginning(following) > offset)
 
 
 def _size(data: bytes, at: int) -> int:
