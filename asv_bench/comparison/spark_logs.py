@@ -4,7 +4,7 @@
     zstd-0/...                                               as many records
     planned-0/...                                            1,000 segments of 1 GiB
 
-A record has a key of 8 bytes, one of 1,000, and a value of 100. What is to be planned holds nothing but holes, with
+A record has a key of 8 bytes, one of 1,000, and a value of 100. What is to be planned holds little but holes, with
 indexes as full as a broker's; only its last segment is real.
 """
 
@@ -24,6 +24,9 @@ PLANNED_SEGMENTS, PLANNED_BYTES = 1_000, 1 << 30
 KEYS, VALUE_BYTES = 1_000, 100
 _TEMPLATES = 64
 _FRAME = struct.Struct(">qii")
+_HEADER = struct.Struct(">qiibIhi")  # base offset, size, leader epoch, magic, CRC, attributes, last offset delta
+_BATCH_RECORDS, _STEP = 60, 4_000_000
+_CUT_BYTES = 128 << 20
 
 
 def make(directory: Path, codec: str, scale: float) -> BenchLog:
@@ -55,26 +58,28 @@ def _batch(random: np.random.Generator) -> bytearray:
 
 def make_planned(directory: Path) -> Path:
     """A partition directory that is there to be planned only."""
-    step, offsets = 4_000_000, range(0, PLANNED_BYTES, BATCH_BYTES)
-    entries = b"".join(struct.pack(">ii", place * (step // len(offsets)), at) for place, at in enumerate(offsets) if at)
-    end = PLANNED_SEGMENTS - 1
-    planned = directory / "planned-0"
+    planned, index = directory / "planned-0", directory / "planned.index"
+    end = (PLANNED_SEGMENTS - 1) * _STEP
     make_log(planned, 1, BATCH_BYTES)
     for path in list(planned.glob("0*")):
-        path.rename(planned / f"{end * step:020d}{path.suffix}")
-    _set_base_offset(planned / f"{end * step:020d}.log", end * step)
-    index = directory / "index"
-    index.write_bytes(entries)
-    for number in range(end):
-        base = planned / f"{number * step:020d}.log"
-        base.touch()
-        os.truncate(base, PLANNED_BYTES)
-        base.with_suffix(".index").hardlink_to(index)
+        path.rename(planned / f"{end:020d}{path.suffix}")
+    with open(planned / f"{end:020d}.log", "r+b") as last:
+        last.write(struct.pack(">q", end))  # the base offset, which no checksum covers
+    places = range(1, PLANNED_BYTES // BATCH_BYTES)
+    index.write_bytes(b"".join(struct.pack(">ii", place * _BATCH_RECORDS, place * BATCH_BYTES) for place in places))
+    for base in range(0, end, _STEP):
+        segment = planned / f"{base:020d}.log"
+        _write_holes(segment, base)
+        segment.with_suffix(".index").hardlink_to(index)
     return planned
 
 
-def _set_base_offset(log: Path, offset: int) -> None:
-    """Of its only batch; no checksum covers it."""
-    data = bytearray(log.read_bytes())
-    struct.pack_into(">q", data, 0, offset)
-    log.write_bytes(data)
+def _write_holes(segment: Path, base: int) -> None:
+    """Headers of batches where a segment is likely to be cut, and nothing else."""
+    with open(segment, "wb") as file:
+        file.truncate(PLANNED_BYTES)
+        for goal in range(_CUT_BYTES, PLANNED_BYTES, _CUT_BYTES):
+            for place in range(goal // BATCH_BYTES - 1, goal // BATCH_BYTES + 2):
+                first = base + (place - 1) * _BATCH_RECORDS + 1
+                header = _HEADER.pack(first, BATCH_BYTES - 12, 0, 2, 0, 0, _BATCH_RECORDS - 1)
+                os.pwrite(file.fileno(), header, place * BATCH_BYTES)

@@ -1,6 +1,6 @@
 """A session of Spark in a process of its own: answers "case TAB partition directory" with a JSON line.
 
-    READER QUERY     how long it took; items: rows
+    READER QUERY     how long it took, on the clock or in processor time a task; items: rows
     memory QUERY     of kafkalog; bytes: what a Python worker had at most, items: without mapped files
     plan             splits of a directory, without Spark; items: how many
 
@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
 MEMORY = "4g"
+TASKS = 2  # at a time
 QUERIES = ("count", "sum", "groups")
 _NEEDED = {"count": "offset long", "sum": "value binary", "groups": "key binary"}
 
@@ -43,7 +44,7 @@ def session(settings: dict[str, Any]) -> Any:
     }
     if settings["jars"]:
         config["spark.jars"] = settings["jars"]
-    builder = SparkSession.builder.master("local[2]").appName("bench")
+    builder = SparkSession.builder.master(f"local[{TASKS}]").appName("bench")
     for name, value in config.items():
         builder = builder.config(name, value)
     found = builder.getOrCreate()
@@ -192,6 +193,18 @@ class PythonWorkers(threading.Thread):
         self.join()
 
 
+def _cpu_seconds() -> float:
+    """Of Spark's processes, Java and Python, and of those that have ended."""
+    ticks = 0
+    for pid in _descendants(os.getpid()):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _descendants(pid: int) -> list[int]:
     found = [pid]
     for each in found:
@@ -231,13 +244,13 @@ class Requests:
         if reader == "memory":
             return self._remembered(query, path)
         asked = self._asked(query, path)
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), _cpu_seconds()
         found = READERS[reader](asked)
-        seconds = time.perf_counter() - begin
+        seconds, cpu_seconds = time.perf_counter() - begin, _cpu_seconds() - cpu_begin
         expected = asked.rows * (self._settings["value_bytes"] if query == "sum" else 1)
         if found != expected:
             raise ValueError(f"{case} of {path}: {found} is not {expected}")
-        return {"seconds": seconds, "cpu_seconds": seconds, "items": asked.rows, "bytes": -1}
+        return {"seconds": seconds, "cpu_seconds": cpu_seconds / TASKS, "items": asked.rows, "bytes": -1}
 
     def _asked(self, query: str, path: Path) -> Asked:
         return Asked(self._spark, path, query, self._settings["rows"][path.name], self._settings["broker"])

@@ -55,9 +55,11 @@ class BatchMaker:
             weights += 2 * columns.headers_length
         ends = weights.cumsum()
         start = 0
+        # As even as can be: a few rows that are left over cost as much as thousands.
+        most = -(-len(columns) // max(1, -(-len(columns) // MOST_ROWS)))
         while start < len(columns):
             room = MOST_BYTES + (int(ends[start - 1]) if start else 0)
-            end = min(start + MOST_ROWS, max(start + 1, int(np.searchsorted(ends, room, "right"))))
+            end = min(start + most, max(start + 1, int(np.searchsorted(ends, room, "right"))))
             yield start, end
             start = end
 

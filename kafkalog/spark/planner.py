@@ -396,9 +396,9 @@ def _cut(piece: _Piece, target: int, max_records: int | None) -> Iterator[Split]
         for part in _by_offsets(piece, max_records):
             yield from _cut(part, target, None)
         return
-    edges = [piece.start, *piece.source.cuts(piece.segment, piece.start, piece.end, target), piece.end]
-    for start, end in pairwise(edges):
-        yield _split(piece, start, end)
+    yield from _splits(
+        piece, [piece.start, *piece.source.cuts(piece.segment, piece.start, piece.end, target), piece.end]
+    )
 
 
 def _by_offsets(piece: _Piece, most: int) -> Iterator[_Piece]:
@@ -414,21 +414,14 @@ def _by_offsets(piece: _Piece, most: int) -> Iterator[_Piece]:
             yield piece._replace(start=start, end=stop, span=span)
 
 
-def _split(piece: _Piece, start: int, end: int) -> Split:
-    segment, (topic, partition) = piece.segment, piece.source.topic_partition
-    return Split(
-        path=segment.path,
-        start_pos=start,
-        end_pos=end,
-        first_offset=piece.span.start,
-        last_offset=piece.span.end - 1,
-        topic=topic,
-        partition=partition,
-        base_offset=segment.base_offset,
-        next_base=min(segment.next_base, piece.source.log_end.offset),
-        file_size=segment.size,
-        sealed=segment.sealed,
-    )
+def _splits(piece: _Piece, edges: list[int]) -> Iterator[Split]:
+    """Of one segment, between these positions; a plan may have thousands, so that what they share is looked up once."""
+    segment, span, (topic, partition) = piece.segment, piece.span, piece.source.topic_partition
+    next_base = min(segment.next_base, piece.source.log_end.offset)
+    offsets = span.start, span.end - 1, topic, partition
+    whole = segment.base_offset, next_base, segment.size, segment.sealed
+    for start, end in pairwise(edges):
+        yield Split(segment.path, start, end, *offsets, *whole)
 
 
 def _packed(splits: list[Split], room: int, max_records: int | None) -> Iterator[AnySplit]:
@@ -439,11 +432,12 @@ def _packed(splits: list[Split], room: int, max_records: int | None) -> Iterator
     group: list[Split] = []
     size = 0
     for split in splits:
-        if group and size + split.size_in_bytes > room:
+        length = split.size_in_bytes
+        if group and size + length > room:
             yield _grouped(group)
             group, size = [], 0
         group.append(split)
-        size += split.size_in_bytes
+        size += length
     if group:
         yield _grouped(group)
 

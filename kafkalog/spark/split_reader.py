@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # What one batch may decompress to, bytes: more than that and a task would outgrow its executor.
 DECOMPRESSION_LIMIT = DEFAULT_LIMIT
+# Of how many batches one is too few to be read by itself.
+_LEFT_OVER = 4
 
 
 class Damage(NamedTuple):
@@ -225,7 +227,7 @@ class _SplitReader:
     def _columns(self, entries: Entries) -> Iterator[RecordColumns]:
         first, end = self._split.first_offset, self._split.last_offset + 1
         sound = self._first_foreign(entries.rows)
-        for rows in pieces(self._wanted(entries.rows[:sound])):
+        for rows in _evened(self._wanted(entries.rows[:sound])):
             for columns in read_columns(entries._replace(rows=rows), self._reading):
                 own = self._own(columns)
                 wanted = columns[:own].between(first, end)
@@ -304,6 +306,15 @@ class _SplitReader:
             self._search = SoundEntries(self._window, self._window.size)
         found = self._search.first(position, self._end)
         return self._end if found is None else found
+
+
+def _evened(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
+    """The pieces of a run; a few batches that are left over go with those before them, as each piece has a price."""
+    found = list(pieces(rows))
+    if len(found) > 1 and _LEFT_OVER * len(found[-1]) < len(found[-2]):
+        both = len(found[-2]) + len(found[-1])
+        found[-2:] = [rows[-both:]]
+    return found
 
 
 class TxnIndexes:
