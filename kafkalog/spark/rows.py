@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record, build_records
 from kafkalog.attributes import TimestampType
 from kafkalog.spark.partitioner import BinaryColumn, Partitioner
-from kafkalog.spark.write_options import WriteOptions, check_topic
+from kafkalog.spark.write_options import MOST_PARTITIONS, WriteOptions, check_topic
 from kafkalog.storage.paths import TopicPartition
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class RowSorter:
             return np.full(count, -1, np.int64)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         given: NDArray[np.int64] = column.fill_null(-1).to_numpy().astype(np.int64)
-        most = (self._options.partitions or INT32_MAX + 1) - 1
+        most = (self._options.partitions or MOST_PARTITIONS) - 1
         wrong = given[valid & ((given < 0) | (given > most))]
         if len(wrong):
             raise ValueError(f"a row's partition is {wrong[0]}: 0 to {most} can be")

@@ -27,6 +27,8 @@ from kafkalog.storage.paths import partition_of_dir
 
 DEFAULT_BATCH_BYTES = 1 << 16
 DEFAULT_SEGMENT_BYTES = LogConfig().segment_bytes
+# A topic's partitions are numbered without gaps, so that a high number stands for as many directories.
+MOST_PARTITIONS = 999_999
 # A batch's header and a record without anything in it.
 _SMALLEST_BATCH = 70
 _SIZE = re.compile(r"([0-9]+)([kmg]?)(?:i?b)?")
@@ -123,8 +125,8 @@ def _path(text: str) -> Path:
 
 
 def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,6}", text) or not int(text):
-        raise ValueError("a whole number from 1 to 999999 is wanted")
+    if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= MOST_PARTITIONS:
+        raise ValueError(f"a whole number from 1 to {MOST_PARTITIONS} is wanted")
     return int(text)
 
 

@@ -29,7 +29,7 @@ from kafkalog.spark.exchange import JOURNAL, NEW, TASKS, TEMPORARY, Exchange, co
 from kafkalog.spark.joining import Before, JoinedLog, Joining, Source
 from kafkalog.spark.rows import RowSorter
 from kafkalog.spark.task_files import TaskFiles, TaskWriter
-from kafkalog.spark.write_options import WriteOptions, check_columns
+from kafkalog.spark.write_options import MOST_PARTITIONS, WriteOptions, check_columns
 from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.lock import DirectoryLock, lock_data_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata, topic_id_in
@@ -77,7 +77,9 @@ class WriteJob:
         _refuse_a_broker(options.path)
         counts: dict[str, int] = {}
         for topic, number in _partitions_in(options.path):
-            counts[topic] = max(counts.get(topic, 0), number + 1)
+            # A higher number is a directory's that stands alone, not that of so many partitions.
+            if number < MOST_PARTITIONS:
+                counts[topic] = max(counts.get(topic, 0), number + 1)
         job = cls(options, overwrite, uuid4().hex, counts)
         job._check_topic_id()
         _make(job.directory / TASKS)

@@ -119,6 +119,16 @@ def test_the_option_topic_wins_over_the_column_and_a_rows_partition_over_its_key
     assert values_in(tmp_path, "t-3") == [b"v"]
 
 
+def test_a_partition_with_a_number_as_no_topic_has_many_is_not_made(tmp_path: Path) -> None:
+    """The topic would be taken to have all those before it, too."""
+    with pytest.raises(ValueError, match="a row's partition is 2147483647: 0 to 999998 can be"):
+        written(tmp_path, [values(b"1", partition=2**31 - 1)])
+    (tmp_path / "t-2147483647").mkdir()
+    written(tmp_path, [values(b"1", partition=None)])
+    assert values_in(tmp_path) == [b"1"]
+    assert partitions_in(tmp_path) == ["_kafkalog_tmp", "t-0", "t-2147483647"]
+
+
 def test_a_topic_that_is_there_keeps_its_number_of_partitions(tmp_path: Path) -> None:
     written(tmp_path, [values(b"v")], topic="t", partitions=3)
     keys = [b"key %d" % i for i in range(20)]
