@@ -70,7 +70,7 @@ class SegmentsView(View):
         if self.browsing.state.last_stable is None:
             self._stable = await self.inspector.desk(self.browsing.reader.work_out_last_stable)
             self._show_bar()
-        self._transactions = await self.browsing.ask(self.browsing.reader.transactions)
+        self._transactions = await self.inspector.desk(self.browsing.reader.transactions)
         self._facts()
         self._rest_until = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
 
