@@ -52,6 +52,7 @@ class PartitionScreen(InspectorScreen):
         self._way: list[str] = []
         self._wake = asyncio.Event()
         self._paused = False
+        self._showing = asyncio.Lock()
 
     def compose_middle(self) -> ComposeResult:
         yield TabLine()
@@ -181,16 +182,20 @@ class PartitionScreen(InspectorScreen):
 
     async def _show_view(self, name: str) -> None:
         """The view; the way back ends at it, or is cut back to where it was shown before."""
+        async with self._showing:
+            await self._change_view(name)
+
+    async def _change_view(self, name: str) -> None:
         self._way = [*self._way[: self._way.index(name)], name] if name in self._way else [*self._way, name]
         if name not in self._views:
             entry = BY_NAME[name]
             view: View = getattr(import_module(entry.module), entry.class_name)(self._browsing())
             self._views[name] = view
             await self.query_one("#views").mount(view)
-        if self.view is not None:
-            self.view.display = False
         view = self.view = self._views[name]
-        view.display = True
+        # Whoever was about to be shown and was not: a key came in between.
+        for each in self._views.values():
+            each.display = each is view
         await view.appear()
         if view.focus_target is not None:
             view.focus_target.focus()

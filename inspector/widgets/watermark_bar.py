@@ -50,7 +50,7 @@ def bar(marks: Watermarks, width: int) -> str:
     cells = places(marks, width)
     if cells[0] is None:
         return ""
-    stable = cells[2] if cells[2] is not None else cells[3]
+    stable = cells[2]
     high = cells[3] if cells[3] is not None else cells[4]
     line = ["=" if i <= (stable or 0) else "-" if i <= (high or 0) else "." for i in range(width)]
     # The later is drawn over the earlier, the log's start over none.
