@@ -245,7 +245,10 @@ class Author:
         for suffix in (".deleted", ".cleaned", ".swap") if len(files) > 2 else ():
             yield [f"damage copy {name} {name}{suffix}" for name in files]
         yield [f"damage remove {log}"]
-        yield [f"damage write {int(stem) + 1:020}.log "]
+        if "preallocate" not in self.settings:
+            # Without its indexes a segment is recovered by Kafka before the others: what is cut off then, as the room
+            # that was preallocated, does not end the log; in kafkalog nothing follows a segment that was cut.
+            yield [f"damage write {int(stem) + 1:020}.log "]
         yield [f"damage write {int(stem) + 1:020}.index 0000000000000000"]
         yield [f"damage write {int(stem) + 1:020}.snapshot 0001"]
 
