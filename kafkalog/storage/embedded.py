@@ -14,7 +14,7 @@ from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog._speedups.encoder import RecordsEncoder
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError
+from kafkalog.errors import InvalidRecordError, LogStateError, RecordBatchTooLargeError, RecordTooLargeError
 from kafkalog.record.builder import BatchSettings, BuiltBatch, built_batches, encoder_for, plain_batches
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.record.validation import AppendOrigin
@@ -96,6 +96,8 @@ class EmbeddedAppender:
                 end = None
                 if len(batch.data) > self._most:
                     self._check_size(batch)
+                if batch.last_offset >= INT64_MAX:
+                    self._refuse_last_offset(batch)
                 if self._needs_no_look and batch.max_timestamp - now <= self._latest_ms:
                     added = self._append_built(batch, settings, now)
                 else:
@@ -140,6 +142,11 @@ class EmbeddedAppender:
         """Offsets and epoch of a batch are those of the log as it was before its records were taken."""
         message = "while an append took its records, whoever gives them changed the log, or closed it"
         raise LogStateError(message, str(self._state.directory))
+
+    def _refuse_last_offset(self, batch: BuiltBatch) -> NoReturn:
+        """No other could follow, nor a checkpoint say where the log ends."""
+        message = "the log has come to the last offset that there is"
+        raise InvalidRecordError(message, str(self._state.directory), None, f"less than {INT64_MAX}", batch.last_offset)
 
     def _check_size(self, batch: BuiltBatch) -> None:
         """Only a single record can be too large."""

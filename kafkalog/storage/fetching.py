@@ -143,7 +143,7 @@ def _latest_record(segments: LogSegments) -> TimestampAndOffset | None:
     if latest is None:
         return None
     largest = latest.max_timestamp_and_offset_so_far
-    batches = latest.log.batches(latest.offset_index.lookup(largest.offset).position)
+    batches = latest.entries_from(largest.offset).batches()
     batch = next((each for each in batches if each.max_timestamp == largest.timestamp), None)
     if batch is None or batch.magic == 0:
         return None

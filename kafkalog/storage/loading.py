@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.record.compression import DEFAULT_LIMIT
 from kafkalog.storage.atomic import make_directory
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.config import LogConfig, config_or_default
@@ -60,6 +61,7 @@ class Opening:
     clock: Clock = wall_clock_ms
     scheduler: Scheduler | None = None
     progress: Progress | None = None
+    decompression_limit: int = DEFAULT_LIMIT
     at_truncation: Callable[["WritableLog"], None] = field(default=lambda _: None)
     ensure_alone: Callable[[], None] = field(default=lambda: None)
     at_end: Callable[["WritableLog", Ending], None] = field(default=lambda *_: None)
@@ -85,7 +87,13 @@ def load(directory: str | os.PathLike[str], config: LogConfig | None, opening: O
     scheduler = opening.scheduler or BackgroundScheduler(f"kafkalog {path.name}")
     if opening.scheduler is None:
         on_error.callback(scheduler.shutdown)
-    home = SegmentHome(directory=path, config=config, scheduler=scheduler, clock=opening.clock)
+    home = SegmentHome(
+        directory=path,
+        config=config,
+        scheduler=scheduler,
+        clock=opening.clock,
+        decompression_limit=opening.decompression_limit,
+    )
     return _loaded(home, partition, opening, on_error)
 
 

@@ -199,7 +199,7 @@ class LocalLog:
                 path.unlink()
 
     def _open_segment(self, base: int) -> LogSegment:
-        segment = LogSegment.open(self.directory, base, self.home.config, clock=self.home.clock)
+        segment = self.home.segment(base)
         self.segments.add(segment)
         return segment
 

@@ -10,7 +10,7 @@ appended to; what it reads, it reads as this one does. Kafka: `UnifiedLog`.
 import errno
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -43,12 +43,14 @@ from kafkalog.storage.paths import (
 )
 from kafkalog.storage.producer_rebuild import rebuild_producer_state
 from kafkalog.storage.producer_state import ProducerStateManager
+from kafkalog.storage.rereading import read_on, steadily
 from kafkalog.storage.results import FetchDataInfo, IsolationLevel
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 
 # Offsets are Java longs.
 NO_END = 2**63 - 1
+_BATCHES: Callable[[FileMessageSet], Iterator[RecordBatch]] = operator.methodcaller("batches")
 # So many objects are made at first.
 FIRST_RECORDS = 8
 
@@ -121,7 +123,7 @@ class Log:
 
         After the last whole batch of the active segment, up to damage if there is any.
         """
-        return self._log_end().message_offset
+        return steadily(self._log_end).message_offset
 
     @property
     def high_watermark(self) -> int:
@@ -136,7 +138,7 @@ class Log:
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark, and where its batch lies."""
-        found = self._high_watermark()
+        found = steadily(self._high_watermark)
         return found._replace(message_offset=max(found.message_offset, self.log_start_offset))
 
     @property
@@ -145,7 +147,7 @@ class Log:
 
         At most the high watermark. CorruptRecordError: damage on the way.
         """
-        return self._last_stable().message_offset
+        return steadily(self._last_stable).message_offset
 
     @property
     def recovery_point(self) -> int:
@@ -160,12 +162,12 @@ class Log:
     @property
     def producer_state(self) -> ProducerStateManager:
         """What is known of the idempotent producers at the log's end, from the newest snapshot and the log."""
-        return self._producers_now()
+        return steadily(self._producers_now)
 
     @property
     def size_in_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
+        return steadily(lambda: sum(segment.size for segment in self.segments))
 
     def _segments_now(self) -> LogSegments:
         return self._listing.segments()
@@ -233,11 +235,7 @@ class Log:
             member("isolation", isolation, IsolationLevel),
         )
         max_length = whole("max_length", max_length, 0, NO_END, BYTES)
-        try:
-            return self._fetched(at, max_length, isolation, min_one_message)
-        except FileNotFoundError:
-            # Segments were deleted while they were looked at: as the directory is now.
-            return self._fetched(at, max_length, isolation, min_one_message)
+        return steadily(lambda: self._fetched(at, max_length, isolation, min_one_message))
 
     def _fetched(self, at: int, max_length: int, isolation: IsolationLevel, min_one_message: bool) -> FetchDataInfo:
         if at < self.log_start_offset:
@@ -264,6 +262,9 @@ class Log:
         ValueError: another negative value.
         """
         timestamp = operator.index(timestamp)
+        return steadily(lambda: self._found_by_time(timestamp))
+
+    def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
         if timestamp >= 0:
             return fetching.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
         start, end = self.log_start_offset, self.log_end_offset
@@ -327,8 +328,10 @@ class Log:
     ) -> Iterator[RecordColumns]:
         first, stop = self._range(start, end, isolation)
         aborted, cursor = self._aborted(first, stop, isolation), _Cursor(first)
+        walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
+        walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
         for segment, following, message_set in self._message_sets(cursor, stop, loaded=threads == 1):
-            for part in message_set.columns(threads=threads, check_crcs=check_crcs):
+            for part in read_on(segment, message_set, walk, lambda: cursor.offset):
                 wanted, lowest, highest = part.narrowed(cursor.offset, stop)
                 own = len(part)
                 if lowest < segment.base_offset or highest >= following:
@@ -338,9 +341,11 @@ class Log:
                     wanted = aborted.left_out_of(wanted)
                 if len(wanted):
                     yield wanted
+                if own:
+                    cursor.offset = int(part.offset[own - 1]) + 1
                 if own < len(part):
-                    raise _foreign_offset(segment, following, part, own)
-                cursor.offset = int(part.offset[-1]) + 1
+                    self._check_is_now_own(segment, following, part, own)
+                    break
 
     def batches(
         self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
@@ -351,8 +356,8 @@ class Log:
     def _batches(self, start: int | None, end: int | None, isolation: IsolationLevel) -> Iterator[RecordBatch]:
         first, stop = self._range(start, end, isolation)
         cursor = _Cursor(first)
-        for _, _, message_set in self._message_sets(cursor, stop):
-            for batch in message_set.batches():
+        for segment, _, message_set in self._message_sets(cursor, stop):
+            for batch in read_on(segment, message_set, _BATCHES, lambda: cursor.offset):
                 if batch.magic >= 2 and batch.base_offset >= stop:
                     return
                 if batch.last_offset >= cursor.offset:
@@ -370,6 +375,9 @@ class Log:
         log_end_offset) is what is not replicated yet. CorruptRecordError, InvalidRecordError: damage on the way.
         """
         isolation = member("isolation", isolation, IsolationLevel)
+        return steadily(lambda: self._counted(start, end, isolation))
+
+    def _counted(self, start: int | None, end: int | None, isolation: IsolationLevel) -> int:
         first, stop = self._range(start, end, isolation)
         stop = min(stop, self.log_end_offset)
         aborted = self._aborted(first, stop, isolation)
@@ -421,6 +429,12 @@ class Log:
                 cursor.pass_over(end)
             elif segments.higher(segment.base_offset) is None:
                 return
+
+    def _check_is_now_own(self, segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> None:
+        """CorruptRecordError: an offset of another segment; unless that was cut off and it is written here now."""
+        now = self._segments_now().higher(segment.base_offset)
+        if following == (NO_END if now is None else now.base_offset):
+            raise _foreign_offset(segment, following, part, wrong)
 
     def _deleted_meanwhile(self, offset: int, segment: LogSegment) -> OffsetOutOfRangeError:
         message = "records were deleted before they were read"

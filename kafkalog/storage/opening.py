@@ -44,7 +44,7 @@ def open_log(
     config = config_or_default(config)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function of bytes done and bytes to do, not {type(progress).__name__}")
-    return _Partition(Path(path).absolute()).opened(config, progress)
+    return _Partition(Path(path).absolute()).opened(config, Opening(progress=progress, decompression_limit=limit))
 
 
 class _Partition:
@@ -66,7 +66,7 @@ class _Partition:
         """Whether there is no segment yet."""
         return not self.directory.exists() or not segment_files(self.directory)
 
-    def opened(self, config: LogConfig | None, progress: Progress | None) -> WritableLog:
+    def opened(self, config: LogConfig | None, opening: Opening) -> WritableLog:
         make_directory(self.data_dir)
         # What is damaged in the data directory is told of before anything is changed.
         sessions.read_checkpoints(self.data_dir)
@@ -76,7 +76,7 @@ class _Partition:
         session = sessions.begin(self.data_dir, lock)
         try:
             topic_id = sessions.settle_topic_id(self.data_dir, lock, self.directory) if self.is_new else None
-            return self._loaded(session, lock, config, Opening(topic_id=topic_id, progress=progress))
+            return self._loaded(session, lock, config, replace(opening, topic_id=topic_id))
         except BaseException:
             sessions.end(session, lock, [self.directory], in_order=False)
             raise

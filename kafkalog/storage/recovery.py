@@ -195,9 +195,7 @@ class _Loading:
         if base_offset is None:
             _log.warning("%s: no segment's name; left alone", request.directory / name)
             return
-        segment = LogSegment.open(
-            request.directory, base_offset, request.config, clock=request.clock, file_already_exists=True
-        )
+        segment = request.segment(base_offset, file_already_exists=True)
         try:
             self._check_indexes(segment, _indexes_of(name, present))
         except _Overflow:
@@ -334,7 +332,7 @@ class _Loading:
     def _have_a_segment(self, base_offset: int) -> None:
         request = self._request
         if self._segments.is_empty:
-            self._segments.add(LogSegment.open(request.directory, base_offset, request.config, clock=request.clock))
+            self._segments.add(request.segment(base_offset))
 
     def _delete_segments(self, segments: Iterable[LogSegment], why: str) -> None:
         doomed = tuple(segments)

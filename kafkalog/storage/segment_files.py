@@ -12,6 +12,7 @@ Dropping an open file closes it once nobody reads it any more; only `close` and 
 import io
 import threading
 from contextlib import ExitStack, suppress
+from errno import ENOENT
 from pathlib import Path
 from typing import Protocol
 
@@ -57,7 +58,7 @@ class SegmentFiles:
         self._decompression_limit = decompression_limit
         # For opening, dropping and renaming; those who use a file hold a reference of their own.
         self._lock = threading.RLock()
-        self._closed = False
+        self._closed = self._deleted = False
         self._writer: FileMessageSet | None = None
         self._reader: FileMessageSet | None = None
         self._noted = False
@@ -65,6 +66,11 @@ class SegmentFiles:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TransactionIndex | None = None
+
+    @property
+    def decompression_limit(self) -> int:
+        """Bytes that one batch may decompress to."""
+        return self._decompression_limit
 
     @property
     def log(self) -> FileMessageSet:
@@ -234,7 +240,7 @@ class SegmentFiles:
         with self._lock, ExitStack() as last:
             if self._writer is not None:
                 self._writer.retire()
-            self._closed = True
+            self._closed = self._deleted = True
             self._forget()
             for path in (self.path, *map(self.index_path, (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))):
                 last.callback(path.unlink, missing_ok=True)
@@ -325,6 +331,8 @@ class SegmentFiles:
         self._writer = self._reader = self._offset_index = self._time_index = self._txn_index = None
 
     def _check_open(self) -> None:
+        if self._deleted:
+            raise FileNotFoundError(ENOENT, "the segment has been deleted", str(self.path))
         if self._closed:
             raise ValueError(f"{self.path} has been closed")
 

@@ -45,7 +45,7 @@ class SegmentRecovery:
         self._leader_epochs = leader_epochs
         self._index_interval_bytes = index_interval_bytes
         self._last_indexed = 0
-        self._reading = Reading(path=str(segment.path))
+        self._reading = Reading(decompression_limit=segment.decompression_limit, path=str(segment.path))
         self.valid_bytes = 0
         self.largest = TimestampEntry(-1, segment.base_offset)
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptRecordError
+from kafkalog.record.compression import DEFAULT_LIMIT
 from kafkalog.storage.atomic import sync_directory
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.paths import (
@@ -47,12 +48,31 @@ _LARGEST_RELATIVE_OFFSET = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentHome:
-    """Where the segments of a partition lie, how they are made, and who deletes their files. clock: ms."""
+    """Where the segments of a partition lie, how they are made, and who deletes their files. clock: ms.
+
+    decompression_limit: bytes that one batch may decompress to.
+    """
 
     directory: Path
     config: LogConfig
     scheduler: Scheduler
     clock: Callable[[], int]
+    decompression_limit: int = DEFAULT_LIMIT
+
+    def segment(
+        self, base_offset: int, *, file_already_exists: bool = False, sealed: bool = False, suffix: str = ""
+    ) -> LogSegment:
+        """As `LogSegment.open`."""
+        return LogSegment.open(
+            self.directory,
+            base_offset,
+            self.config,
+            clock=self.clock,
+            sealed=sealed,
+            file_already_exists=file_already_exists,
+            suffix=suffix,
+            decompression_limit=self.decompression_limit,
+        )
 
 
 class SplitSegment(NamedTuple):
@@ -185,7 +205,7 @@ def _new_piece(segment: LogSegment, position: int, home: SegmentHome) -> LogSegm
     base_offset = next(segment.log.batches(position)).base_offset
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
         offset_file(home.directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
-    return LogSegment.open(home.directory, base_offset, home.config, clock=home.clock, suffix=CLEANED_SUFFIX)
+    return home.segment(base_offset, suffix=CLEANED_SUFFIX)
 
 
 def _finish(pieces: Sequence[LogSegment], mtime_ns: int) -> None:

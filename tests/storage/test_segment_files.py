@@ -109,7 +109,7 @@ def test_deleting_takes_all_files_but_not_from_who_reads_them(tmp_path: Path) ->
     made.delete_if_exists()
     assert names(tmp_path) == []
     assert offsets(found) == [40, 41, 42]
-    with pytest.raises(ValueError, match="has been closed"):
+    with pytest.raises(FileNotFoundError, match="has been deleted"):
         made.read(40, 1000)
     made.delete_if_exists()
 

@@ -1,0 +1,112 @@
+"""Beside somebody who cuts a log and writes it anew: what is told is what is there, and damage only where it is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import Record
+from kafkalog.errors import CorruptRecordError, InvalidRecordError
+from kafkalog.storage.mapped import ReadableFile
+from kafkalog.storage.paths import offset_file
+from kafkalog.storage.rereading import steadily
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for number in range(5):
+            log.append([Record(b"%d" % number)])
+    return tmp_path / "t-0"
+
+
+def values(log: kafkalog.Log) -> list[bytes | None]:
+    return [record.value for record in log]
+
+
+def test_bytes_that_are_others_when_they_are_read_again_are_no_damage(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, torn = ReadableFile._read, []
+
+    def torn_once(self: ReadableFile, position: int, length: int) -> memoryview:
+        found = bytearray(read(self, position, length))
+        if not torn:
+            torn.append(position)
+            found[-1] ^= 1
+        return memoryview(found).toreadonly()
+
+    monkeypatch.setattr(ReadableFile, "_read", torn_once)
+    with kafkalog.open(directory) as log:
+        assert values(log) == [b"0", b"1", b"2", b"3", b"4"]
+    assert torn
+
+
+def test_damage_that_stays_is_told_after_the_records_before_it_and_once(directory: Path) -> None:
+    path = offset_file(directory, 0, ".log")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    found = []
+    with kafkalog.open(directory) as log, pytest.raises(CorruptRecordError, match="checksum"):
+        found.extend(record.value for record in log)
+    assert found == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_file_that_is_cut_while_it_is_read_ends_there(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, view = offset_file(directory, 0, ".log"), ReadableFile.view
+    half = path.stat().st_size // 5 * 2
+
+    def cut_before(self: ReadableFile, position: int, length: int) -> memoryview:
+        with path.open("r+b") as file:
+            file.truncate(half)
+        return view(self, position, length)
+
+    monkeypatch.setattr(ReadableFile, "view", cut_before)
+    with kafkalog.open(directory) as log:
+        assert values(log) == [b"0", b"1"]
+
+
+def test_what_is_wrong_twice_in_the_same_way_is_told_and_what_passes_is_not() -> None:
+    answers: list[Any] = [FileNotFoundError("0.log"), CorruptRecordError("shorter"), 7]
+
+    def ask() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert steadily(ask) == 7
+    answers[:] = [CorruptRecordError("damage"), CorruptRecordError("damage"), 7]
+    with pytest.raises(CorruptRecordError):
+        steadily(ask)
+
+
+def test_a_segment_that_was_deleted_under_a_reader_is_a_file_that_is_not_there(directory: Path) -> None:
+    with kafkalog.open(directory, "a") as log:
+        segment = log.segments[0]
+        log.roll()
+        segment.delete_if_exists()
+        with pytest.raises(FileNotFoundError):
+            segment.opened()
+
+
+def test_a_limit_of_decompression_holds_for_a_log_that_is_written_to(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([Record(bytes(5000))], compression_type=kafkalog.CompressionType.GZIP)
+    for mode in ("r", "a"):
+        limited = kafkalog.open(tmp_path / "t-0", mode, decompression_limit=100)
+        with limited, pytest.raises(InvalidRecordError, match="100"):
+            list(limited)
+
+
+def test_an_append_that_would_take_the_last_offset_there_is_is_refused(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.truncate_fully_and_start_at(2**63 - 2)
+        log.append([Record(b"v")])
+        with pytest.raises(InvalidRecordError, match="last offset"):
+            log.append([Record(b"v")])
+        assert log.log_end_offset == 2**63 - 1
+    with kafkalog.open(tmp_path / "t-0", "a") as again:
+        assert values(again) == [b"v"]
