@@ -37,4 +37,6 @@ def write(directory: Path, control: Connection) -> None:
                 log.delete_old_segments()
             elif what < 0.112:
                 log.truncate_fully_and_start_at(log.log_end_offset + 10)
+        # Where a batch was cut in the middle the log ends behind its last batch, which no reader can tell.
+        log.append([Record(value(log.log_end_offset))])
         control.send((log.log_start_offset, log.log_end_offset))

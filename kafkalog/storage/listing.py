@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+from kafkalog.errors import CorruptRecordError
 from kafkalog.record import compression
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.storage.checkpoints import SETTLED_NS
@@ -31,7 +32,8 @@ class SegmentListing:
         self._listed_at = -1
         self._closed = False
         self._segments = LogSegments()
-        self._end: tuple[LogSegment, LogOffsetMetadata] | None = None
+        # Where the active segment ended when it was last measured, and where its last batch begins.
+        self._end: tuple[LogSegment, LogOffsetMetadata, int] | None = None
         self._list()
 
     def segments(self) -> LogSegments:
@@ -73,18 +75,36 @@ class SegmentListing:
         return found
 
     def _measured(self, active: LogSegment) -> LogOffsetMetadata:
-        known = self._end
-        position, offset = 0, active.base_offset
-        if known is not None and known[0] is active and known[1].relative_position_in_segment <= active.size:
-            position, offset = known[1].relative_position_in_segment, known[1].message_offset
+        end, last = self._measured_before(active)
         more, log = True, active.log
+        position, offset = end.relative_position_in_segment, end.message_offset
         while more:
             rows, stop = log._scan(position, rows=RUN_ROWS, span=-1)
-            offset = int(rows["last_offset"][-1]) + 1 if len(rows) else offset
+            if len(rows):
+                offset, last = int(rows["last_offset"][-1]) + 1, int(rows["position"][-1])
             position, more = stop.position, stop.more
         end = LogOffsetMetadata(offset, active.base_offset, position)
-        self._end = active, end
+        self._end = active, end, last
         return end
+
+    def _measured_before(self, active: LogSegment) -> tuple[LogOffsetMetadata, int]:
+        """The end that is known, and where the last batch before it begins; or the start of the segment.
+
+        A segment that was cut may have grown longer again since: the batch before the end is looked at.
+        """
+        start = LogOffsetMetadata(active.base_offset, active.base_offset, 0)
+        if self._end is None or self._end[0] is not active or self._end[1].relative_position_in_segment > active.size:
+            return start, 0
+        _, end, last = self._end
+        try:
+            found = active.log.first_entry(last) if end.relative_position_in_segment else None
+        except (CorruptRecordError, ValueError):
+            return start, 0
+        same = found is not None and (found.position + found.size, found.last_offset + 1) == (
+            end.relative_position_in_segment,
+            end.message_offset,
+        )
+        return (end, last) if same else (start, 0)
 
     def close(self) -> None:
         """Close the files, for good."""

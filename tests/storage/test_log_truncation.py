@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog import WritableLog
+import kafkalog
+from kafkalog import Record, WritableLog
 from kafkalog.storage.config import LogConfig
 from storage.logs import (
     NOW,
@@ -211,3 +212,15 @@ def test_a_log_opened_again_can_be_truncated(directory: Path) -> None:
         assert (bases(log), active(log).size, log.log_end_offset) == ([0, 3], 0, 3)
         fill(log, 2)
         assert values(log) == numbers(5)
+
+
+def test_a_reader_finds_the_end_of_a_log_that_was_cut_and_has_grown_longer_again(directory: Path) -> None:
+    with kafkalog.open(directory, "a") as log:
+        for size in (100, 200, 300):
+            log.append([Record(b"x" * size)])
+        with kafkalog.open(directory) as reader:
+            assert reader.log_end_offset == 3
+            log.truncate_to(1)
+            for _ in range(20):
+                log.append([Record(b"y" * 90)])
+            assert reader.log_end_offset == log.log_end_offset == 21
