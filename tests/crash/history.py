@@ -47,6 +47,7 @@ class History:
     lasts: dict[int, int] = field(default_factory=dict)  # the last offset of the batch that an offset is in
     stale: dict[int, set[bytes]] = field(default_factory=dict)
     start: int = 0
+    deleted: int = 0  # the largest start there has been
     end: int = 0
     flushed: int = 0
     pending: Operation | None = None
@@ -68,6 +69,7 @@ class History:
             self.flushed = self.end
             self.stale.clear()
         self.start = log_start
+        self.deleted = max(self.deleted, log_start)
 
     def failed(self, log_end: int, *, refused: bool, whole: bool) -> None:
         """The operation has raised. refused: before it began. whole: the log takes more.

@@ -62,7 +62,7 @@ def killed(root: Path, seed: int) -> None:
         _hear(_told_until_killed(root, rng), history)
         with kafkalog.open(root / NAME, "a", CONFIG) as log:
             history.check(records_of(log))
-            inspect(log)
+            inspect(log, history.deleted)
             retry(log, history.pending)
             history.adopt(records_of(log), lasts_of(log), log.log_start_offset, log.log_end_offset)
             if rng.random() < 0.5:

@@ -192,8 +192,8 @@ def lasts_of(log: WritableLog) -> dict[int, int]:
     return {offset: each.last_offset for each in log.batches() for offset in range(each.base_offset, each.next_offset)}
 
 
-def inspect(log: WritableLog) -> None:
-    """AssertionError: the ways to read the log do not agree with one another."""
+def inspect(log: WritableLog, deleted: int = 0) -> None:
+    """AssertionError: the ways to read the log do not agree with one another. deleted: where it has started once."""
     bounds = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
     assert list(bounds) == sorted(bounds), bounds
     assert log.recovery_point <= log.log_end_offset
@@ -206,7 +206,7 @@ def inspect(log: WritableLog) -> None:
         assert placed is not None
         assert placed.offset <= offset
     _check_indexes(log)
-    _check_producers(log)
+    _check_producers(log, deleted)
     committed = [(each.offset, each.value) for each in log.records(isolation=IsolationLevel.TXN_COMMITTED)]
     assert committed == _committed(log)
 
@@ -223,9 +223,13 @@ def _check_indexes(log: WritableLog) -> None:
         assert {entry.offset for entry in segment.time_index} <= places.keys(), segment.path
 
 
-def _check_producers(log: WritableLog) -> None:
-    """Each one's last sequence number is that of its last batch."""
+def _check_producers(log: WritableLog, deleted: int) -> None:
+    """Each one's last sequence number is that of its last batch; who has none from `deleted` on may be forgotten.
+
+    A truncation forgets them, and a log whose start was not in the checkpoint yet starts earlier again after a crash.
+    """
     batches = (each for each in log.batches() if each.producer_id >= 0 and not each.is_control)
+    batches = (each for each in batches if each.last_offset >= deleted)
     last = {each.producer_id: each.last_sequence for each in batches}
     for producer_id, sequence in last.items():
         entry = log.producer_state.last_entry(producer_id)
