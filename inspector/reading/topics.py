@@ -15,9 +15,11 @@ from pathlib import Path
 import kafkalog
 from inspector.reading.answers import Health, Mark, TopicRow
 from inspector.reading.ends import Checkpoints, Marks, log_end_of
-from kafkalog import Log, TopicPartition
+from kafkalog import Log, LogConfig, TopicPartition
 from kafkalog.errors import KafkaLogError
 
+# One for all: who only reads needs none, and a thousand of them take time to make.
+_CONFIG = LogConfig()
 _FAILURES = (OSError, KafkaLogError, ValueError)
 # Logs whose active segment is no longer than this have their last stable offset worked out with the rest.
 SHORT_BYTES = 1 << 20
@@ -68,7 +70,7 @@ class Topics:
         try:
             if source.is_file:
                 return replace(row, filled=True, segments=1, bytes=source.path.stat().st_size)
-            with kafkalog.open(source.path) as log:
+            with kafkalog.open(source.path, config=_CONFIG) as log:
                 return self._told(row, source, log)
         except _FAILURES as error:
             return replace(row, filled=True, health="unreadable", problem=str(error))
@@ -112,7 +114,7 @@ class Topics:
 
     def _with_last_stable(self, row: TopicRow, source: Source) -> TopicRow:
         try:
-            with kafkalog.open(source.path) as log:
+            with kafkalog.open(source.path, config=_CONFIG) as log:
                 if row.log_end is None:
                     marks, _ = source.checkpoints.of(source.topic_partition)
                     row = self._with_end(row, marks, log.log_end_offset)

@@ -100,8 +100,13 @@ def _directory(path: Path) -> DataDir | PartitionDir:
 
 
 def _partitions(path: Path) -> list[PartitionDir]:
-    named = (each for each in path.iterdir() if parse_partition_dir(each.name) is not None)
-    found = [partition_dir(each) for each in named if each.is_dir()]
+    found = []
+    with os.scandir(path) as entries:
+        for each in entries:
+            if parse_partition_dir(each.name) is not None and each.is_dir():
+                # Finding out where a path leads costs more than all the rest, where there are a thousand.
+                place = path / each.name
+                found.append(partition_dir(place) if each.is_symlink() else _named(place, each.name))
     return sorted(found, key=lambda each: (each.topic_partition or ("", 0), each.mark or "", each.path.name))
 
 
@@ -114,7 +119,10 @@ def _holds_segments(partition: PartitionDir) -> bool:
 
 def partition_dir(path: Path) -> PartitionDir:
     """The directory at `path`, as its name tells; it is not looked at."""
-    name = path.resolve().name
+    return _named(path, path.resolve().name)
+
+
+def _named(path: Path, name: str) -> PartitionDir:
     mark = _MARK.search(name)
     return PartitionDir(path, parse_partition_dir(name), mark[1] if mark else None)
 

@@ -1,0 +1,269 @@
+"""How fast the inspector's model answers, and in how much memory: `python asv_bench/inspector.py --dir DIR`.
+
+    DIR/data        1,000 partitions of 50 topics, 100 GB to look at: sealed segments are holes behind a header
+    DIR/single-0    a segment of 1 GiB: 5 M batches of one record
+    DIR/batched-0   a segment of 1 GiB: 5 M records in batches of 64 KiB
+
+Made once and kept. Each part is measured in a process of its own, so that its memory is its own. Extend it by a
+function in `PARTS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from crc32c import crc32c
+
+from kafkalog import ByteBufferMessageSet, Record
+
+START = 1_700_000_000_000
+RECORDS = 5_000_000
+VALUE_BYTES = 139
+BATCHED = 320
+PARTITIONS, TOPICS = 1_000, 50
+SEALED, SEALED_BYTES = 2, 50_000_000
+INDEX_INTERVAL = 4096
+LOG = f"{0:020d}.log"
+
+
+# --- what is looked at
+
+
+def batch(count: int) -> bytes:
+    """A batch of so many records, each about 214 bytes with its share of the header."""
+    records = [Record(b"%0139d" % i, b"key-%07d" % (i % 1000), timestamp=START + 7 * i) for i in range(count)]
+    return bytes(ByteBufferMessageSet.from_records(records).buffer)
+
+
+def copies(template: bytes, per_batch: int, batches: int) -> Iterator[bytes]:
+    """The batch over and over, with offsets and times that go on, and right checksums."""
+    size, at_once = len(template), max(1, (8 << 20) // len(template))
+    for first in range(0, batches, at_once):
+        count = min(at_once, batches - first)
+        rows = np.tile(np.frombuffer(template, np.uint8), (count, 1))
+        offsets = np.arange(first, first + count) * per_batch
+        _put(rows, 0, offsets)
+        _put(rows, 27, START + 7 * offsets)
+        _put(rows, 35, START + 7 * (offsets + per_batch - 1))
+        data = memoryview(rows.reshape(-1))
+        crcs = [crc32c(data[i * size + 21 : (i + 1) * size]) for i in range(count)]
+        rows[:, 17:21] = np.array(crcs, ">u4").view(np.uint8).reshape(count, 4)
+        yield rows.tobytes()
+
+
+def _put(rows: np.ndarray[Any, Any], at: int, values: np.ndarray[Any, Any]) -> None:
+    rows[:, at : at + 8] = values.astype(">i8").view(np.uint8).reshape(len(rows), 8)
+
+
+def write_segment(directory: Path, per_batch: int) -> None:
+    """A segment of `RECORDS` records, and its indexes."""
+    if directory.exists():
+        return
+    draft = directory.with_name(f".{directory.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    template, batches = batch(per_batch), RECORDS // per_batch
+    with (draft / LOG).open("wb") as file:
+        file.writelines(copies(template, per_batch, batches))
+    step = max(1, -(-INDEX_INTERVAL // len(template)))
+    entries = np.arange(step, batches, step)
+    index = np.stack([(entries + 1) * per_batch - 1, entries * len(template)], 1)
+    (draft / LOG).with_suffix(".index").write_bytes(index.astype(">i4").tobytes())
+    times = np.zeros(len(entries), [("time", ">i8"), ("offset", ">i4")])
+    times["offset"] = (entries + 1) * per_batch - 1
+    times["time"] = START + 7 * times["offset"].astype(np.int64)
+    (draft / LOG).with_suffix(".timeindex").write_bytes(times.tobytes())
+    draft.rename(directory)
+
+
+def write_data_dir(directory: Path) -> None:
+    """Partitions whose sealed segments are one batch each, all of it a hole behind the header."""
+    if directory.exists():
+        return
+    draft = directory.with_name(f".{directory.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    active = b"".join(copies(batch(100), 100, 10))
+    header = bytearray(batch(1)[:61])
+    struct.pack_into(">i", header, 8, SEALED_BYTES - 12)
+    for number in range(PARTITIONS):
+        partition = draft / f"topic-{number % TOPICS:02d}-{number // TOPICS}"
+        partition.mkdir(parents=True)
+        for base in range(SEALED):
+            with (partition / f"{base:020d}.log").open("wb") as file:
+                struct.pack_into(">q", header, 0, base)
+                file.write(header)
+                file.truncate(SEALED_BYTES)
+        rows = np.frombuffer(active, np.uint8).reshape(10, -1).copy()
+        _put(rows, 0, np.arange(10) * 100 + SEALED)
+        (partition / f"{SEALED:020d}.log").write_bytes(rows.tobytes())
+    (draft / "meta.properties").write_text("version=1\n")
+    draft.rename(directory)
+
+
+# --- the parts
+
+
+class Report:
+    """Prints a line a measurement."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.line(what, f"{1000 * (time.perf_counter() - start):10.1f} ms")
+
+    def line(self, what: str, value: str) -> None:
+        print(f"{self.part:8}  {what:44}{value}", flush=True)
+
+    def memory(self) -> None:
+        self.line("memory at most", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:10.1f} MiB")
+
+
+def topics(report: Report, root: Path) -> None:
+    start = time.perf_counter()
+    from inspector.model import Model
+
+    report.line("importing", f"{1000 * (time.perf_counter() - start):10.1f} ms")
+    start = time.perf_counter()
+    model, marks = Model(root / "data"), dict[str, float]()
+    for row in model.topics():
+        key = (
+            "all names"
+            if not row.filled
+            else "all rows filled"
+            if row.last_stable is None
+            else "all last stable offsets"
+        )
+        marks[key] = time.perf_counter() - start
+    for key in ("all names", "all rows filled", "all last stable offsets"):
+        report.line(key, f"{1000 * marks[key]:10.1f} ms")
+    with report.timed("all of it again"):
+        for _ in model.topics():
+            pass
+    report.memory()
+
+
+def segment(report: Report, directory: Path) -> None:
+    from inspector.model import Byte, Model, Offset, Time
+
+    start = time.perf_counter()
+    model = Model(directory)
+    partition = model.partition()
+    state = partition.refresh()
+    report.line("open, first state", f"{1000 * (time.perf_counter() - start):10.1f} ms")
+    reader = partition.segment(state.segments[0].base_offset)
+    with report.timed("first step, 100 batches, 100 records, map"):
+        reader.index_more()
+        assert len(reader.batch_rows(0, 100)) == len(reader.record_rows(0, 100)) == 100
+        reader.strip(80)
+    _index(report, reader)
+    end = RECORDS - RECORDS % (reader.records // reader.batches)
+    for what, ask in (
+        ("last 100 batches", lambda: reader.batch_rows(reader.batches - 100, 100)),
+        ("last 100 records", lambda: reader.record_rows(reader.records - 100, 100)),
+        ("a record whole", lambda: reader.record(reader.records // 3)),
+        ("the record at an offset", lambda: reader.record_at(end // 2)),
+        ("the batch at a time", lambda: reader.batch_at(timestamp=START + 7 * (end * 4 // 5))),
+        ("the map, 140 cells", lambda: reader.strip(140)),
+        ("fields of a batch", lambda: reader.fields(reader.batches // 2)),
+        ("the field at a byte", lambda: reader.field_at(reader.size // 3)),
+        ("a page of bytes", lambda: reader.read_bytes(reader.size // 2, 4096)),
+        ("next damage (none)", lambda: reader.next_damage(0)),
+        ("next transaction (none)", lambda: reader.next_transaction(0)),
+        ("refresh", partition.refresh),
+        ("locate an offset", lambda: partition.locate(Offset(end // 3))),
+        ("locate a time", lambda: partition.locate(Time(START + 7 * (end // 3)))),
+        ("locate a byte", lambda: partition.locate(Byte(1 << 29))),
+        ("last stable offset", partition.work_out_last_stable),
+        ("transactions", partition.transactions),
+    ):
+        with report.timed(what):
+            ask()
+    report.memory()
+
+
+def _index(report: Report, reader: Any) -> None:
+    start, longest, walked = time.perf_counter(), 0.0, 0.0
+    while True:
+        before = time.perf_counter()
+        done = reader.index_more().is_done
+        longest = max(longest, time.perf_counter() - before)
+        if reader.is_walked and not walked:
+            walked = time.perf_counter() - start
+        if done:
+            break
+    seconds = time.perf_counter() - start
+    report.line("all headers", f"{1000 * walked:10.1f} ms, {reader.size / walked / 2**30:.2f} GiB/s")
+    report.line("all checksums as well", f"{1000 * seconds:10.1f} ms, longest step {1000 * longest:.0f} ms")
+
+
+def through(report: Report, directory: Path) -> None:
+    from inspector.model import Model
+    from inspector.reading.search import Search, pattern
+    from inspector.reading.statistics import Statistics
+    from inspector.reading.verifying import Verification
+
+    partition = Model(directory).partition()
+    for name, backwards in (("search", False), ("search backwards", True)):
+        start, first = time.perf_counter(), 0.0
+        for _ in Search(partition, pattern("nothing has this"), backwards=backwards):
+            first = first or time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        report.line(name, f"{1000 * seconds:10.1f} ms, first progress after {1000 * first:.0f} ms")
+    with report.timed("statistics"):
+        statistics = Statistics(partition)
+        while not statistics.step().is_done:
+            pass
+    with report.timed("verify"):
+        for _ in Verification(directory):
+            pass
+    report.memory()
+
+
+PARTS: dict[str, Callable[[Report, Path], None]] = {
+    "topics": topics,
+    "single": lambda report, root: segment(report, root / "single-0"),
+    "batched": lambda report, root: segment(report, root / "batched-0"),
+    "through1": lambda report, root: through(report, root / "single-0"),
+    "throughN": lambda report, root: through(report, root / "batched-0"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument(
+        "--dir", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "bench" / "inspector"
+    )
+    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--here", choices=PARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        PARTS[options.here](Report(options.here), options.dir)
+        return
+    options.dir.mkdir(parents=True, exist_ok=True)
+    write_data_dir(options.dir / "data")
+    write_segment(options.dir / "single-0", 1)
+    write_segment(options.dir / "batched-0", BATCHED)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    for part in options.only or PARTS:
+        # -P: this file has the package's name, and must not be found in its place.
+        subprocess.run([sys.executable, "-P", __file__, "--dir", options.dir, "--here", part], check=True)
+
+
+if __name__ == "__main__":
+    main()
