@@ -205,9 +205,15 @@ class TopKeys:
 
     def add(self, columns: RecordColumns) -> None:
         """Count the keys of some records; null is none."""
-        buffer = columns.buffer
-        spans = zip(columns.key_start.tolist(), columns.key_length.tolist(), strict=True)
-        self.add_keys(Counter(_short(buffer[start : start + size]) for start, size in spans if size >= 0))
+        data = np.frombuffer(columns.buffer, np.uint8)
+        sizes, counts = columns.key_length, Counter[bytes]()
+        for size in np.unique(sizes[sizes >= 0]).tolist():
+            starts = columns.key_start[sizes == size]
+            if 0 < size <= KEY_BYTES:
+                counts.update(_counted(data, starts, size))
+            else:
+                counts.update(_short(data[start : start + size].data) for start in starts.tolist())
+        self.add_keys(counts)
 
     def add_keys(self, counts: Counter[bytes]) -> None:
         """Count keys that were counted elsewhere."""
@@ -223,6 +229,15 @@ class TopKeys:
     def top(self, count: int) -> tuple[tuple[bytes, int], ...]:
         """The most frequent keys, and how often they came at least."""
         return tuple(self._counts.most_common(count))
+
+
+def _counted(data: NDArray[np.uint8], starts: NDArray[np.int64], size: int) -> dict[bytes, int]:
+    """The keys of one size, and how often each comes: sorted as an array, several times as fast as one by one."""
+    # What ends in zeros would lose them, but for a byte behind.
+    keys = np.ones((len(starts), size + 1), np.uint8)
+    keys[:, :size] = data[starts[:, None] + np.arange(size)]
+    found, counts = np.unique(keys.view(f"S{size + 1}").ravel(), return_counts=True)
+    return {key[:-1]: count for key, count in zip(found.tolist(), counts.tolist(), strict=True)}
 
 
 def _short(key: memoryview) -> bytes:

@@ -15,6 +15,7 @@ from golden import Partition, checked_partitions
 from inspected import segment_file
 from inspector.model import Model
 from inspector.reading.statistics import TIME_BUCKETS, Statistics, StatisticsState, TopKeys, _Times
+from kafkalog import ByteBufferMessageSet, Record
 
 
 def counted(directory: Path) -> StatisticsState:
@@ -66,6 +67,15 @@ def test_an_empty_partition_has_none(tmp_path: Path) -> None:
     segment_file(tmp_path / "t-0", b"")
     found = counted(tmp_path / "t-0")
     assert (found.records, found.times, found.sizes, found.top_keys, found.codecs) == (0, (), (), (), ())
+
+
+def test_keys_of_any_size_and_with_any_bytes_are_counted_apart(tmp_path: Path) -> None:
+    keys = [b"", b"a", b"a\0", b"a\0\0", b"\0", b"\1", b"x" * 256, b"y" * 100_000, b"y" * 100_001, None]
+    data = ByteBufferMessageSet.from_records([Record(b"v", key) for key in keys for _ in range(3)])
+    segment_file(tmp_path / "t-0", bytes(data.buffer))
+    found = dict(counted(tmp_path / "t-0").top_keys)
+    assert sorted(found.values()) == [3] * 9
+    assert {key for key in found if len(key) <= 256 and not key.startswith(b"y")} == set(keys[:7])
 
 
 @given(parts=st.lists(st.lists(st.integers(-1, 2**62), min_size=1, max_size=50), min_size=1, max_size=10))
