@@ -268,10 +268,10 @@ class Requests:
 def _planned(path: Path) -> dict[str, float]:
     from kafkalog.spark import ReadOptions, plan_splits
 
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     splits = plan_splits(ReadOptions.parse({"path": str(path)}))
-    seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "cpu_seconds": seconds, "items": len(splits), "bytes": -1}
+    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "items": len(splits), "bytes": -1}
 
 
 def main() -> None:
