@@ -72,10 +72,11 @@ class PartitionScreen(InspectorScreen):
         self.tell("opening …")
         reader = await self._desk(self.inspector.model.partition, self._partition)
         state = await self._desk(reader.refresh)
-        self.browsing = Browsing(reader, self._desk, state)
+        browsing = Browsing(reader, self._desk, state)
         self.tell(state.problem)
         if state.segments:
-            await self.browsing.select(state.segments[0].base_offset)
+            await browsing.select(state.segments[0].base_offset)
+        self.browsing = browsing
         await self._show_view(self._first_view)
         self._index()
         start(self, self._watch(), "watch")
@@ -203,7 +204,10 @@ class PartitionScreen(InspectorScreen):
         self._show_lines()
 
     def action_view(self, name: str) -> None:
-        if self.browsing is not None:
+        if self.browsing is None:
+            # A key that came before the partition was open.
+            self._first_view = name
+        else:
             start(self, self._show_view(name), "view")
 
     def action_topics(self) -> None:
