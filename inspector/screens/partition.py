@@ -60,7 +60,7 @@ class PartitionScreen(InspectorScreen):
 
     def on_mount(self) -> None:
         self._show_lines()
-        start(self, self._open(), "open")
+        start(self, "open", self._open)
 
     def on_unmount(self) -> None:
         browsing = self.browsing
@@ -79,7 +79,7 @@ class PartitionScreen(InspectorScreen):
         self.browsing = browsing
         await self._show_view(self._first_view)
         self._index()
-        start(self, self._watch(), "watch")
+        start(self, "watch", self._watch)
 
     async def _watch(self) -> None:
         browsing = self._browsing()
@@ -132,7 +132,7 @@ class PartitionScreen(InspectorScreen):
         self._show_lines()
 
     def _index(self) -> None:
-        start(self, self._read_headers(), "index")
+        start(self, "index", self._read_headers)
 
     async def _read_headers(self) -> None:
         browsing = self._browsing()
@@ -208,7 +208,7 @@ class PartitionScreen(InspectorScreen):
             # A key that came before the partition was open.
             self._first_view = name
         else:
-            start(self, self._show_view(name), "view")
+            start(self, "view", self._show_view, name)
 
     def action_topics(self) -> None:
         self.inspector.close_partition()
@@ -224,7 +224,7 @@ class PartitionScreen(InspectorScreen):
         self.action_view(message.name)
 
     def on_select_segment(self, message: messages.SelectSegment) -> None:
-        start(self, self._go_to_segment(message.base_offset, message.view), "view")
+        start(self, "view", self._go_to_segment, message.base_offset, message.view)
 
     async def _go_to_segment(self, base_offset: int, view: str | None) -> None:
         if base_offset != self._browsing().base_offset:
@@ -233,7 +233,7 @@ class PartitionScreen(InspectorScreen):
             await self._show_view(view)
 
     def on_jump(self, message: messages.Jump) -> None:
-        start(self, self._jump(message.target, message.view), "view")
+        start(self, "view", self._jump, message.target, message.view)
 
     async def _jump(self, target: Target, view: str | None) -> None:
         browsing = self._browsing()
@@ -280,7 +280,7 @@ class PartitionScreen(InspectorScreen):
             return
         self.browsing.following = not self.browsing.following
         if self.browsing.following:
-            start(self, self._to_the_end(), "view")
+            start(self, "view", self._to_the_end)
         else:
             self._set_following(False)
 
@@ -314,7 +314,7 @@ class PartitionScreen(InspectorScreen):
     def on_lazy_table_resumed(self) -> None:
         if self._paused:
             self._paused = False
-            start(self, self._follow_again(), "view")
+            start(self, "view", self._follow_again)
 
     async def _follow_again(self) -> None:
         self._browsing().following = True
@@ -334,11 +334,11 @@ class PartitionScreen(InspectorScreen):
             self.notify("there is no segment before" if step < 0 else "there is no further segment", timeout=2)
         else:
             self.browsing.following = False
-            start(self, self._go_to_segment(base_offset, None), "view")
+            start(self, "view", self._go_to_segment, base_offset, None)
 
     def action_reload(self) -> None:
         if self.browsing is None:
-            start(self, self._open(), "open")
+            start(self, "open", self._open)
             return
         self.tell(None)
         self._index()
@@ -358,7 +358,7 @@ class PartitionScreen(InspectorScreen):
 
     def _step_to(self, what: str, forwards: bool) -> None:
         if self.browsing is not None:
-            start(self, self._step_batches(what, forwards), "view")
+            start(self, "view", self._step_batches, what, forwards)
 
     async def _step_batches(self, what: str, forwards: bool) -> None:
         """From the batch at the cursor to the next one that is damaged, or of a transaction."""
@@ -387,7 +387,7 @@ class PartitionScreen(InspectorScreen):
                 await self.view.appear()
 
     def action_copy(self) -> None:
-        start(self, self._copy(), "copy")
+        start(self, "copy", self._copy)
 
     async def _copy(self) -> None:
         copied = "" if self.view is None else await self.view.copied()
@@ -407,7 +407,7 @@ class PartitionScreen(InspectorScreen):
 
     def times_changed(self) -> None:
         if self.view is not None:
-            start(self, self.view.appear(), "view")
+            start(self, "view", self.view.appear)
         self._show_lines()
 
     def _show_lines(self) -> None:

@@ -124,7 +124,7 @@ class RecordView(View):
     def action_next_view(self) -> None:
         views = text.VIEWS
         self._seen_as = views[(views.index(self._seen_as) + 1) % len(views)]
-        start(self, self._show(), "show")
+        start(self, "show", self._show)
 
     def action_next_part(self) -> None:
         self._turn(1)
@@ -134,13 +134,13 @@ class RecordView(View):
 
     def _turn(self, step: int) -> None:
         self._part = PARTS[(PARTS.index(self._part) + step) % len(PARTS)]
-        start(self, self._show(), "show")
+        start(self, "show", self._show)
 
     def action_next_record(self) -> None:
-        start(self, self._step(1), "show")
+        start(self, "show", self._step, 1)
 
     def action_previous_record(self) -> None:
-        start(self, self._step(-1), "show")
+        start(self, "show", self._step, -1)
 
     async def _step(self, step: int) -> None:
         if self._number is None or not 0 <= self._number + step < self.browsing.records:
@@ -165,7 +165,7 @@ class RecordView(View):
 
     def _export(self, typed: str | None) -> None:
         if typed and self._record is not None:
-            start(self, self._write(Path(typed).expanduser(), self._record), "export")
+            start(self, "export", self._write, Path(typed).expanduser(), self._record)
 
     async def _write(self, path: Path, record: RecordDetail) -> None:
         data = _bytes_of(record, self._part)

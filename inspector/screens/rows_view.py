@@ -118,7 +118,7 @@ class RowsView(View, Generic[T]):
         if self._order is None and self._version == self.browsing.version:
             self.table.grow(self.total())
             if self._item is None:
-                start(self, self._look_at(self.table.cursor), "row")
+                start(self, "row", self._look_at, self.table.cursor)
 
     def _say_empty(self) -> None:
         self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_indexed else "reading …"
@@ -128,7 +128,7 @@ class RowsView(View, Generic[T]):
 
     def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
         message.stop()
-        start(self, self._look_at(message.row), "row")
+        start(self, "row", self._look_at, message.row)
 
     async def _look_at(self, row: int) -> None:
         if self._order is not None:
@@ -169,7 +169,7 @@ class RowsView(View, Generic[T]):
             self.notify(f"{self.total():,} {self.NOUN}: more than {few} are neither sorted nor filtered", timeout=4)
             return
         self._arrangement = wanted
-        start(self, self._work_out(wanted), "arrange")
+        start(self, "arrange", self._work_out, wanted)
 
     async def _work_out(self, wanted: Arrangement) -> None:
         total = self.total()

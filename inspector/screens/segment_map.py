@@ -79,11 +79,11 @@ class SegmentMapView(View):
     def on_segment_strip_resized(self, message: SegmentStrip.Resized) -> None:
         message.stop()
         if self.display:
-            start(self, self.appear(), "draw")
+            start(self, "draw", self.appear)
 
     def on_segment_strip_moved(self, message: SegmentStrip.Moved) -> None:
         message.stop()
-        start(self, self._look_at(), "cell")
+        start(self, "cell", self._look_at)
 
     async def _look_at(self) -> None:
         batch = await self._tell_cell()

@@ -47,6 +47,7 @@ class SegmentsView(View):
 
     async def appear(self) -> None:
         self._table.when_empty = "no segments"
+        self._show(self.browsing.base_offset)
         await self.refreshed()
 
     async def refreshed(self) -> None:
@@ -55,7 +56,7 @@ class SegmentsView(View):
         self._show()
         if state.log_end != self._seen_end and time.monotonic() >= self._rest_until:
             self._seen_end = state.log_end
-            start(self, self._ask_transactions(), "transactions")
+            start(self, "transactions", self._ask_transactions)
         self._facts()
 
     def _show_bar(self) -> None:
@@ -77,16 +78,17 @@ class SegmentsView(View):
     def _read(self, first: int, count: int) -> list[SegmentRow]:
         return self._order[first : first + count]
 
-    def _show(self) -> None:
+    def _show(self, base_offset: int | None = None) -> None:
         order = list(self.browsing.state.segments)
         if self._sorted is not None:
             order.sort(key=self._source.shown[self._sorted[0]].sort_key, reverse=self._sorted[1])
-        if order == self._order and self._table.count == len(order):
-            self._table.show(Rows(map(self._source.row, order)), len(order), cursor=self._table.cursor)
-            return
+        # The cursor stays at its segment, wherever that is now.
+        cursor = self._table.cursor
+        if base_offset is None and cursor < len(self._order):
+            base_offset = self._order[cursor].base_offset
         self._order = order
         bases = [row.base_offset for row in order]
-        cursor = bases.index(self.browsing.base_offset) if self.browsing.base_offset in bases else 0
+        cursor = bases.index(base_offset) if base_offset in bases else 0
         self._table.show(Rows(map(self._source.row, order)), len(order), cursor=cursor)
 
     def _facts(self) -> None:
@@ -120,7 +122,7 @@ class SegmentsView(View):
             chosen = self._order[message.row]
             if chosen.problem is not None:
                 self.post_message(messages.Told(chosen.problem))
-            if chosen.base_offset != self.browsing.base_offset and not self.browsing.following:
+            if message.by_user and chosen.base_offset != self.browsing.base_offset:
                 self.post_message(messages.SelectSegment(chosen.base_offset))
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:

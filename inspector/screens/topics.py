@@ -62,7 +62,7 @@ class TopicsScreen(InspectorScreen):
     def on_mount(self) -> None:
         self.table.when_empty = "no partitions"
         self._top()
-        start(self, self._watch(), "topics")
+        start(self, "topics", self._watch)
 
     def on_screen_resume(self) -> None:
         self._seen.set()
@@ -155,7 +155,7 @@ class TopicsScreen(InspectorScreen):
         self._show()
 
     def action_reload(self) -> None:
-        start(self, self._watch(), "topics")
+        start(self, "topics", self._watch)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """There is nothing to go back to."""

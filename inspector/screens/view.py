@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from textual.containers import Vertical
 from textual.widget import Widget
@@ -13,18 +14,26 @@ from inspector import messages
 from inspector.widgets.lazy_table import LazyTable
 
 if TYPE_CHECKING:
+    from textual.worker import WorkType
+
     from inspector.app import InspectorApp
     from inspector.browsing import Browsing
 
-
-def start(widget: Widget, work: Coroutine[Any, Any, None], group: str) -> None:
-    """Runs `work`, and no more what this widget has begun under the same name. What goes wrong is told in its place."""
-    widget.run_worker(_guarded(widget, work), group=group, exclusive=True, exit_on_error=False)
+P = ParamSpec("P")
 
 
-async def _guarded(widget: Widget, work: Coroutine[Any, Any, None]) -> None:
+def start(
+    widget: Widget, group: str, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs
+) -> None:
+    """Runs `work`, and no more what this widget has begun in the same group. What goes wrong is told in its place."""
+    # A function, not a coroutine: what is replaced before it has begun is never made.
+    guarded: WorkType[None] = partial(_guarded, widget, partial(work, *args, **kwargs))
+    widget.run_worker(guarded, group=group, exclusive=True, exit_on_error=False)
+
+
+async def _guarded(widget: Widget, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
-        await work
+        await work()
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001 - told in its place; the program goes on

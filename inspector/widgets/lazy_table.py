@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -28,6 +28,9 @@ from textual.strip import Strip
 from inspector.desk import Desk
 from inspector.keys import bindings
 from inspector.rows import TONES, Column, Row, Rows, Source
+
+if TYPE_CHECKING:
+    from textual.worker import WorkType
 
 PAGE = 64
 PAGES_KEPT = 16
@@ -48,11 +51,12 @@ class LazyTable(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = bindings("table")
 
     class Moved(Message):
-        """The cursor is at another row."""
+        """The cursor is at another row. by_user: somebody has moved it."""
 
-        def __init__(self, table: LazyTable, row: int) -> None:
+        def __init__(self, table: LazyTable, row: int, *, by_user: bool = True) -> None:
             self.table = table
             self.row = row
+            self.by_user = by_user
             super().__init__()
 
         @property
@@ -187,7 +191,8 @@ class LazyTable(ScrollView, can_focus=True):
             self._wanted.append(page)
         if not self._loading and self.is_attached:
             self._loading = True
-            self.run_worker(self._load(), group="rows", exit_on_error=False)
+            load: WorkType[None] = self._load
+            self.run_worker(load, group="rows", exit_on_error=False)
 
     async def _load(self) -> None:
         """Page after page, the one that was asked for last first: it is the one that is seen."""
@@ -257,13 +262,13 @@ class LazyTable(ScrollView, can_focus=True):
 
     # Moving.
 
-    def _go(self, row: int, *, tell: bool = False) -> None:
+    def _go(self, row: int, *, tell: bool = False, by_user: bool = False) -> None:
         """The cursor to a row; tell: also where it was there already."""
         before, self.cursor = self.cursor, max(0, min(row, self.count - 1))
         self._scroll_to_cursor()
         self.refresh()
         if tell or before != self.cursor:
-            self.post_message(self.Moved(self, self.cursor))
+            self.post_message(self.Moved(self, self.cursor, by_user=by_user))
 
     def go(self, row: int) -> None:
         """The cursor to a row, which is brought to the middle if it was not seen."""
@@ -286,7 +291,7 @@ class LazyTable(ScrollView, can_focus=True):
         if row < self.cursor and self.following:
             self.following = False
             self.post_message(self.Paused())
-        self._go(row)
+        self._go(row, by_user=True)
 
     def action_cursor_up(self) -> None:
         self._by_key(self.cursor - 1)
@@ -310,7 +315,7 @@ class LazyTable(ScrollView, can_focus=True):
         self._by_key(0)
 
     def action_last_row(self) -> None:
-        self._go(self.count - 1)
+        self._go(self.count - 1, by_user=True)
         self.post_message(self.Resumed())
 
     def action_column_left(self) -> None:
@@ -352,7 +357,7 @@ class LazyTable(ScrollView, can_focus=True):
     def action_mark(self) -> None:
         if self.count:
             self.marked ^= {self.cursor}
-            self._go(self.cursor + 1)
+            self._go(self.cursor + 1, by_user=True)
 
     def action_sort(self) -> None:
         """Up, down, and as the source has them, by turns."""
