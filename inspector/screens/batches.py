@@ -50,7 +50,7 @@ class BatchesView(RowsView[BatchRow]):
             ("batch", f"{item.row:,}"),
             ("position", f"{item.position:,}"),
             ("size", f"{item.size:,} B"),
-            ("offsets", f"{text.number(item.base_offset)}..{text.number(item.last_offset)}"),
+            ("offsets", "" if item.base_offset is None else f"{item.base_offset:,}..{text.number(item.last_offset)}"),
             ("records", text.number(item.records)),
             ("format", "" if item.magic is None else f"v{item.magic}"),
             ("codec", item.codec or ""),

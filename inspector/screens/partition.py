@@ -253,6 +253,11 @@ class PartitionScreen(InspectorScreen):
             await self.view.appear()
         self._show_lines()
 
+    def on_told(self, message: messages.Told) -> None:
+        """Where nothing is wrong with what is under the cursor, something may be with the partition."""
+        state = None if self.browsing is None else self.browsing.state
+        self.tell(message.problem or (state.problem if state is not None else None))
+
     # Keys.
 
     def action_go_to(self) -> None:

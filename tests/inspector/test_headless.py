@@ -1,0 +1,102 @@
+"""What a screen shows, for scripts: without Textual, and as JSON that says what it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inspector import headless
+from kafkalog import ByteBufferMessageSet, Record
+
+
+def document(path: Path, screen: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+    assert headless.show(path, screen, "json") == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.fixture
+def log(golden_logs: Path) -> Path:
+    return golden_logs / "kafka-3.9" / "data" / "v2-txn-0"
+
+
+def test_topics_has_every_partition(golden_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(golden_logs / "kafka-3.9" / "data", "topics", capsys)
+    assert (found["version"], found["screen"]) == (1, "topics")
+    rows = {row["name"]: row for row in found["rows"]}
+    assert len(rows) == 20
+    assert rows["v2-txn-0"]["last_stable"] == 1411
+    assert all(row["filled"] for row in rows.values())
+
+
+def test_segments_has_watermarks_and_transactions(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(log, "segments", capsys)
+    assert (found["log_start"], found["last_stable"], found["log_end"]) == (0, 1411, 1451)
+    assert found["transactions"]["open"][0]["first_offset"] == 1411
+    assert [row["base_offset"] for row in found["rows"]][:3] == [0, 20, 178]
+    assert all(row["records"] is not None for row in found["rows"])
+
+
+def test_batches_records_and_record_agree(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batches = document(log, "batches", capsys)["rows"]
+    records = document(log, "records", capsys)["rows"]
+    whole = document(log, "record", capsys)["rows"]
+    assert sum(row["records"] for row in batches) == len(records) == len(whole)
+    assert [row["offset"] for row in records] == [row["offset"] for row in whole]
+
+
+def test_the_map_has_every_byte(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = document(log, "map", capsys)["rows"]
+    assert sum(cell["bytes"] for cell in cells) == sum(path.stat().st_size for path in log.glob("*.log"))
+
+
+def test_bytes_that_are_no_utf8_are_base64_and_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [Record(b"\xff\xfe", "né".encode(), headers=[("h", b"\xff"), ("n", None)], timestamp=1)]
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(bytes(ByteBufferMessageSet.from_records(records).buffer))
+    row = document(path, "record", capsys)["rows"][0]
+    assert (row["key"], row["value_encoding"], base64.b64decode(row["value"])) == ("né", "base64", b"\xff\xfe")
+    assert "key_encoding" not in row
+    assert row["headers"][1] == {"key": "n", "value": None}
+    assert base64.b64decode(row["headers"][0]["value"]) == b"\xff"
+
+
+def test_damage_is_in_the_rows_and_in_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{0:020}.log"
+    data = bytearray(ByteBufferMessageSet.from_records([Record(b"value", timestamp=1)]).buffer)
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert document(path, "batches", capsys, 1)["rows"][0]["kind"] == "corrupt"
+    assert headless.show(path, "records", "text") == 1
+    assert "\n  ! " in capsys.readouterr().out
+
+
+def test_text_has_the_columns_of_the_screen_and_no_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(bytes(ByteBufferMessageSet.from_records([Record(b"a\x1b[31m\n", timestamp=1)]).buffer))
+    for screen in ("records", "record", "batches", "map", "segments"):
+        headless.show(path, screen, "text")
+        out = capsys.readouterr().out
+        assert "\x1b" not in out
+        assert out.splitlines()
+    headless.show(path, "records", "text")
+    assert "1970-01-01T00:00:00.001Z  null          a\\x1b[31m\\n" in capsys.readouterr().out
+
+
+def test_a_screen_of_a_partition_needs_one(golden_logs: Path) -> None:
+    with pytest.raises(headless.NeedsPartitionError):
+        headless.show(golden_logs / "kafka-3.9" / "data", "batches", "json")
+
+
+def test_no_textual_is_imported() -> None:
+    code = "import sys, inspector.headless, inspector.settings; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"textual", "rich"} & set(done.stdout.split())

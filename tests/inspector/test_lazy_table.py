@@ -1,0 +1,258 @@
+"""A table over millions of rows asks for those that are seen, and never takes them for markup."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from textual.app import App, ComposeResult
+from textual.events import MouseDown, MouseMove, MouseUp
+from textual.pilot import Pilot
+
+from inspector.desk import Desk
+from inspector.rows import Column, Row, Rows, Source
+from inspector.widgets.lazy_table import PAGE, LazyTable
+
+MANY = 5_000_000
+
+
+class Numbers:
+    """A source of as many rows as one likes, which notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def rows(self, first: int, count: int) -> Sequence[Row]:
+        self.gate.wait(10)
+        self.asked.append((first, count))
+        return [
+            Row((f"row {i}", f"[red]{i}[/red]"), symbol="!" if i == 3 else " ") for i in range(first, first + count)
+        ]
+
+
+class TableApp(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[object] = []
+
+    def compose(self) -> ComposeResult:
+        yield LazyTable([Column("NAME", 12), Column("MARKUP", 30), Column("FAR", 60)][:2])
+
+    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
+        self.messages.append(("chosen", message.row))
+
+    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
+        self.messages.append(("sort", message.column, message.reverse))
+        message.table.show_sorted(message.column, message.reverse)
+
+    def on_lazy_table_paused(self) -> None:
+        self.messages.append("paused")
+
+    def on_lazy_table_resumed(self) -> None:
+        self.messages.append("resumed")
+
+    def on_lazy_table_failed(self, message: LazyTable.Failed) -> None:
+        self.messages.append(str(message.error))
+
+
+Steps = Callable[[TableApp, LazyTable, "Pilot[None]"], Awaitable[None]]
+
+
+def with_table(steps: Steps) -> None:
+    async def run() -> None:
+        app = TableApp()
+        async with app.run_test(size=(60, 12)) as pilot:
+            await steps(app, app.query_one(LazyTable), pilot)
+
+    asyncio.run(run())
+
+
+def seen(app: TableApp) -> list[str]:
+    strips = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+
+async def settled(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        await pilot.pause()
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+async def shown(table: LazyTable, pilot: Pilot[None], count: int = MANY) -> tuple[Numbers, Desk]:
+    source, desk = Numbers(), Desk("test")
+    table.show(source, count, desk)
+    await settled(pilot, lambda: table.row_under_cursor() is not None)
+    return source, desk
+
+
+def test_only_the_pages_that_are_seen_are_asked_for() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        source, desk = await shown(table, pilot)
+        await pilot.press("G")
+        await settled(pilot, lambda: f"row {MANY - 1}" in "\n".join(seen(app)))
+        assert table.cursor == MANY - 1
+        assert {first for first, _ in source.asked} <= {0, MANY // PAGE * PAGE, (MANY // PAGE - 1) * PAGE}
+        assert all(count == PAGE for _, count in source.asked)
+        desk.close()
+
+    with_table(steps)
+
+
+def test_text_is_never_taken_for_markup_and_symbols_stand_beside_colours() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        _, desk = await shown(table, pilot, 5)
+        await settled(pilot, lambda: len(seen(app)) > 4)
+        lines = seen(app)
+        assert lines[0] == "    NAME          MARKUP"
+        assert lines[1] == ">   row 0         [red]0[/red]"
+        assert lines[4] == "  ! row 3         [red]3[/red]"
+        desk.close()
+
+    with_table(steps)
+
+
+@pytest.mark.parametrize(
+    ("keys", "row"),
+    [
+        ("down", 1), ("j", 1), ("j j k", 1), ("down up", 0), ("pagedown", 11), ("space", 11), ("space b", 0),
+        ("pagedown pageup", 0), ("ctrl+d", 5), ("ctrl+d ctrl+u", 0), ("end", MANY - 1), ("G g", 0), ("G home", 0),
+        ("up", 0), ("G down", MANY - 1),
+    ],
+)  # fmt: skip
+def test_every_key_moves_the_cursor(keys: str, row: int) -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        _, desk = await shown(table, pilot)
+        await pilot.press(*keys.split())
+        assert table.cursor == row
+        assert table.scroll_offset.y <= row < table.scroll_offset.y + 12
+        desk.close()
+
+    with_table(steps)
+
+
+def test_a_key_is_answered_while_rows_are_on_their_way() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        source, desk = Numbers(), Desk("test")
+        source.gate.clear()
+        table.show(source, 1000, desk)
+        await pilot.press("down", "down")
+        assert table.cursor == 2
+        assert seen(app)[3] == ">   …"
+        source.gate.set()
+        await settled(pilot, lambda: "row 2" in "\n".join(seen(app)))
+        desk.close()
+
+    with_table(steps)
+
+
+def test_rows_that_come_late_of_something_shown_no_more_are_thrown_away() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        source, desk = Numbers(), Desk("test")
+        source.gate.clear()
+        table.show(source, 10, desk)
+        await pilot.pause()
+        table.show(Rows([Row(("other", ""))]), 1)
+        source.gate.set()
+        await asyncio.sleep(0.05)
+        await pilot.pause()
+        assert seen(app)[1] == ">   other"
+        desk.close()
+
+    with_table(steps)
+
+
+def test_a_source_that_fails_is_told_and_the_table_goes_on() -> None:
+    class Failing(Source):
+        def rows(self, first: int, count: int) -> Sequence[Row]:
+            raise OSError("gone")
+
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        desk = Desk("test")
+        table.show(Failing(), 10, desk)
+        await settled(pilot, lambda: "gone" in app.messages)
+        await pilot.press("down")
+        assert table.cursor == 1
+        desk.close()
+
+    with_table(steps)
+
+
+def test_columns_are_made_wider_and_narrower_by_keys_and_by_the_mouse() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        table.show(Rows([Row(("a", "b"))]), 1)
+        await pilot.press("right", ">", ">", "left", "<")
+        assert table.widths == [10, 34]
+        border = 4 + 10
+        for event, x in ((MouseDown, border), (MouseMove, border + 7), (MouseUp, border + 7)):
+            await pilot._post_mouse_events([event], table, offset=(x, 0), button=1)
+        assert table.widths == [17, 34]
+
+    with_table(steps)
+
+
+def test_sorting_goes_up_down_and_back_to_none() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        table.show(Rows([Row(("a", "b"))]), 1)
+        await pilot.press("s", "s", "s", "l", "s")
+        assert app.messages == [("sort", 0, False), ("sort", 0, True), ("sort", None, False), ("sort", 1, False)]
+        assert seen(app)[0] == "    NAME          ^MARKUP"
+
+    with_table(steps)
+
+
+def test_rows_are_marked_and_chosen() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        table.show(Rows([Row((str(i), "")) for i in range(5)]), 5)
+        await pilot.press("m", "m", "up", "m", "enter")
+        assert table.marked == {0}
+        assert table.cursor == 2
+        await pilot.pause()
+        assert app.messages == [("chosen", 2)]
+        assert seen(app)[1] == " *  0"
+        await pilot.click(table, offset=(6, 1))
+        assert table.cursor == 0
+        await pilot.click(table, offset=(6, 1), times=2)
+        assert app.messages[-1] == ("chosen", 0)
+
+    with_table(steps)
+
+
+def test_following_goes_to_the_end_until_somebody_scrolls_up() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        _, desk = await shown(table, pilot, 10)
+        table.following = True
+        table.grow(1000)
+        assert table.cursor == 999
+        await pilot.press("up")
+        assert app.messages == ["paused"]
+        table.grow(2000)
+        assert table.cursor == 998
+        await pilot.press("G")
+        assert app.messages == ["paused", "resumed"]
+        desk.close()
+
+    with_table(steps)
+
+
+def test_fewer_rows_leave_the_cursor_at_the_last() -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        _, desk = await shown(table, pilot, 100)
+        await pilot.press("G")
+        table.grow(10)
+        assert table.cursor == 9
+        table.grow(0)
+        assert table.cursor == 0
+        assert table.row_under_cursor() is None
+        desk.close()
+
+    with_table(steps)

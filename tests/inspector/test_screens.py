@@ -1,0 +1,422 @@
+"""Every screen and every key, on logs that brokers wrote."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from inspector import keys
+from inspector.app import InspectorApp
+from inspector.screens.batches import BatchesView
+from inspector.screens.partition import PartitionScreen
+from inspector.screens.record import RecordView
+from inspector.screens.records import RecordsView
+from inspector.screens.topics import TopicsScreen
+from inspector.settings import Settings
+from inspector.widgets.lazy_table import LazyTable
+from inspector.widgets.strip import SegmentStrip
+
+from .driving import Terminal, drive
+
+
+def logs(golden_logs: Path, archive: str = "kafka-3.9") -> Path:
+    return golden_logs / archive / "data"
+
+
+def test_every_action_is_a_method_of_what_its_scope_belongs_to() -> None:
+    homes = {
+        "table": LazyTable,
+        "map": SegmentStrip,
+        "topics": TopicsScreen,
+        "records": RecordsView,
+        "record": RecordView,
+        "partition": PartitionScreen,
+        "screen": PartitionScreen,
+        "app": InspectorApp,
+    }
+    not_yet = {"next_match", "previous_match"}
+    for action in keys.ACTIONS:
+        method = f"action_{(action.call or action.name).partition('(')[0]}"
+        assert action.name in not_yet or callable(getattr(homes[action.scope], method)), action
+
+
+def test_the_list_has_every_partition_and_says_that_nothing_is_written(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("read-only", "17 partitions, 3 internal hidden", "v2-zstd-0", "≤1,200")
+        assert "__consumer_offsets-0" not in at.text
+        await at.press("i", sees="__consumer_offsets-0")
+        await at.press("i", sees="3 internal hidden")
+
+    drive(logs(golden_logs), steps)
+
+
+def test_the_list_is_filtered_as_one_types_and_escape_takes_the_filter_back(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("v2-zstd-0")
+        await at.press("f", sees="show names with")
+        await at.types("com")
+        await at.sees("4 partitions of 20 with 'com'")
+        await at.press("enter")
+        assert "v2-zstd-0" not in at.text
+        await at.press("slash", "x", sees="0 partitions of 20")
+        await at.sees("no name has this in it")
+        await at.press("escape", sees="4 partitions of 20")
+
+    drive(logs(golden_logs), steps)
+
+
+def test_the_list_is_sorted_by_a_column(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("v2-zstd-0", "≤1,200")
+        await at.press("l", "s", "s", sees="vBYTES")
+        assert "v2-large-0" in at.lines[2]
+        await at.press("s")
+        assert "v2-compacted-0" in at.lines[2]
+
+    drive(logs(golden_logs), steps)
+
+
+async def opened(at: Terminal, name: str) -> None:
+    """The partition, from the list."""
+    await at.sees("v2-zstd-0", "≤1,200")
+    await at.press("f")
+    await at.types(name)
+    await at.press("enter", "enter", sees="[2 Segments]")
+
+
+def test_a_partition_shows_segments_watermarks_epochs_and_open_transactions(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at, "v2-txn-0")
+        await at.sees(
+            "S 0 start", "L 1,411 stable", "H 1,451 high", "E 1,451 end", "leader epochs: 0 from 0, 6 from 1,411"
+        )
+        await at.sees("open transactions: 1; aborted: 18", "! hanging: producer 1000 epoch 0 from offset 1,411")
+        await at.sees("none zstd", "158")
+        await at.press("escape", sees="with 'v2-txn-0'")
+
+    drive(logs(golden_logs), steps)
+
+
+def test_enter_goes_down_to_a_record_and_escape_comes_back_level_by_level(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at, "v2-lz4-0")
+        await at.press("down", "enter", sees="[4 Batches]")
+        await at.sees("batch 0  position 0")
+        await at.press("down", sees="batch 1  position")
+        offset = at.lines[4].split()[1]
+        await at.press("enter", sees="[5 Records]")
+        await at.sees(f">          {offset}")
+        await at.press("enter", sees="[value")
+        await at.sees(f"offset {offset}")
+        await at.press("escape", sees="OFFSET  TIME")
+        await at.press("escape", sees="[4 Batches]")
+        await at.press("escape", sees="[2 Segments]")
+        await at.press("escape", sees="partitions of 20")
+        await at.press("escape", "escape")
+        assert at.app.is_running
+
+    drive(logs(golden_logs), steps)
+
+
+def test_digits_choose_views_and_the_cursor_stays_at_the_same_place(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="[4 Batches]")
+        await at.sees("batch 0  position 0")
+        await at.press("down", "down", sees="batch 2  position")
+        position = at.text.split("position ")[1].split()[0]
+        await at.press("3", sees="[3 Map]")
+        await at.sees("1 batch, from offset")
+        await at.press("4", sees=f"position {position}")
+        await at.press("5", sees="batch 2")
+        await at.press("2", sees="[2 Segments]")
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_the_map_is_walked_and_opened(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("3", sees="cell 1 of")
+        await at.press("right", sees="cell 2 of")
+        await at.press("l", "h", "left", sees="cell 1 of")
+        await at.press("down", sees="cell 81 of")
+        await at.press("up", sees="cell 1 of")
+        await at.press("j", "k", "G", "home", "end", "g", sees="cell 1 of")
+        await at.press("G")
+        await at.until(lambda: "cell 1 of" not in at.text)
+        await at.press("enter", sees="[4 Batches]")
+        await at.until(lambda: "batch 0  position 0" not in at.text)
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_transactions_are_stepped_through(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("S 0 start")
+        await at.press("right_square_bracket", sees="segment 20")
+        await at.press("4", sees="[4 Batches]")
+        await at.sees("batch 0  position 0")
+        await at.press("t", sees="batch 1  position")
+        await at.press("T", sees="batch 0  position 0")
+        await at.press("T", sees="no transaction before this")
+        await at.press("e", sees="no damage behind this")
+        await at.press("left_square_bracket", sees="segment 0")
+        await at.press("left_square_bracket", sees="no segment before")
+
+    drive(logs(golden_logs) / "v2-txn-0", steps)
+
+
+def test_a_colon_goes_to_an_offset_a_time_or_a_byte(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("E 1,200 end")
+        await at.press("colon", sees="go to offset, @time or +byte")
+        await at.types("700")
+        await at.press("enter", sees="[4 Batches]")
+        await at.press("5", sees=">          700")
+        await at.press("colon")
+        await at.types("+0")
+        await at.press("enter")
+        await at.until(lambda: ">          700" not in at.text)
+        await at.press("colon")
+        await at.types("@2023-11-15T22:20")
+        await at.press("enter", sees="2023-11-15T22:20:")
+        await at.press("colon")
+        await at.types("nowhere")
+        await at.press("enter", sees="expected an offset, @time")
+        await at.press("colon", "escape")
+        assert isinstance(at.app.focused, LazyTable)
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_batches_are_sorted_and_filtered(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0  position 0")
+        await at.press("l", "l", "s", "s", sees="vSIZE")
+        view = at.app.screen.query_one(BatchesView)
+        await at.until(lambda: view._order is not None)
+        order = view._order
+        assert order is not None
+        assert sorted(order) == list(range(view.total()))
+        await at.press("s")
+        await at.until(lambda: view._order is None)
+        await at.press("f")
+        await at.types("nothing has this")
+        await at.press("enter", sees="no batches with 'nothing has this'")
+        await at.press("f", *["backspace"] * 20, "enter", sees="batch ")
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_a_record_is_seen_in_every_view_with_key_and_headers(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0")
+        await at.press("down", sees="offset 1")
+        await at.press("enter", sees="auto: UTF-8")
+        await at.press("v", sees="utf8: UTF-8")
+        await at.press("v", sees="json: not JSON")
+        await at.press("v", sees="00000000  ")
+        await at.press("v", sees="base64")
+        await at.press("v", "tab", sees="[key")
+        await at.press("tab", sees="[headers")
+        await at.press("shift+tab", "shift+tab", sees="[value")
+        first = at.lines[2]
+        await at.press("J")
+        await at.until(lambda: at.lines[2] != first)
+        await at.press("K")
+        await at.until(lambda: at.lines[2] == first)
+        await at.press("K", sees="offset 0 ")
+        await at.press("K", sees="no further record")
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_a_value_is_exported_once_and_never_into_what_is_looked_at(golden_logs: Path, tmp_path: Path) -> None:
+    log = shutil.copytree(logs(golden_logs) / "v2-none-0", tmp_path / "v2-none-0")
+
+    async def export(at: Terminal, to: Path) -> None:
+        await at.press("x", sees="write to the file")
+        await at.press("ctrl+u", "ctrl+k")
+        await at.types(str(to))
+        await at.press("enter")
+
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0")
+        await at.press("down", sees="offset 1")
+        await at.press("enter", sees="[value")
+        await export(at, tmp_path / "value")
+        await at.until((tmp_path / "value").exists)
+        await export(at, tmp_path / "value")
+        await at.sees("File exists")
+        await export(at, log / "value")
+        await at.sees("nothing is written to what is looked at")
+
+    before = sorted(log.iterdir())
+    drive(log, steps)
+    assert sorted(log.iterdir()) == before
+    assert (tmp_path / "value").read_bytes().startswith(b"v1 ")
+
+
+def test_rows_and_values_are_copied(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0")
+        await at.press("m", "m", "c", sees="copied 2 lines")
+        assert at.app.clipboard.startswith("0\t2023")
+        await at.press("2", "y")
+        await at.until(lambda: at.app.clipboard.endswith(".log"))
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_times_are_written_in_each_zone(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="2023-11-15T22:13")
+        await at.press("z", sees=" local")
+        await at.press("z", sees=" ago")
+        await at.press("z", sees="1700086")
+        await at.press("z", sees="2023-11-15T22:13")
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+@pytest.mark.parametrize("key", ["question_mark", "f1"])
+def test_help_has_every_key_and_goes_away(golden_logs: Path, key: str) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("S 0 start")
+        await at.press(key, sees="kafkalog inspect: keys")
+        await at.press("escape", sees="[2 Segments]")
+        await at.press(key, sees="kafkalog inspect: keys")
+        await at.press("q", sees="[2 Segments]")
+        assert at.app.is_running
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_the_palette_has_the_views(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("S 0 start")
+        await at.press("ctrl+p")
+        await at.types("show batches")
+        await at.sees("Show Batches")
+        await at.press("enter", sees="[4 Batches]")
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+@pytest.mark.parametrize(("key", "path"), [("q", ""), ("ctrl+q", ""), ("q", "v2-none-0"), ("ctrl+q", "v2-none-0")])
+def test_q_at_the_top_level_and_ctrl_q_quit(golden_logs: Path, key: str, path: str) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("read-only")
+        await at.pilot.press(key)
+        await at.pilot._wait_for_screen() if at.app.is_running else None
+        assert at.app._exit
+
+    drive(logs(golden_logs) / path, steps)
+
+
+def test_q_elsewhere_goes_one_level_back(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at, "v2-lz4-0")
+        await at.press("4", sees="[4 Batches]")
+        await at.press("q", sees="[2 Segments]")
+        await at.press("q", sees="partitions of 20")
+        assert at.app.is_running
+
+    drive(logs(golden_logs), steps)
+
+
+def test_the_keymap_of_the_config_file_holds_and_its_mistakes_are_told(golden_logs: Path) -> None:
+    settings = Settings(theme="no such theme", keymap={"view_batches": "f9", "help": "f2"}, mistakes=("x: [b]no[/b]",))
+
+    async def steps(at: Terminal) -> None:
+        await at.sees("x: [b]no[/b]", "no such theme")
+        await at.press("f9", sees="[4 Batches]")
+        await at.press("f2", sees="kafkalog inspect: keys")
+
+    drive(logs(golden_logs) / "v2-none-0", steps, settings=settings)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (80, 24), (140, 40), (20, 5)])
+def test_every_view_is_drawn_at_every_size(golden_logs: Path, size: tuple[int, int]) -> None:
+    async def steps(at: Terminal) -> None:
+        screen = at.app.screen
+        assert isinstance(screen, PartitionScreen)
+        for key, name in zip("23452", ("segments", "map", "batches", "records", "segments"), strict=True):
+            await at.press(key)
+            await at.until(lambda name=name: screen._way[-1:] == [name])
+        await at.press("5", "enter")
+        await at.pilot.resize_terminal(120, 30)
+        await at.sees("[value")
+        await at.pilot.resize_terminal(*size)
+        await at.pilot.pause()
+        assert len(at.lines) == size[1]
+
+    drive(logs(golden_logs) / "v2-none-0", steps, size=size)
+
+
+@pytest.mark.parametrize("archive", ["kafka-0.8.2", "kafka-0.10.2", "kafka-0.10.2-crash", "kafka-3.9-crash"])
+def test_logs_of_every_age_open_in_every_view(golden_logs: Path, archive: str) -> None:
+    for partition in sorted(logs(golden_logs, archive).glob("*-0")):
+        if not min(partition.glob("*.log")).stat().st_size:
+            continue
+
+        async def steps(at: Terminal) -> None:
+            await at.press("3", sees="cell 1 of")
+            await at.press("4", sees="batch 0  position 0")
+            await at.press("5", "enter", sees="[value")
+
+        drive(partition, steps)
+
+
+def test_one_segment_file_is_opened_by_itself(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("[2 Segments]", "a partition directory is needed")
+        await at.press("enter", sees="batch 0  position 0")
+        await at.press("escape", "escape", sees="this is the top level")
+
+    drive(next(logs(golden_logs).glob("v2-none-0/*.log")), steps)
+
+
+def test_an_empty_partition_says_so(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="no batches")
+        await at.press("5", sees="no records")
+        await at.press("3", sees="no batches")
+        for key in ("t", "e", "F", "c", "enter", "s", "G", "m"):
+            await at.press(key)
+        assert at.app.is_running
+
+    drive(logs(golden_logs) / "v2-empty-0", steps)
+
+
+def test_damage_is_marked_told_and_found(golden_logs: Path, tmp_path: Path) -> None:
+    log = shutil.copytree(logs(golden_logs) / "v2-none-0", tmp_path / "v2-none-0")
+    segment = min(log.glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2 + 200] ^= 0xFF
+    segment.write_bytes(data)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0  position 0")
+        await at.press("e", sees="> !")
+        await at.sees("corrupt", "checksum")
+        await at.press("5")
+        await at.sees("! ")
+        assert at.app.is_running
+
+    drive(log, steps)
+
+
+def test_a_name_that_would_steer_the_terminal_or_is_markup_is_shown_as_it_is(tmp_path: Path, golden_logs: Path) -> None:
+    home = tmp_path / "data"
+    shutil.copytree(logs(golden_logs) / "v2-none-0", home / "[red]-0")
+    shutil.copytree(logs(golden_logs) / "v2-none-0", home / "a\x1b[31m\u202e-1")
+
+    async def steps(at: Terminal) -> None:
+        await at.sees("[red]-0", "\\x1b[31m\\u202e-1")
+        await at.press("enter", sees="[red]-0 segment 0")
+
+    drive(home, steps)

@@ -1,0 +1,82 @@
+"""The config file is read as far as it can be; a mistake in it is named and left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from inspector import keys, settings
+from inspector.settings import Settings
+
+
+def written(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "inspector.toml"
+    path.write_text(text, encoding="utf-8")
+    return settings.load(path)
+
+
+def test_everything_can_be_set(tmp_path: Path) -> None:
+    found = written(tmp_path, 'theme = "nord"\ntimezone = "local"\n[keymap]\nfollow = "F,f5"\nquit = "ctrl+x"\n')
+    assert found == Settings("nord", "local", {"follow": "F,f5", "quit": "ctrl+x"})
+
+
+def test_no_file_at_the_default_place_is_no_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert settings.default_path() == tmp_path / "kafkalog" / "inspector.toml"
+    assert settings.load() == Settings()
+
+
+def test_without_xdg_config_home_the_file_is_below_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert settings.default_path() == tmp_path / ".config" / "kafkalog" / "inspector.toml"
+
+
+def test_a_file_that_was_asked_for_and_is_not_there_is_told(tmp_path: Path) -> None:
+    assert settings.load(tmp_path / "none").mistakes == (f"{tmp_path / 'none'}: no such file",)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("theme = 3", "theme: expected a text, found 3"),
+        ('timezone = "CET"', "timezone: expected utc, local, relative, epoch, found 'CET'"),
+        ("timezone = ['utc']", "timezone: expected"),
+        ("colour = 1", "colour: no such setting"),
+        ("keymap = 1", "keymap: expected a table, found 1"),
+        ('[keymap]\nfly = "f"', "keymap.fly: no such action"),
+        ("[keymap]\nfollow = 1", "keymap.follow: expected keys with commas between, found 1"),
+        ('[keymap]\nfollow = ""', "keymap.follow: expected keys"),
+        ('[keymap]\nfollow = "F, no key"', "keymap.follow: expected keys"),
+        ("theme = ", "inspector.toml"),
+        ("\x00", "inspector.toml"),
+    ],
+)
+def test_a_mistake_is_named_and_the_rest_holds(tmp_path: Path, text: str, named: str) -> None:
+    found = written(tmp_path, text)
+    assert len(found.mistakes) == 1
+    assert named in found.mistakes[0]
+    assert found.time_zone == "utc"
+    assert found.keymap == {}
+
+
+def test_a_directory_and_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    assert "directory" in settings.load(tmp_path).mistakes[0]
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    assert len(settings.load(tmp_path / "bytes").mistakes) == 1
+
+
+def test_no_two_actions_of_a_scope_have_a_key_in_common() -> None:
+    for scope in keys.SCOPES:
+        given = [key for action in keys.ACTIONS if action.scope == scope for key in action.keys.split(",")]
+        assert len(given) == len(set(given))
+
+
+def test_actions_have_names_of_their_own_and_help_has_all_of_them() -> None:
+    assert len(keys.NAMES) == len(keys.ACTIONS)
+    lines = keys.help_lines({"follow": "f5"})
+    assert ("", "f5", "follow the end of the log; scrolling up pauses") in lines
+    assert len([line for line in lines if not line[0]]) == len(keys.ACTIONS)
