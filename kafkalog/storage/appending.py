@@ -117,9 +117,10 @@ class AppendableFile(ReadableFile):
             return
 
     def _let_others_write(self) -> None:
-        if self._fd >= 0 and self._process == os.getpid():
+        fd = self._fd
+        if fd >= 0 and self._process == os.getpid():
             with suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                fcntl.flock(fd, fcntl.LOCK_UN)
 
     def _withdraw(self) -> None:
         self.release()
@@ -128,7 +129,7 @@ class AppendableFile(ReadableFile):
 
     @property
     def size(self) -> int:
-        """Bytes written. ValueError: the file has been closed."""
+        """Bytes written. LogStateError: the file has been closed."""
         if self._fd < 0:
             self.fileno()
         return self._size

@@ -93,14 +93,16 @@ class FileMessageSet(MessageSet):
 
     read_only=False: the file is created if it is missing, a new one with `preallocate_bytes` reserved on disk, and
     appended to at its end. A torn or zeroed tail, as a crash leaves it, must go first: `truncate_to(valid_bytes)`.
-    It must be closed. Any number of threads may read meanwhile; whoever closes it must be the last.
+    It must be closed. Any number of threads may read meanwhile, also when it is closed: what is being read then is read
+    from this very file, and what is asked for later is refused.
 
     One object at a time, in one process alone, may write to a file: a second is refused where the file system knows
     locks, but a forked child, who shares the lock, is not, and must not write. For whole directories, which a broker
     may have open, see `kafkalog.storage.lock`. check_path: whether to find out when somebody renames or replaces the
     file, at the latest a tenth of a second later or at the next flush; False: nobody does, or says so by `moved_to`.
 
-    NotALogError: a directory, a pipe or a device. LogLockedError: another writes to it. OSError: the file cannot be
+    LogStateError: anything is asked of the file after it was closed. NotALogError: a directory, a pipe or a device.
+    LogLockedError: another writes to it. OSError: the file cannot be
     opened, or a file to append to is larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end;
     writing combined with a start, an end, or sealed; preallocating without writing. io.UnsupportedOperation, which is
     an OSError and a ValueError: writing to a read-only set, or to a slice.

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from kafkalog._speedups.index_search import search_index
 from kafkalog.errors import CorruptIndexError
 from kafkalog.storage.appending import naming, sync
-from kafkalog.storage.mapped import CLOSE_ON_EXEC
+from kafkalog.storage.mapped import CLOSE_ON_EXEC, closed
 
 RESERVED_BYTES = 1 << 16
 # Read at once by a search that is not in a map; the last so many bytes are also where most searches end.
@@ -113,7 +113,7 @@ class IndexFile:
 
     @contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[int | None]:
-        """A descriptor; None where a file that is only read is missing. ValueError: the index has been closed."""
+        """A descriptor; None where a file that is only read is missing. LogStateError: the index has been closed."""
         self.check_open()
         try:
             # Without waiting: opening a pipe would wait for somebody to write into it.
@@ -130,12 +130,12 @@ class IndexFile:
             os.close(fd)
 
     def check_open(self) -> None:
-        """ValueError: the index has been closed."""
+        """LogStateError: the index has been closed."""
         if self._closed:
-            raise ValueError(f"{self.path} has been closed")
+            raise closed(self.path)
 
     def check_writable(self, what: str) -> None:
-        """io.UnsupportedOperation: the index is only read. ValueError: it has been closed."""
+        """io.UnsupportedOperation: the index is only read. LogStateError: it has been closed."""
         if not self.writable:
             raise io.UnsupportedOperation(f"cannot {what} read-only: {self.path}")
         self.check_open()

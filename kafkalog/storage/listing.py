@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from kafkalog.errors import CorruptRecordError
+from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import compression
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.storage.checkpoints import SETTLED_NS
@@ -37,9 +37,9 @@ class SegmentListing:
         self._list()
 
     def segments(self) -> LogSegments:
-        """The segments as they are now. ValueError: the listing has been closed. OSError: the directory has gone."""
+        """The segments as they are now. LogStateError: the listing has been closed. OSError: the directory has gone."""
         if self._closed:
-            raise ValueError(f"the log in {self.directory} has been closed")
+            raise LogStateError("the log has been closed", str(self.directory))
         if self.directory.stat().st_mtime_ns != self._listed_at:
             with self._lock:
                 self._list()

@@ -147,7 +147,7 @@ class LocalLog:
     def _flush_segment(self, segment: LogSegment) -> None:
         try:
             segment.flush()
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, LogStateError):
             # Retention may have deleted it meanwhile.
             if self.segments.get(segment.base_offset) is segment:
                 raise

@@ -63,7 +63,7 @@ class Log:
     Attributes: directory; topic_partition (None where the directory's name is no partition's); config.
 
     NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no segment and is not named as a
-    partition.
+    partition. LogStateError, from whatever is asked and while records are iterated over: the log has been closed.
     """
 
     directory: Path
@@ -453,7 +453,10 @@ class Log:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:
-        """Close the files. Records, columns and batches given out before stay valid."""
+        """Close the files. Records, columns and batches given out before stay valid.
+
+        Whoever reads meanwhile, in another thread, reads what it is reading from these very files; nothing more.
+        """
         self._listing.close()
 
     def __enter__(self) -> Self:

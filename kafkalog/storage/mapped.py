@@ -3,17 +3,50 @@
 mapped   a file that nobody writes to or cuts any more, as in a backup: mapped once, views of it lent out
 read     any other, piece by piece: an active segment is cut when it is rolled or recovered, a sealed one when a
          follower truncates, and touching a mapped page that has been cut off kills the process (SIGBUS)
+
+A file may be closed while another thread reads it: `Descriptor`.
 """
 
+import logging
 import mmap
 import os
 import stat
 from pathlib import Path
 
 from kafkalog._speedups.arena import Block
-from kafkalog.errors import CorruptRecordError, NotALogError
+from kafkalog.errors import CorruptRecordError, LogStateError, NotALogError
 
 CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
+# A number that no file has.
+CLOSED = -1
+_log = logging.getLogger(__name__)
+
+
+class Descriptor(int):
+    """The number of an open file, which is closed once nobody has this object any more.
+
+    Python holds the arguments of a call until it returns. So whoever hands this object, not a copy of its number, to
+    what reads or writes, does so in this very file: its number becomes no other file's meanwhile.
+    """
+
+    path: Path
+
+    @classmethod
+    def of(cls, number: int, path: Path) -> "Descriptor":
+        """The descriptor `number` of the file at `path`, which belongs to this object from now on."""
+        made = cls(number)
+        made.path = path
+        return made
+
+    def __del__(self) -> None:
+        try:
+            os.close(self)
+        except OSError:
+            # The number is free all the same.
+            _log.warning("%s cannot be closed", self.path, exc_info=True)
+
+    def __reduce_ex__(self, _: object) -> tuple[object, ...]:
+        raise TypeError(f"an open file cannot be copied: {self.path}")
 
 
 class ReadableFile:
@@ -24,7 +57,7 @@ class ReadableFile:
         self.path = Path(path)
         self.mapped = mapped
         self._map: memoryview | None = None
-        self._fd = self._open()
+        self._fd: int = Descriptor.of(self._open(), self.path)
 
     def _open(self) -> int:
         # Without waiting: opening a pipe would wait for somebody to write into it.
@@ -45,10 +78,11 @@ class ReadableFile:
         return self._fd < 0
 
     def fileno(self) -> int:
-        """The file descriptor. ValueError: the file has been closed."""
-        if self._fd < 0:
-            raise ValueError(f"{self.path} has been closed")
-        return self._fd
+        """The file descriptor, a `Descriptor`. LogStateError: the file has been closed."""
+        fd = self._fd
+        if fd < 0:
+            raise closed(self.path)
+        return fd
 
     @property
     def size(self) -> int:
@@ -79,19 +113,20 @@ class ReadableFile:
         return self._map[position : position + length]
 
     def close(self) -> None:
-        """Give up the file descriptor; a map lives on as long as views of it do."""
+        """Give up the file descriptor, which is closed once no other thread is reading from it.
+
+        A map lives on as long as views of it do.
+        """
         self._map = None
-        # Forgotten first: a descriptor is gone even where closing it fails, and may be another file's the moment after.
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._fd = CLOSED
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(f"an open file cannot be copied: {self.path}")
 
-    def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
-            self.close()
+
+def closed(path: str | os.PathLike[str]) -> LogStateError:
+    """A file, or a log, that has been closed is asked for something."""
+    return LogStateError("has been closed", os.fspath(path))
 
 
 def became_shorter(path: str, position: int, length: int, read: int) -> CorruptRecordError:

@@ -20,6 +20,7 @@ from kafkalog.record import compression
 from kafkalog.storage.appending import sync_file
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.index import OffsetIndex, TimeIndex
+from kafkalog.storage.mapped import closed
 from kafkalog.storage.open_files import SEALED_SEGMENTS
 from kafkalog.storage.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkalog.storage.transaction_index import TransactionIndex
@@ -74,7 +75,7 @@ class SegmentFiles:
 
     @property
     def log(self) -> FileMessageSet:
-        """The entries of the `.log` file. OSError: it cannot be opened. ValueError: the segment has been closed."""
+        """The entries of the `.log` file. OSError: it cannot be opened. LogStateError: the segment has been closed."""
         log = self._writer or self._reader
         if log is None:
             return self._open_reader()
@@ -83,7 +84,7 @@ class SegmentFiles:
         return log
 
     def opened(self) -> FileMessageSet:
-        """The same in a file opened for the caller, who closes it. OSError, ValueError: as `log`."""
+        """The same in a file opened for the caller, who closes it. OSError, LogStateError: as `log`."""
         self._check_open()
         sealed, limit = self.sealed and not self.writable, self._decompression_limit
         # Not mapped: a follower cuts sealed segments too, and this process may be the one that has to.
@@ -108,19 +109,19 @@ class SegmentFiles:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index. OSError, ValueError: as `log`."""
+        """The offset index. OSError, LogStateError: as `log`."""
         index = self._offset_index
         return index if index is not None else self._open_offset_index()
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index. OSError, ValueError: as `log`."""
+        """The time index. OSError, LogStateError: as `log`."""
         index = self._time_index
         return index if index is not None else self._open_time_index()
 
     @property
     def txn_index(self) -> TransactionIndex:
-        """The index of aborted transactions. OSError, ValueError: as `log`."""
+        """The index of aborted transactions. OSError, LogStateError: as `log`."""
         with self._lock:
             self._check_open()
             if self._txn_index is None:
@@ -334,7 +335,7 @@ class SegmentFiles:
         if self._deleted:
             raise FileNotFoundError(ENOENT, "the segment has been deleted", str(self.path))
         if self._closed:
-            raise ValueError(f"{self.path} has been closed")
+            raise closed(self.path)
 
     def __getstate__(self) -> dict[str, object]:
         # A copy, perhaps in another process, opens the files for itself.

@@ -56,8 +56,8 @@ class Index(ABC, Generic[Entry]):
     Any number of threads may use an index at once.
 
     OSError: the file cannot be opened or created, or the disk is full. CorruptIndexError: it is no regular file.
-    ValueError: max_size holds no entry and the file is missing; anything is asked of the file after it was closed.
-    io.UnsupportedOperation, which is an OSError and a ValueError: changing an index that is not writable.
+    ValueError: max_size holds no entry and the file is missing. LogStateError: anything is asked of the file after it
+    was closed. io.UnsupportedOperation, which is an OSError and a ValueError: changing an index that is not writable.
     """
 
     _LAYOUT: ClassVar[Struct]

@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 
 from kafkalog.errors import CorruptIndexError
 from kafkalog.storage.appending import naming, sync
-from kafkalog.storage.mapped import CLOSE_ON_EXEC
+from kafkalog.storage.mapped import CLOSE_ON_EXEC, closed
 
 VERSION = 0
 _LAYOUT = struct.Struct(">hqqqq")
@@ -73,8 +73,8 @@ class TransactionIndex:
     index at once. A part of an entry at the end of the file is not looked at, and the next append takes its place.
 
     OSError: the file cannot be read or written. CorruptIndexError: it is no regular file, or an entry has an unknown
-    version. ValueError: anything is asked of the file after it was closed. io.UnsupportedOperation, which is an OSError
-    and a ValueError: changing an index that is not writable.
+    version. LogStateError: anything is asked of the file after it was closed. io.UnsupportedOperation, which is an
+    OSError and a ValueError: changing an index that is not writable.
     """
 
     def __init__(self, path: str | os.PathLike[str], start_offset: int, *, writable: bool = True) -> None:
@@ -130,7 +130,7 @@ class TransactionIndex:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError(f"{self._path} has been closed")
+            raise closed(self._path)
 
     def _check_writable(self, what: str) -> None:
         if not self._writable:

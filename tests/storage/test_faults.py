@@ -366,7 +366,7 @@ def test_a_file_whose_last_flush_fails_is_trimmed_and_closed_all_the_same(
     def failing(_: int) -> NoReturn:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    size, fd = written.size_in_bytes, written._file.fileno()
+    size, fd = written.size_in_bytes, int(written._file.fileno())
     monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         written.close()

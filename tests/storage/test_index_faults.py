@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import CorruptIndexError
+from kafkalog.errors import CorruptIndexError, LogStateError
 from kafkalog.storage import index_file
 from kafkalog.storage.index import OffsetEntry, OffsetIndex
 from storage.indexes import fill, no_space, small_disk
@@ -202,7 +202,7 @@ def test_an_index_that_cannot_be_trimmed_is_closed_all_the_same(
     with pytest.raises(OSError, match="No space"):
         index.close()
     index.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(LogStateError, match="closed"):
         index.lookup(51)
 
 

@@ -15,7 +15,7 @@ import zstandard
 
 import kafkalog
 from kafkalog import FileMessageSet
-from kafkalog.errors import CorruptRecordError, InvalidRecordError, NotALogError
+from kafkalog.errors import CorruptRecordError, InvalidRecordError, LogStateError, NotALogError
 from reference.encode import V2Batch, records
 
 SKIPPABLE = struct.pack("<II", 0x184D2A53, 5) + b"hello"
@@ -64,7 +64,7 @@ def test_a_closed_log_reads_no_more(tmp_path: Path) -> None:
     columns = next(log.columns())
     log.close()
     assert columns.value(0) == b"v0"
-    with pytest.raises(ValueError, match="has been closed"):
+    with pytest.raises(LogStateError, match="the log has been closed"):
         list(log)
 
 

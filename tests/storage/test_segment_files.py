@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import LogStateError
 from kafkalog.storage import segment_files
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.open_files import OpenFiles
@@ -123,7 +124,7 @@ def test_a_closed_segment_has_its_largest_timestamp_in_the_time_index_and_no_emp
     assert list(again.time_index) == [(420, 42)]
     assert (again.time_index.length, again.offset_index.length) == (12, 0)
     assert again.max_timestamp_and_offset_so_far == (420, 42)
-    with pytest.raises(ValueError, match="has been closed"):
+    with pytest.raises(LogStateError, match="has been closed"):
         made.log  # noqa: B018
     again.close()
 

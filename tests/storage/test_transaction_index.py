@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.errors import CorruptIndexError
+from kafkalog.errors import CorruptIndexError, LogStateError
 from kafkalog.storage.transaction_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
 from storage.indexes import Rows, base_offset, dumped, fill, no_space, small_disk
 
@@ -129,7 +129,7 @@ def test_a_closed_index_is_not_asked(four: TransactionIndex) -> None:
     four.close()
     four.flush()
     for ask in (lambda: list(four), lambda: four.append(FOUR[0]), four.reset):
-        with pytest.raises(ValueError, match="closed"):
+        with pytest.raises(LogStateError, match="closed"):
             ask()
 
 

@@ -488,7 +488,7 @@ def test_a_closed_set_neither_reads_nor_writes_and_closes_again(path: Path, writ
     ]
     before = path.read_bytes()
     for use in uses:
-        with pytest.raises(ValueError, match="closed"):
+        with pytest.raises(LogStateError, match="closed"):
             use(written)
     assert path.read_bytes() == before
 
@@ -520,7 +520,7 @@ def test_a_deleted_file_is_gone_and_cannot_be_deleted_twice(path: Path, written:
     assert not path.exists()
     assert not written.delete()
     written.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(LogStateError, match="closed"):
         written.append(batch(3))
 
 

@@ -1,0 +1,213 @@
+"""A file or a log that is closed while another thread reads it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import FileMessageSet, Record
+from kafkalog.errors import LogStateError
+from kafkalog.storage import file_message_set, mapped
+from kafkalog.storage.config import LogConfig
+from storage.logs import fill, opened
+from storage.making import batch
+
+Open = Callable[[Path], FileMessageSet]
+WAYS: dict[str, Open] = {
+    "read": FileMessageSet,
+    "written": lambda path: FileMessageSet(path, read_only=False),
+}
+
+
+OWN, OTHER = bytes(batch(5, b"what is read").buffer), bytes(batch(9, b"another file").buffer) * 30
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(OWN)
+    return path
+
+
+def open_others(directory: Path, after: ExitStack) -> None:
+    """Files of other bytes: if a number has become free, it is one of theirs."""
+    for number in range(20):
+        other = directory / f"other-{number}"
+        other.write_bytes(OTHER)
+        after.enter_context(other.open("r+b"))
+
+
+def size_of(headers: Any) -> bytes:
+    return OWN[: headers[0]["size_in_bytes"][0]]
+
+
+def entry_of(found: Any) -> bytes:
+    return bytes(found[0][1])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("call", "shown", "read"),
+    [
+        ("scan_file_headers", size_of, FileMessageSet.ensure_valid),
+        ("load_file_entry", entry_of, lambda messages: messages.starting_at(5, loaded=True).size_in_bytes),
+    ],
+    ids=["headers", "entry"],
+)
+def test_a_read_that_has_begun_is_of_the_file_that_is_closed_meanwhile_and_no_other(
+    path: Path, way: str, call: str, shown: Any, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = getattr(file_message_set, call)
+    with ExitStack() as after:
+
+        def late(*arguments: Any) -> Any:
+            messages.close()
+            open_others(path.parent, after)
+            answer = real(*arguments)
+            answers.append(shown(answer))
+            return answer
+
+        messages, answers = WAYS[way](path), list[bytes]()
+        monkeypatch.setattr(file_message_set, call, late)
+        with pytest.raises(LogStateError, match="closed"):
+            # A later step of the same is refused.
+            read(messages)
+        assert answers == [OWN]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_bytes_that_are_read_while_the_file_is_closed_are_its_own(
+    path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.preadv
+    with ExitStack() as after:
+
+        def late(*arguments: Any) -> int:
+            messages.close()
+            open_others(path.parent, after)
+            return real(*arguments)
+
+        messages = WAYS[way](path)
+        monkeypatch.setattr(os, "preadv", late)
+        assert bytes(messages._view(0, len(OWN))) == OWN
+
+
+def test_what_is_written_while_a_file_is_given_up_goes_into_no_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwrite
+    with ExitStack() as after:
+
+        def late(*arguments: Any) -> int:
+            messages.release()
+            open_others(path.parent, after)
+            return real(*arguments)
+
+        messages = FileMessageSet(path, read_only=False)
+        monkeypatch.setattr(os, "pwrite", late)
+        messages.append(batch(6))
+        assert {each.read_bytes() for each in path.parent.glob("other-*")} == {OTHER}
+    assert [record.offset for record in FileMessageSet(path)] == [5, 6]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_closed_file_is_let_go_at_once_where_nobody_reads_it(path: Path, way: str) -> None:
+    messages = WAYS[way](path)
+    number = int(messages._file.fileno())
+    messages.close()
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(number)
+
+
+def test_a_descriptor_is_not_copied_and_says_when_it_cannot_be_closed(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    descriptor = mapped.Descriptor.of(os.open(path, os.O_RDONLY), path)
+    with pytest.raises(TypeError, match="cannot be copied"):
+        descriptor.__reduce_ex__(4)
+    os.close(int(descriptor))
+    del descriptor
+    assert caplog.messages == [f"{path} cannot be closed"]
+
+
+# --- a log
+
+
+def others_again_and_again(directory: Path, done: threading.Event) -> None:
+    """Open and close files of other bytes, a few of which have the numbers of those that were just closed."""
+    other = directory / "other"
+    other.write_bytes(OTHER)
+    while not done.is_set():
+        with ExitStack() as files:
+            for _ in range(8):
+                files.enter_context(other.open("rb"))
+
+
+def read_until_closed(log: kafkalog.Log, ask: Callable[[kafkalog.Log], Iterator[bytes | None]]) -> LogStateError:
+    """Read as often as it goes: nothing but what the log holds; returns what ended it."""
+    while True:
+        try:
+            for number, value in enumerate(ask(log)):
+                assert value == b"%d" % number
+        except LogStateError as error:
+            return error
+
+
+def values_of(log: kafkalog.Log) -> Iterator[bytes | None]:
+    return (record.value for record in log.records())
+
+
+def values_one_by_one(log: kafkalog.Log) -> Iterator[bytes | None]:
+    """By time and by offset: the files that a log keeps open."""
+    for offset in range(40):
+        found = log.offset_for_timestamp(1000 + offset)
+        assert found is not None
+        assert found.offset == offset
+        yield next(log.records(offset)).value
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_log_is_closed_while_threads_read_it_and_none_sees_bytes_of_another_file(tmp_path: Path, mode: Any) -> None:
+    directory = tmp_path / "topic-0"
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+    with kafkalog.open(directory, "a", config=config) as log:
+        for number in range(40):
+            log.append([Record(b"%d" % number, timestamp=1000 + number)])
+    done = threading.Event()
+    with ThreadPoolExecutor(5) as pool, ExitStack() as last:
+        last.callback(done.set)
+        pool.submit(others_again_and_again, tmp_path, done)
+        for _ in range(15):
+            log = kafkalog.open(directory, mode)
+            asks = (values_of, values_one_by_one, values_of, values_one_by_one)
+            reading = [pool.submit(read_until_closed, log, ask) for ask in asks]
+            time.sleep(0.005)
+            log.close()
+            for each in reading:
+                assert str(directory) in str(each.result())
+                assert "closed" in str(each.result())
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_an_iteration_goes_on_until_its_next_look_at_a_log_that_was_closed(tmp_path: Path, mode: Any) -> None:
+    directory = tmp_path / "topic-0"
+    with opened(directory) as log:
+        fill(log, 2)
+        log.roll()
+        fill(log, 2)
+    log = kafkalog.open(directory, mode)
+    found = log.records()
+    assert next(found).offset == 0
+    log.close()
+    with pytest.raises(LogStateError, match="closed") as error:
+        list(found)
+    assert str(directory) in str(error.value)
