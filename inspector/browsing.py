@@ -54,6 +54,11 @@ class Browsing:
         """Whether all headers of the segment have been read."""
         return self.progress is not None and self.progress.is_done
 
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing more is to be read of what is looked at: also where there is nothing."""
+        return self.segment is None or self.is_indexed
+
     def neighbour(self, step: int) -> int | None:
         """The base offset of the segment so many further on."""
         bases = [row.base_offset for row in self.state.segments]

@@ -121,7 +121,7 @@ class RowsView(View, Generic[T]):
                 start(self, "row", self._look_at, self.table.cursor)
 
     def _say_empty(self) -> None:
-        self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_indexed else "reading …"
+        self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_read else "reading …"
         self.table.refresh()
 
     # The row under the cursor.

@@ -94,7 +94,7 @@ class SegmentMapView(View):
         """What is in the cell, and its first batch."""
         facts, segment = self.query_one(".facts", Static), self.browsing.segment
         if segment is None or not self._cells:
-            facts.update(Text("no batches" if self.browsing.is_indexed else "reading …"))
+            facts.update(Text("no batches" if self.browsing.is_read else "reading …"))
             return None
         cell = self._cells[min(self._strip.cursor, len(self._cells) - 1)]
         place = f"cell {self._strip.cursor + 1:,} of {len(self._cells):,}: {cell.kind}, "
