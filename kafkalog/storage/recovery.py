@@ -27,6 +27,7 @@ from kafkalog.errors import (
     SegmentOffsetOverflowError,
 )
 from kafkalog.record.framing import EndKind
+from kafkalog.storage.appending import MAX_BYTES
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import settle_leftovers
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
@@ -195,6 +196,7 @@ class _Loading:
         if base_offset is None:
             _log.warning("%s: no segment's name; left alone", request.directory / name)
             return
+        self._check_size(name)
         segment = request.segment(base_offset, file_already_exists=True)
         try:
             self._check_indexes(segment, _indexes_of(name, present))
@@ -204,6 +206,12 @@ class _Loading:
             segment.release()
             raise
         self._segments.add(segment)
+
+    def _check_size(self, name: str) -> None:
+        """Positions in a segment are int32: a longer one no index describes, and no broker opens."""
+        path = self._request.directory / name
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise NotALogError("more bytes than a segment can have", str(path), None, MAX_BYTES, size)
 
     def _check_indexes(self, segment: LogSegment, there: set[str]) -> None:
         if there == _ALL_THAT_IS_NEEDED:

@@ -263,6 +263,6 @@ def test_an_empty_partition_has_no_splits(tmp_path: Path) -> None:
 def test_a_thousand_segments_are_planned_without_reading_what_is_in_them(tmp_path: Path) -> None:
     directory = write_segments(tmp_path / "orders-0", {i: [batch(i)] for i in range(1000)})
     for log in directory.glob("*.log"):
-        # A hole in the file: as long as a segment, without its bytes. All of them are 128 GB, more than a test could read.
+        # A hole in the file: as long as a segment, without its bytes. Together 128 GB, more than a test could read.
         os.truncate(log, 128 << 20)
     assert len(splits(directory)) == 1000

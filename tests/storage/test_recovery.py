@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -454,3 +455,14 @@ def test_a_segment_whose_name_has_too_many_digits_is_refused_with_the_name_that_
     with pytest.raises(NotALogError, match="20 digits") as error:
         load(tmp_path, clean=True)
     assert (error.value.path, error.value.expected, error.value.found) == (str(path), f"{7:020d}.log", path.name)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_segment_of_two_gigabytes_is_refused_before_any_is_touched(tmp_path: Path, clean: bool) -> None:
+    log_of(tmp_path)
+    path = log_file(tmp_path, 0)
+    os.truncate(path, 2**31)
+    with pytest.raises(NotALogError, match="more bytes than a segment can have") as error:
+        load(tmp_path, clean=clean)
+    assert (error.value.path, error.value.expected, error.value.found) == (str(path), 2**31 - 1, 2**31)
+    assert path.stat().st_size == 2**31
