@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
@@ -81,6 +81,7 @@ class SegmentReader:
         self._windows: Windows | None = None
         self._held: OrderedDict[tuple[int, int], Held] = OrderedDict()
         self.decoded = reading.Decoded()
+        self.walked = naming.Walked()
         self._open()
 
     def _open(self) -> None:
@@ -103,6 +104,7 @@ class SegmentReader:
     def _forget(self) -> None:
         self._held.clear()
         self.decoded.clear()
+        self.walked.clear()
 
     # --- reading it through
 
@@ -437,6 +439,17 @@ class SegmentReader:
         """The number of a batch's first record (of the next one's, where it has none); None where there is none."""
         return reading.first_record_of(self, batch)
 
+    @locked
+    def position_of(self, record: int) -> int | None:
+        """Where a record begins in the file, by its number; that of its batch where it is compressed."""
+        found = self.record_rows(record, 1)
+        row = self.batch(found[0].batch) if found else None
+        first = None if row is None else self.first_record_of(row.row)
+        if row is None or first is None:
+            return None
+        position = naming.position_of_record(self, row, record - first)
+        return row.position if position is None else position
+
     # --- bytes
 
     @locked
@@ -454,6 +467,11 @@ class SegmentReader:
         """The fields of a batch's header and, where they are not compressed, of its first records."""
         row = self.batch(batch_row)
         return () if row is None else naming.fields_of(self, row)
+
+    def every_field(self, batch_row: int) -> Iterator[Field]:
+        """All fields of a batch, of all its records too; what is none is a field "unknown". Each byte is in one."""
+        row = self.batch(batch_row)
+        return iter(()) if row is None else naming.every_field(self, row)
 
     @locked
     def field_at(self, position: int) -> Field | None:

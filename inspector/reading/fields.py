@@ -11,6 +11,7 @@ leaves its batch ends the list.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # Records of one batch whose fields are listed; `field_at` finds those of any.
 LISTED_RECORDS = 100
+_MARKED_EVERY = 64
 _CHUNK_BYTES = 64 << 10
 _VALUE_CHARACTERS = 120
 _LONGEST_VARINT = 10
@@ -131,29 +133,103 @@ class _Chunks:
         raise IndexError(position)
 
 
+class Walked:
+    """Where every so many records of one batch begin: that which was stepped through last, to go on from there."""
+
+    def __init__(self) -> None:
+        self._batch: BatchRow | None = None
+        self._starts: list[int] = []
+
+    def clear(self) -> None:
+        """Other bytes are there now."""
+        self._batch = None
+
+    def before(self, row: BatchRow, position: int) -> tuple[int, int]:
+        """The number of a record, and where it begins: none known lies nearer before `position`."""
+        starts = self._of(row)
+        i = max(0, bisect_right(starts, position) - 1)
+        return i * _MARKED_EVERY, starts[i]
+
+    def before_number(self, row: BatchRow, number: int) -> tuple[int, int]:
+        """The same, before a record by its number."""
+        starts = self._of(row)
+        i = min(max(0, number) // _MARKED_EVERY, len(starts) - 1)
+        return i * _MARKED_EVERY, starts[i]
+
+    def _of(self, row: BatchRow) -> list[int]:
+        if row != self._batch:
+            self._batch, self._starts = row, [row.position + _BATCH_HEADER_BYTES]
+        return self._starts
+
+    def passed(self, record: _Record) -> None:
+        """A record has been stepped through."""
+        if record.number == len(self._starts) * _MARKED_EVERY:
+            self._starts.append(record.start)
+
+
 def fields_of(reader: SegmentReader, row: BatchRow) -> tuple[Field, ...]:
     """See `SegmentReader.fields`."""
+    return tuple(_fields(reader, row, LISTED_RECORDS))
+
+
+def every_field(reader: SegmentReader, row: BatchRow) -> Iterator[Field]:
+    """See `SegmentReader.every_field`."""
+    end = row.position
+    for field in _fields(reader, row, None):
+        if _is_whole(field, row):
+            yield from _unknown(end, field.start, row)
+            yield field
+            end = field.end
+    yield from _unknown(end, row.position + row.size, row)
+
+
+def _unknown(start: int, end: int, row: BatchRow) -> Iterator[Field]:
+    if start < end:
+        yield Field("unknown", start, end - start, "", "no field of the format is here", (_name(row),))
+
+
+def _fields(reader: SegmentReader, row: BatchRow, most: int | None) -> Iterator[Field]:
+    """The header's, then those of the first records."""
     chunks = _Chunks(reader, row.position + row.size)
-    found = list(_header(chunks, row))
-    if row.magic is None:
-        return tuple(found)
-    if row.magic >= 2 and row.codec == "none":
-        for record in islice(_records(chunks, row), LISTED_RECORDS):
-            found += record.fields(chunks, row)
-    return tuple(found)
+    yield from _header(chunks, row)
+    if row.magic is not None and row.magic >= 2:
+        for record in islice(_records(chunks, row, 0, row.position + _BATCH_HEADER_BYTES), most):
+            yield from record.fields(chunks, row)
+
+
+def _is_whole(field: Field, row: BatchRow) -> bool:
+    """Whether no other fields lie in this one."""
+    return field.name != "records" or row.codec != "none"
 
 
 def field_at(reader: SegmentReader, row: BatchRow, position: int) -> Field | None:
     """See `SegmentReader.field_at`."""
     chunks = _Chunks(reader, row.position + row.size)
     for field in _header(chunks, row):
-        if field.start <= position < field.end and not (field.name == "records" and row.codec == "none"):
+        if field.start <= position < field.end and _is_whole(field, row):
             return field
-    for record in _records(chunks, row) if row.magic is not None and row.magic >= 2 else ():
+    if row.magic is None or row.magic < 2:
+        return next(_unknown(position, position + 1, row))
+    for record in _records(chunks, row, *reader.walked.before(row, position)):
+        reader.walked.passed(record)
         if position < record.end:
             inside = (each for each in record.fields(chunks, row) if each.start <= position < each.end)
             return next(inside, record.unknown(position))
-    return Field("unknown", position, 1, "", "no field of the format is here", (_name(row),))
+    return next(_unknown(position, position + 1, row))
+
+
+def position_of_record(reader: SegmentReader, row: BatchRow, number: int) -> int | None:
+    """Where record `number` of a batch begins; None where it is compressed, or its batch is damaged before it."""
+    if row.magic is None or row.codec != "none":
+        return None
+    if row.magic < 2:
+        return row.position
+    chunks = _Chunks(reader, row.position + row.size)
+    for record in _records(chunks, row, *reader.walked.before_number(row, number)):
+        reader.walked.passed(record)
+        if record.number == number:
+            return record.start
+    return None
 
 
 def _name(row: BatchRow) -> str:
@@ -231,12 +307,11 @@ class _Record(NamedTuple):
         return [each for each in found if each.end <= self.end]
 
 
-def _records(chunks: _Chunks, row: BatchRow) -> Iterator[_Record]:
-    """Where each record is, as their lengths say."""
+def _records(chunks: _Chunks, row: BatchRow, first: int, at: int) -> Iterator[_Record]:
+    """Where each record is, as their lengths say, from one on that begins at `at`."""
     if row.codec != "none":
         return
-    at = row.position + _BATCH_HEADER_BYTES
-    for number in range(max(0, row.records or 0)):
+    for number in range(first, max(0, row.records or 0)):
         try:
             length, prefix = chunks.varint(at)
         except IndexError:

@@ -44,6 +44,10 @@ VIEWS = (
         "one record, byte for byte",
         tab="records",
     ),
+    ViewEntry(
+        "hex", "6", "Hex", "Hex", "inspector.screens.hex", "HexView",
+        "the bytes of a segment, each field named and explained",
+    ),
 )  # fmt: skip
 BY_NAME = {view.name: view for view in VIEWS}
 TOPICS_KEY = "1"

@@ -40,7 +40,7 @@ class BatchesView(RowsView[BatchRow]):
         ):
             # A record of this batch may be what all agree on.
             return place
-        return Place(base_offset, item.position, item.base_offset)
+        return Place(base_offset, item.position)
 
     def problem(self, item: BatchRow) -> str | None:
         return item.problem

@@ -385,7 +385,7 @@ class PartitionScreen(InspectorScreen):
         assert browsing.segment is not None
         assert browsing.base_offset is not None
         for batch in await browsing.ask(browsing.segment.batch_rows, row, 1):
-            browsing.place = Place(browsing.base_offset, batch.position, batch.base_offset)
+            browsing.place = Place(browsing.base_offset, batch.position)
             if self._way[-1] == "segments":
                 await self._show_view("batches")
             elif self.view is not None:

@@ -88,7 +88,7 @@ class SegmentMapView(View):
     async def _look_at(self) -> None:
         batch = await self._tell_cell()
         if batch is not None and self.browsing.base_offset is not None and not self.browsing.is_waiting:
-            self.browsing.place = Place(self.browsing.base_offset, batch.position, batch.base_offset)
+            self.browsing.place = Place(self.browsing.base_offset, batch.position)
 
     async def _tell_cell(self) -> BatchRow | None:
         """What is in the cell, and its first batch."""

@@ -48,6 +48,47 @@ def test_a_field_is_found_by_each_of_its_bytes(segment: Segment) -> None:
 
 
 @with_every_segment
+def test_every_byte_of_a_segment_is_in_a_field(segment: Segment) -> None:
+    reader = reader_of(segment.log)
+    for row in all_batches(reader):
+        end = row.position
+        for field in reader.every_field(row.row):
+            assert field.start == end < field.end
+            end = field.end
+        assert end == row.position + row.size
+    reader.close()
+
+
+@pytest.mark.parametrize("name", ["kafka-3.9/v2-uncompressed-0/0", "kafka-3.9/v2-txn-0/20", "kafka-0.10.2/v1-none-0/0"])
+def test_each_byte_leads_to_its_field_in_whatever_order_one_asks(name: str) -> None:
+    reader = reader_of(golden_segment(name).log)
+    fields = [field for row in range(min(reader.batches, 20)) for field in reader.every_field(row)]
+    for i in [*range(0, len(fields), 7), *range(len(fields) - 1, -1, -5)]:
+        for position in {fields[i].start, fields[i].end - 1}:
+            assert reader.field_at(position) == fields[i]
+    reader.close()
+
+
+@pytest.mark.parametrize("name", ["kafka-3.9/v2-uncompressed-0/0", "kafka-3.9/v2-lz4-0/0", "kafka-0.8.2/v0-none-0/0"])
+def test_the_position_of_a_record_is_that_of_its_first_field(name: str) -> None:
+    reader = reader_of(golden_segment(name).log)
+    for number in [*range(0, reader.records, 13), reader.records - 1, 0]:
+        record = reader.record_rows(number, 1)[0]
+        batch, position = reader.batch(record.batch), reader.position_of(number)
+        assert batch is not None
+        assert position is not None
+        field, first = reader.field_at(position), reader.first_record_of(record.batch)
+        assert field is not None
+        assert first is not None
+        if batch.codec == "none" and batch.magic == 2:
+            assert (field.name, field.path[-1], field.start) == ("length", f"record {number - first}", position)
+        else:
+            assert position == batch.position
+    assert reader.position_of(reader.records) is None
+    reader.close()
+
+
+@with_every_segment
 def test_header_fields_are_what_the_row_says(segment: Segment) -> None:
     reader = reader_of(segment.log)
     for row in all_batches(reader):
@@ -149,4 +190,5 @@ def test_whatever_bit_flips_each_byte_has_an_answer(
         assert field.start <= position < field.end
     for row in all_batches(reader):
         assert all(row.position <= f.start and f.end <= row.position + row.size for f in reader.fields(row.row))
+        assert sum(field.length for field in reader.every_field(row.row)) == row.size
     reader.close()

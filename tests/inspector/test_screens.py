@@ -17,6 +17,7 @@ from inspector.screens.record import RecordView
 from inspector.screens.records import RecordsView
 from inspector.screens.topics import TopicsScreen
 from inspector.settings import Settings
+from inspector.widgets.hex import HexLines
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.strip import SegmentStrip
 
@@ -31,6 +32,7 @@ def test_every_action_is_a_method_of_what_its_scope_belongs_to() -> None:
     homes = {
         "table": LazyTable,
         "map": SegmentStrip,
+        "hex": HexLines,
         "topics": TopicsScreen,
         "records": RecordsView,
         "record": RecordView,
