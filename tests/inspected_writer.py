@@ -1,14 +1,49 @@
-"""A writer in a process of its own: appends, rolls, truncates and deletes, until it is told to stop."""
+"""A writer in a process of its own: appends, rolls, truncates and deletes, until it is told to stop.
+
+with writer(directory) as control:
+    ...                                  # look at it meanwhile
+    start, end = stopped(control)
+"""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import kafkalog
 from kafkalog import LogConfig, Record
+
+# For how long it is looked at.
+SECONDS = float(os.environ.get("KAFKALOG_INSPECTOR_LIVE_SECONDS", "4"))
+
+
+@contextmanager
+def writer(directory: Path) -> Iterator[Connection]:
+    """At work from here on; it must be stopped in the end."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=write, args=(directory, theirs), daemon=True)
+    process.start()
+    try:
+        assert ours.recv() == "open"
+        yield ours
+        process.join(30)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+
+
+def stopped(control: Connection) -> tuple[int, int]:
+    """Where the log starts and ends now that it writes no more."""
+    control.send("stop")
+    start, end = control.recv()
+    return start, end
 
 
 def value(offset: int) -> bytes:

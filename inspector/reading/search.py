@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from inspector.reading.through import Part, Place, Step, Unread, places_of, steps
@@ -67,7 +68,7 @@ class SearchProgress:
     @property
     def complete(self) -> bool:
         """Whether no record was left out."""
-        return self.finished and not self.cancelled and not self.unreadable
+        return self.finished and not self.cancelled and not self.unreadable and self.problem is None
 
 
 def pattern(text: str | bytes, *, regex: bool = False, case: bool = True) -> re.Pattern[bytes]:
@@ -115,14 +116,14 @@ class Search:
         self._pattern = re.compile(re.escape(wanted)) if isinstance(wanted, bytes) else wanted
         self._fields = frozenset(fields)
         self._backwards = backwards
-        self._places = places_of(state)
+        self._unread = Unread()
+        self._places = places_of(state, self._unread)
         log_start, log_end = state.log_start or 0, state.log_end
         # A file by itself tells its end only when it has been read through.
         self._low = log_start if backwards or start is None else start
         self._high = (2**63 - 1 if log_end is None else log_end) if not backwards or start is None else start
         self._end = self._low if backwards else self._high
         self._reached = self._high if backwards else self._low
-        self._unread = Unread()
         self._total = sum(place.bytes for place in self._wanted_places())
         self._done = self._matches = 0
         self._cancelled = threading.Event()
@@ -171,10 +172,10 @@ class Search:
     def _wanted_places(self) -> list[Place]:
         """The segments that can hold a wanted offset, in the order of the search."""
         bases = [place.base_offset for place in self._places]
-        ends = [*bases[1:], 2**63 - 1]
+        # Beside somebody who deletes there may be no segment at all.
         wanted = [
             place
-            for place, end in zip(self._places, ends, strict=True)
+            for place, (_, end) in zip(self._places, pairwise([*bases, 2**63 - 1]), strict=True)
             if end > self._low and place.base_offset < self._high
         ]
         return wanted[::-1] if self._backwards else wanted

@@ -82,9 +82,9 @@ class Statistics:
     """The statistics of a partition as it was when this was made. Call `step` until it `is_done`, from one thread."""
 
     def __init__(self, partition: PartitionReader) -> None:
-        self._places = places_of(partition.refresh_quietly())
-        self._total = sum(place.bytes for place in self._places)
         self._unread = Unread()
+        self._places = places_of(partition.refresh_quietly(), self._unread)
+        self._total = sum(place.bytes for place in self._places)
         self._steps = self._all_steps()
         self._done = 0
         self._records = self._batches = self._null_keys = self._null_values = 0

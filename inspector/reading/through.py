@@ -66,8 +66,10 @@ class Place(NamedTuple):
     bytes: int
 
 
-def places_of(state: PartitionState) -> list[Place]:
-    """The segments of a partition, as it was."""
+def places_of(state: PartitionState, unread: Unread) -> list[Place]:
+    """The segments of a partition, as it was; where there are none because of a problem, that is noted."""
+    if not state.segments and state.problem is not None:
+        unread.note(state.problem, 0)
     return [Place(row.base_offset, row.path, row.bytes) for row in state.segments]
 
 

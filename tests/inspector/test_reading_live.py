@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from fsck.damage import log as damaged_log
 from inspected import all_batches, all_records, read_through, reader_of, segment_file
-from inspected_writer import value, write
+from inspected_writer import SECONDS, stopped, value, writer
 from inspector.model import Model, PartitionReader
 from inspector.reading.search import EXCERPT_BYTES, Match, Search, pattern
 from inspector.reading.statistics import Statistics
 from reference.encode import V2Batch, records
-
-SECONDS = float(os.environ.get("KAFKALOG_INSPECTOR_LIVE_SECONDS", "4"))
-
-
-@contextmanager
-def writer(directory: Path) -> Iterator[Connection]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=write, args=(directory, theirs), daemon=True)
-    process.start()
-    try:
-        assert ours.recv() == "open"
-        yield ours
-        process.join(30)
-        assert process.exitcode == 0
-    finally:
-        process.kill()
 
 
 def look_around(reader: PartitionReader) -> tuple[int, frozenset[str]]:
@@ -81,8 +59,7 @@ def test_a_writer_is_followed_through_all_that_it_does(tmp_path: Path) -> None:
                 statistics = Statistics(reader)
                 while not statistics.step().is_done:
                     pass
-        control.send("stop")
-        start, end = control.recv()
+        start, end = stopped(control)
     state = reader.refresh()
     assert (state.log_start, state.log_end, state.problem) == (start, end, None)
     assert changes >= {"grown", "rolled"}

@@ -164,3 +164,19 @@ def test_a_segment_that_is_deleted_meanwhile_is_told(directory: Path) -> None:
     assert len(matches) == 19
     assert (search.progress().unreadable, "No such file" in (search.progress().problem or "")) == (1, True)
     model.close()
+
+
+def test_a_partition_whose_segments_have_gone_is_searched_in_vain_and_it_is_said(tmp_path: Path) -> None:
+    path = segment_file(tmp_path / "gone-0", b"".join(log()))
+    model = Model(path.parent)
+    partition = model.partition()
+    partition.refresh()
+    path.unlink()
+    for backwards in (False, True):
+        matches, progress = done(Search(partition, b"value", backwards=backwards))
+        assert (matches, progress.complete) == ([], progress.problem is None)
+    path.parent.rmdir()
+    matches, progress = done(Search(partition, b"value"))
+    assert (matches, progress.complete) == ([], False)
+    assert progress.problem is not None
+    model.close()

@@ -1,0 +1,74 @@
+"""Every view in its turn beside a writer that never rests: nothing is raised, no record is shown wrong, the end is right."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from inspected_writer import SECONDS, stopped, value, writer
+from inspector.screens import VIEWS
+
+from .driving import Terminal, drive
+
+# Away from the end and back to it, to other segments, damage and transactions, other times.
+WANDERING = ("up", "pageup", "end", "left_square_bracket", "right_square_bracket", "e", "t", "T", "E", "z", "r", "end")
+RECORD = re.compile(r" k(\d+) +(\d+):")
+
+
+def check(at: Terminal) -> int:
+    """What is on the screen is sound; how many records are seen."""
+    assert "internal error" not in at.text
+    records = RECORD.findall(at.text)
+    assert all(key == offset for key, offset in records), at.text
+    return len(records)
+
+
+async def look(at: Terminal, keys: tuple[str, ...]) -> int:
+    seen = 0
+    for key in keys:
+        await at.press(key)
+        seen += check(at)
+    return seen
+
+
+async def follow(at: Terminal, view: str) -> int:
+    """A view, followed, and then walked about in."""
+    seen = await look(at, (view,))
+    if "FOLLOW" not in at.lines[0]:
+        await look(at, ("F",))
+    for _ in range(10):
+        await at.pilot.pause(0.05)
+        seen += check(at)
+    return seen + await look(at, WANDERING)
+
+
+@pytest.mark.slow
+def test_each_view_follows_a_writer_through_all_that_it_does(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    keys = [view.key for view in VIEWS if view.key]
+
+    async def steps(at: Terminal) -> None:
+        seen = rounds = 0
+        until = time.monotonic() + SECONDS
+        while rounds == 0 or time.monotonic() < until:
+            await at.press("1", sees="1 partition")
+            await at.press("enter", sees="[2 Segm")
+            for key in keys:
+                seen += await follow(at, key)
+            seen += await look(at, ("5", "end", "enter", "J", "K", "v", "tab", "escape"))
+            rounds += 1
+        start, end = stopped(control)
+        await at.press("1", sees=f"{end:,}")
+        await at.press("enter", sees="[2 Segm")
+        await at.sees(f"S {start:,} ", f"E {end:,} ")
+        await at.press("5", "end", sees=value(end - 1)[:20].decode())
+        assert check(at)
+        assert seen
+
+    with writer(directory) as control:
+        drive(directory.parent, steps, size=(100, 30))
