@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from guard import guarded
 from kafkalog._speedups import columns as compiled_columns
@@ -40,7 +41,17 @@ def assert_same_records(arguments: Regions) -> Fault | None:
     assert batch.dtype == np.dtype(np.int32)
     assert block[:, :count].tolist() == expected_block.tolist()
     assert batch[:count].tolist() == expected_batch.tolist()
+    for figures in _figures(block[:2, :count]):
+        found = compiled_columns.find_record(guarded(arguments.buffer[:end]), *arguments[1:], 0, *figures)
+        assert found == message_set.find_record(*arguments, 0, *figures)
     return fault
+
+
+def _figures(fields: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Offset and timestamp to look for: what all records reach, what none need, and those of some record or beside."""
+    least, most = -(2**63), 2**63 - 1
+    some = fields[:, fields.shape[1] // 2].tolist() if fields.shape[1] else (0, 0)
+    return [(least, least), (most, most), (some[0], least), (least, some[1]), (some[0], min(most, some[1] + 1))]
 
 
 def assert_same_reading(data: bytes) -> Fault | None:

@@ -23,8 +23,16 @@ def decode_batches(
     ends: NDArray[np.int64] | None = None,
     position: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], int, tuple[int, int, int, int, int] | None]: ...
+def find_record(
+    buffer: ReadableBuffer,
+    rows: NDArray[np.void],
+    starts: NDArray[np.int64] | None,
+    ends: NDArray[np.int64] | None,
+    position: int,
+    offset: int,
+    timestamp: int,
+) -> tuple[tuple[int, int, int] | None, tuple[int, int, int, int, int] | None]: ...
 def span_of(offsets: NDArray[np.int64], start: int, end: int) -> tuple[int, int, int, int]: ...
-def first_reaching(offsets: NDArray[np.int64], timestamps: NDArray[np.int64], offset: int, timestamp: int) -> int: ...
 def gather(
     buffer: ReadableBuffer,
     starts: NDArray[np.int64],

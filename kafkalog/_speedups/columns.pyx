@@ -121,6 +121,34 @@ cdef void lay_out(Columns* out, void* memory, Py_ssize_t room) noexcept:
     out.batch = <int32_t*> (block + 8 * room)
 
 
+cdef Memory decode(const uint8_t* data, int64_t length, const Rows* table, starts, ends, int64_t position,
+                   Columns* out, Cursor* region, Py_ssize_t* done):
+    """The records of the regions, laid out in the memory that is returned; and how many rows without a fault."""
+    cdef int64_t[2] alone
+    cdef int64_t* start = alone
+    cdef int64_t* end
+    cdef Memory kept, memory
+    cdef Py_ssize_t room
+    if table.count > 1:
+        kept = <Memory?> Block(2 * sizeof(int64_t) * table.count)
+        start = <int64_t*> kept.memory
+    end = start + fill_regions(starts, ends, table, position, start)
+    check_regions(start, end, table.count, length)
+    with nogil:
+        room = room_for(data, table.at, start, end, table.count) + 1
+    memory = <Memory?> Block((8 * sizeof(int64_t) + sizeof(int32_t)) * room)
+    lay_out(out, memory.memory, room)
+    with nogil:
+        done[0] = decode_rows(data, table.at, start, end, table.count, out, region)
+    return memory
+
+
+cdef inline object fault_of(const Rows* table, const uint8_t* data, const Cursor* region, Py_ssize_t done):
+    if done >= table.count:
+        return None
+    return region.fault, done, region.fault_at - data, region.expected, region.found
+
+
 def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=None, int64_t position=0):
     """Records of the regions buffer[starts[i]:ends[i]], read as rows[i] says, up to the first fault.
 
@@ -132,32 +160,40 @@ def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=N
     cdef Rows table
     rows = open_rows(rows, &table)
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
-    cdef int64_t[2] alone
-    cdef int64_t* start = alone
-    cdef int64_t* end
-    cdef Memory kept, memory
     cdef Columns out
     cdef Cursor region
-    cdef Py_ssize_t done, room
-    if table.count > 1:
-        kept = <Memory?> Block(2 * sizeof(int64_t) * table.count)
-        start = <int64_t*> kept.memory
-    end = start + fill_regions(starts, ends, &table, position, start)
-    check_regions(start, end, table.count, buffer.shape[0])
-    with nogil:
-        room = room_for(data, table.at, start, end, table.count) + 1
-    memory = <Memory?> Block((8 * sizeof(int64_t) + sizeof(int32_t)) * room)
-    lay_out(&out, memory.memory, room)
-    with nogil:
-        done = decode_rows(data, table.at, start, end, table.count, &out, &region)
-    fault = None
-    if done < table.count:
-        fault = (region.fault, done, region.fault_at - data, region.expected, region.found)
-    block = np.ndarray((8, room), INT64, memory)
-    batch = np.ndarray(room, INT32, memory, 8 * sizeof(int64_t) * room)
+    cdef Py_ssize_t done
+    cdef Memory memory = decode(data, buffer.shape[0], &table, starts, ends, position, &out, &region, &done)
+    block = np.ndarray((8, out.room), INT64, memory)
+    batch = np.ndarray(out.room, INT32, memory, 8 * sizeof(int64_t) * out.room)
     block.setflags(False)
     batch.setflags(False)
-    return block, batch, out.count, fault
+    return block, batch, out.count, fault_of(&table, data, &region, done)
+
+
+def find_record(const uint8_t[::1] buffer not None, rows, starts, ends, int64_t position, int64_t offset,
+                int64_t timestamp):
+    """The first of the records that `decode_batches` would give whose offset and timestamp reach both figures.
+
+    Returns (found, fault): found is (offset, timestamp, row), or None where there is none. All are decoded, so that the
+    fault is the same. The GIL is released. ValueError: a region outside the buffer.
+    """
+    cdef Rows table
+    rows = open_rows(rows, &table)
+    cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
+    cdef Columns out
+    cdef Cursor region
+    cdef Py_ssize_t done
+    # Alive as long as what is laid out in it is looked at.
+    cdef Memory memory = decode(data, buffer.shape[0], &table, starts, ends, position, &out, &region, &done)
+    cdef Py_ssize_t i
+    cdef object found = None
+    for i in range(out.count):
+        if out.offset[i] >= offset and out.timestamp[i] >= timestamp:
+            found = out.offset[i], out.timestamp[i], out.batch[i]
+            break
+    del memory
+    return found, fault_of(&table, data, &region, done)
 
 
 cdef Py_ssize_t rising_before(const int64_t[:] offsets, int64_t end) noexcept nogil:
@@ -201,18 +237,6 @@ def span_of(const int64_t[:] offsets not None, int64_t start, int64_t end):
         smallest = min(smallest, offsets[i])
         largest = max(largest, offsets[i])
     return smallest, largest, 0, -1
-
-
-def first_reaching(const int64_t[:] offsets not None, const int64_t[:] timestamps not None, int64_t offset,
-                   int64_t timestamp):
-    """The first i for which offsets[i] and timestamps[i] both reach the figures; -1 where there is none."""
-    cdef Py_ssize_t i
-    if offsets.shape[0] != timestamps.shape[0]:
-        raise ValueError(f"{offsets.shape[0]} offsets, {timestamps.shape[0]} timestamps")
-    for i in range(offsets.shape[0]):
-        if offsets[i] >= offset and timestamps[i] >= timestamp:
-            return i
-    return -1
 
 
 def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not None, const int64_t[::1] lengths not None):

@@ -1,1 +1,6 @@
+from _typeshed import ReadableBuffer
+
+def search_entries(
+    held: ReadableBuffer, stride: int, at: int, wide: bool, target: int, entries: int
+) -> tuple[int, bytes]: ...
 def search_index(path: str, stride: int, at: int, wide: bool, target: int, entries: int) -> tuple[int, bytes]: ...

@@ -1,4 +1,4 @@
-"""A search in an index file that is not mapped: opened, searched a block at a time, closed.
+"""A search in the entries of an index: in memory, or in a file that is opened, searched a block at a time and closed.
 
     entry | entry | entry | ...     of `stride` bytes; at byte `at` of each an integer of 4 or 8 bytes that rises
 
@@ -6,6 +6,7 @@ The last block is asked first: most searches are for what was appended last. DES
 nobody's index but one's own may be mapped.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport strlen
@@ -114,6 +115,35 @@ cdef int open_for(Search* search, bytes path) except -1:
     return 0
 
 
+cdef int check_field(int64_t stride, int64_t at, bint wide, int64_t entries) except -1:
+    if not 0 < stride <= LONGEST_ENTRY or not 0 <= at <= stride - (8 if wide else 4) or entries < 0:
+        raise ValueError(f"no field of {8 if wide else 4} bytes at {at} of {entries} entries of {stride} bytes")
+    return 0
+
+
+def search_entries(held, int64_t stride, int64_t at, bint wide, int64_t target, int64_t entries):
+    """As `search_index`, in a buffer that holds the entries. ValueError: no such entries. BufferError: not a buffer."""
+    cdef Search search
+    cdef Py_buffer view
+    cdef const uint8_t* begin
+    cdef int64_t last, count
+    check_field(stride, at, wide, entries)
+    search.stride, search.at, search.target, search.wide = stride, at, target, wide
+    PyObject_GetBuffer(held, &view, PyBUF_SIMPLE)
+    try:
+        begin = <const uint8_t*> view.buf
+        entries = min(entries, <int64_t> view.len // stride)
+        # The end first: of a map, other pages need not be there.
+        last = max(0, entries - BLOCK_BYTES // stride)
+        if last and field_of(&search, begin + last * stride) <= target:
+            count = last + count_in(&search, begin + last * stride, entries - last)
+        else:
+            count = count_in(&search, begin, last if last else entries)
+        return count, begin[(count - 1) * stride:count * stride] if count else b""
+    finally:
+        PyBuffer_Release(&view)
+
+
 def search_index(str path not None, int64_t stride, int64_t at, bint wide, int64_t target, int64_t entries):
     """How many of the first `entries` entries have a field of at most `target`, and the last of them.
 
@@ -124,8 +154,7 @@ def search_index(str path not None, int64_t stride, int64_t at, bint wide, int64
     cdef Search search
     cdef uint8_t[BLOCK_BYTES] block
     cdef int64_t in_block, first, count
-    if not 0 < stride <= LONGEST_ENTRY or not 0 <= at <= stride - (8 if wide else 4) or entries < 0:
-        raise ValueError(f"no field of {8 if wide else 4} bytes at {at} of {entries} entries of {stride} bytes")
+    check_field(stride, at, wide, entries)
     search.stride, search.at, search.target, search.wide = stride, at, target, wide
     open_for(&search, PyUnicode_EncodeFSDefault(path))
     if search.error:

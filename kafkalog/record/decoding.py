@@ -82,20 +82,38 @@ def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
         start = end
 
 
+def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int) -> tuple[int, int, int] | None:
+    """The first record that reaches both: its offset, its timestamp, and of which row it is; None where none does.
+
+    Control records too. All of `entries` must be sound. Errors: as `read_columns`.
+    """
+    regions = _regions(entries, reading, control=True)
+    buffer, rows, starts, ends, error = regions
+    found, fault = kernel.find_record(buffer, rows, starts, ends, entries.position, offset, timestamp)
+    if fault is not None:
+        error = _fault_error(fault, entries, regions)
+    if error is not None:
+        raise error.at(reading.path)
+    return found
+
+
 def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLogError | None]:
-    """Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains."""
-    rows, compressed, control, error = _sound_rows(entries, reading)
-    if control and not reading.control:
-        rows = rows[(rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)]
-    regions = _Regions(entries.view, rows)
-    if compressed:
-        regions = _decompressed(entries._replace(rows=rows), reading.decompression_limit)
-    buffer, rows, starts, ends, broken = regions
+    regions = _regions(entries, reading, control=reading.control)
+    buffer, rows, starts, ends, error = regions
     block, batch, count, fault = kernel.decode_batches(buffer, rows, starts, ends, entries.position)
     columns = RecordColumns(buffer, block[:, :count], batch[:count], rows)
-    if fault is not None:
-        return columns, _fault_error(fault, entries, regions)
-    return columns, broken or error
+    return columns, error if fault is None else _fault_error(fault, entries, regions)
+
+
+def _regions(entries: Entries, reading: Reading, *, control: bool) -> "_Regions":
+    """Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains."""
+    rows, compressed, has_control, error = _sound_rows(entries, reading)
+    if has_control and not control:
+        rows = rows[(rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)]
+    if not compressed:
+        return _Regions(entries.view, rows, error=error)
+    regions = _decompressed(entries._replace(rows=rows), reading.decompression_limit)
+    return regions if regions.error is not None else regions._replace(error=error)
 
 
 class _Sound(NamedTuple):

@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
-from kafkalog._speedups.columns import first_reaching
 from kafkalog._speedups.framing import find_file_entry, load_file_entry, scan_file_headers, scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.columns import RecordColumns
-from kafkalog.record.decoding import Entries, Reading, read_columns
+from kafkalog.record.decoding import Entries, Reading, first_record, read_columns
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
 from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBufferMessageSet, MessageSet
@@ -260,14 +259,11 @@ class FileMessageSet(MessageSet):
 
     def _found_in(self, entry: Entries, offset: int, timestamp: int) -> TimestampAndOffset | None:
         """The first record of a batch that reaches both; all of it must be sound, whoever reads the rest."""
-        reading = Reading(True, True, self._reading.decompression_limit, self._reading.path)
-        for columns in list(read_columns(entry, reading)):
-            offsets, timestamps = columns.offset, columns.timestamp
-            found = first_reaching(offsets, timestamps, offset, timestamp)
-            if found >= 0 and entry.rows["magic"][0] > 0:
-                epoch = int(entry.rows["partition_leader_epoch"][0])
-                return TimestampAndOffset(int(timestamps[found]), int(offsets[found]), epoch if epoch >= 0 else None)
-        return None
+        found = first_record(entry, self._reading, offset, timestamp)
+        if found is None or entry.rows["magic"][0] < 1:
+            return None
+        epoch = int(entry.rows["partition_leader_epoch"][0])
+        return TimestampAndOffset(found[1], found[0], epoch if epoch >= 0 else None)
 
     def first_entry(self, start: int = 0) -> FoundEntry | None:
         """What the header of the first entry from position `start` on says."""

@@ -34,8 +34,8 @@ class OffsetIndex(Index[OffsetEntry]):
 
     _LAYOUT = Struct(">ii")
     _ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
-    _OFFSET = Field("i", 0, 8)
-    _POSITION = Field("i", 4, 8)
+    _OFFSET = Field(0, 8)
+    _POSITION = Field(4, 8)
 
     def _empty(self) -> OffsetEntry:
         return OffsetEntry(self.base_offset, 0)
@@ -112,8 +112,8 @@ class TimeIndex(Index[TimestampEntry]):
     _LAYOUT = Struct(">qi")
     _ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
     _KEPT = 1
-    _TIMESTAMP = Field("q", 0, 12)
-    _OFFSET = Field("i", 8, 12)
+    _TIMESTAMP = Field(0, 12, wide=True)
+    _OFFSET = Field(8, 12)
 
     def _empty(self) -> TimestampEntry:
         return TimestampEntry(NO_TIMESTAMP, self.base_offset)

@@ -6,8 +6,9 @@
 A file that is being appended to is mapped: an entry costs no system call, and a lookup finds it at once. Blocks on disk
 are reserved a stretch at a time before the map is written to, so that a full disk is an error of the append and not
 the end of the process. Any other file is opened, read and closed at each lookup, so that a log of any number of
-segments needs no descriptors for its indexes; a file that somebody else writes must never be mapped, because touching
-a page that has been cut off kills the process.
+segments needs no descriptors for its indexes; of one's own, copies of the shorter ones are kept, of a limited number
+of bytes together. A file that somebody else writes must never be mapped, because touching a page that has been cut off
+kills the process.
 
 Source: storage/.../log/AbstractIndex.java (which always maps, and leaves reserving to the file system).
 """
@@ -21,44 +22,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EINVAL, ENOSPC, EOPNOTSUPP
 from pathlib import Path
-from struct import Struct
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from kafkalog._speedups.index_search import search_index
+from kafkalog._speedups.index_search import search_entries, search_index
 from kafkalog.errors import CorruptIndexError
 from kafkalog.storage.appending import naming, sync
 from kafkalog.storage.mapped import CLOSE_ON_EXEC, closed
+from kafkalog.storage.open_files import OpenFiles
 
 RESERVED_BYTES = 1 << 16
-# Read at once by a search that is not in a map; the last so many bytes are also where most searches end.
-BLOCK_BYTES = 1 << 12
+# Of a file that is not longer a copy is kept: to read it takes little longer than one search in it. And all copies.
+KEPT_BYTES = 1 << 14
+ALL_KEPT_BYTES = 1 << 24
 # The map needs no descriptor of its own; before Python 3.13 it has one all the same.
 _MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+KEPT_INDEXES = OpenFiles(ALL_KEPT_BYTES)
 
 Read = TypeVar("Read")
 
 
-class Field:
-    """One integer of each entry: how it is read, and where it lies."""
+class Field(NamedTuple):
+    """One integer of each entry: where it lies in the `stride` bytes, and whether it has 8 of them, else 4."""
 
-    __slots__ = ("at", "stride", "unpack", "wide")
-
-    def __init__(self, code: str, at: int, stride: int) -> None:
-        self.unpack: Callable[..., tuple[int]] = Struct(f">{code}").unpack_from
-        self.at = at
-        self.stride = stride
-        self.wide = code == "q"
-
-    def count(self, buffer: bytes | mmap.mmap, low: int, high: int, target: int) -> int:
-        """How many entries come before the first of [low, high) whose field is larger than target; they must rise."""
-        unpack, stride, at = self.unpack, self.stride, self.at
-        while low < high:
-            middle = (low + high) >> 1
-            if unpack(buffer, middle * stride + at)[0] <= target:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    at: int
+    stride: int
+    wide: bool = False
 
 
 class IndexFile:
@@ -76,6 +65,9 @@ class IndexFile:
         self.path = path
         self.writable = writable
         self._map: mmap.mmap | None = None
+        # All bytes of a file that is not mapped, where they are few.
+        self._kept: bytes | None = None
+        self.recently_used = False
         # How far the map may be written to.
         self._reserved = 0
         self._closed = False
@@ -148,18 +140,19 @@ class IndexFile:
 
     def count(self, field: Field, target: int, entries: int) -> int:
         """How many of the first `entries` entries have a field of at most target; the field must rise."""
-        if self._map is None:
-            return self._search_file(field, target, entries)[0]
-        return _search(self._map, field, target, entries)
+        return self._search(field, target, entries)[0]
 
     def floor(self, field: Field, target: int, entries: int) -> bytes:
         """The last of the first `entries` entries whose field is at most target; nothing where there is none."""
-        if self._map is None:
-            return self._search_file(field, target, entries)[1]
-        end = _search(self._map, field, target, entries) * field.stride
-        return self._map[end - field.stride : end] if end else b""
+        return self._search(field, target, entries)[1]
 
-    def _search_file(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+    def _search(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+        held: mmap.mmap | bytes | None = self._map
+        if held is None:
+            held = self._kept if self._kept is not None else self._keep()
+        if held is not None:
+            self.recently_used = True
+            return search_entries(held, field.stride, field.at, field.wide, target, entries)
         if self._closed:
             self.check_open()
         try:
@@ -168,6 +161,19 @@ class IndexFile:
             if self.writable:
                 raise
             return 0, b""
+
+    def _keep(self) -> bytes | None:
+        """A copy of a short file that nobody else changes, kept as long as many others are not searched more often."""
+        if not self.writable or self.length > KEPT_BYTES or self._closed:
+            return None
+        kept = self._with_descriptor(os.pread, self.length, 0)
+        self._kept = kept
+        KEPT_INDEXES.add(self, self.length)
+        return kept
+
+    def give_up_file(self) -> None:
+        """Drop the copy, which can be made again. Any thread may call."""
+        self._kept = None
 
     def _with_descriptor(self, read: Callable[..., Read], *arguments: object) -> Read | None:
         """As `opened`, in less time."""
@@ -203,6 +209,7 @@ class IndexFile:
             reserve(fd, self._reserved, reserved - self._reserved)
             if self._map is None:
                 self._map = mmap.mmap(fd, self.length, **_MAP_OPTIONS)
+                self._kept = None
         self._reserved = reserved
 
     def resize(self, length: int) -> None:
@@ -216,7 +223,7 @@ class IndexFile:
     def _unmap(self) -> None:
         if self._map is not None:
             self._map.close()
-        self._map = None
+        self._map = self._kept = None
         self._reserved = 0
 
     def open_for_sync(self) -> int | None:
@@ -254,13 +261,6 @@ class IndexFile:
         """Give up the map; the file stays as it is."""
         self._closed = True
         self._unmap()
-
-
-def _search(entries_map: mmap.mmap, field: Field, target: int, entries: int) -> int:
-    first = max(0, entries - BLOCK_BYTES // field.stride)
-    if not first or field.unpack(entries_map, first * field.stride + field.at)[0] <= target:
-        return field.count(entries_map, first, entries, target)
-    return field.count(entries_map, 0, first, target)
 
 
 def reserve(fd: int, start: int, length: int) -> None:

@@ -8,7 +8,7 @@ twin that shared code with what it checks would share its mistakes.
     cursor         a place in a buffer and the end it must not pass; varints
     framing        the header table: HEADER_DTYPE, scan_headers
     records        the records of a v2 batch
-    message_set    the messages of a v0/v1 entry; decode_batches
+    message_set    the messages of a v0/v1 entry; decode_batches, find_record
     output_stream  the stream of linked segments, and what is reserved in it
     compression    the codecs, with no limit and no mercy
     regions        where the records of each entry lie, for tests that start from a file's bytes

@@ -62,6 +62,24 @@ def decode_batches(
     return block, np.array(owners, dtype=np.int32), len(places), fault
 
 
+def find_record(
+    buffer: bytes | memoryview,
+    rows: Headers,
+    starts: NDArray[np.int64] | None,
+    ends: NDArray[np.int64] | None,
+    position: int,
+    offset: int,
+    timestamp: int,
+) -> tuple[tuple[int, int, int] | None, Fault | None]:
+    """The first of these records that reaches both: its offset, timestamp and row; and how decoding them ended."""
+    block, batch, _, fault = decode_batches(buffer, rows, starts, ends, position)
+    for each, row in zip(block.T.tolist(), batch.tolist(), strict=True):
+        place = Place(*each)
+        if place.offset >= offset and place.timestamp >= timestamp:
+            return (place.offset, place.timestamp, row), fault
+    return None, fault
+
+
 class Message(NamedTuple):
     """A message as it lies in its region, its offset and timestamp not yet made absolute."""
 

@@ -490,15 +490,15 @@ def test_the_span_of_offsets_is_theirs(values: list[int], is_sorted: bool, start
         assert sorted(offsets.tolist()) != offsets.tolist()
 
 
-@given(st.lists(st.tuples(OFFSETS, OFFSETS), max_size=9), OFFSETS, OFFSETS)
-def test_the_first_record_that_reaches_both_is_found(values: list[tuple[int, int]], offset: int, time: int) -> None:
-    pairs = np.array(values, np.int64).reshape(-1, 2)
-    found = columns.first_reaching(pairs[:, 0], pairs[:, 1], offset, time)
-    assert found == next((i for i, each in enumerate(values) if each[0] >= offset and each[1] >= time), -1)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(-1, 10), st.integers(-1, 12))
+def test_the_first_record_that_reaches_both_is_found(times: list[int], offset: int, time: int) -> None:
+    data = V2Batch([PlainRecord(offset=i, timestamp=each) for i, each in enumerate(times)]).encoded()
+    rows, *_ = scan_headers(data)
+    found = columns.find_record(guarded(data), rows, None, None, 0, offset, time)
+    places = [(i, each, 0) for i, each in enumerate(times) if i >= offset and each >= time]
+    assert found == (places[0] if places else None, None)
 
 
-def test_offsets_are_needed_and_as_many_timestamps() -> None:
+def test_offsets_are_needed_for_their_span() -> None:
     with pytest.raises(ValueError, match="no offsets"):
         columns.span_of(np.empty(0, np.int64), 0, 1)
-    with pytest.raises(ValueError, match="2 offsets, 1 timestamps"):
-        columns.first_reaching(np.array([1, 2]), np.array([1]), 0, 0)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._speedups.index_search import search_index
+from guard import guarded
+from kafkalog._speedups.index_search import search_entries, search_index
 
 # Bytes of an entry, where its field lies, whether that has 8 bytes; and how an entry is packed.
 FIELDS = [(8, 0, False, ">ii"), (8, 4, False, ">ii"), (12, 0, True, ">qi"), (12, 8, False, ">qi")]
@@ -43,6 +44,7 @@ def test_the_last_entry_of_at_most_the_target_is_found(
         found = bisect_right(values, target)
         expected = found, data[(found - 1) * stride : found * stride] if found else b""
         assert search_index(str(path), stride, at, wide, target, count) == expected
+        assert search_entries(guarded(data), stride, at, wide, target, count) == expected
 
 
 @given(st.integers(0, 1300), st.integers(0, 1300 * 8), st.integers(-1, 1400))
@@ -56,6 +58,8 @@ def test_what_is_left_of_a_file_that_was_cut_is_searched(path: Path, known: int,
     assert entry == (data[8 * (count - 1) : 8 * count] if count else b"")
     if left >= 8 * known:
         assert count == min(known, max(0, target + 1))
+    most = min(there, max(0, target + 1))
+    assert search_entries(guarded(data), 8, 0, False, target, known) == (most, data[8 * (most - 1) : 8 * most])
 
 
 def test_a_file_that_cannot_be_opened_or_read_is_named(tmp_path: Path) -> None:
@@ -86,3 +90,7 @@ def test_a_field_outside_its_entry_is_refused(path: Path, numbers: tuple[int, in
         search_index(str(path), *numbers, 0, 1)
     with pytest.raises(ValueError, match="-1 entries"):
         search_index(str(path), 8, 0, False, 0, -1)
+    with pytest.raises(ValueError, match="no field"):
+        search_entries(b"", *numbers, 0, 1)
+    with pytest.raises(TypeError, match="bytes-like"):
+        search_entries(None, 8, 0, False, 0, 1)  # type: ignore[arg-type]

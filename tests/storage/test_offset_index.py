@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from pathlib import Path
@@ -14,7 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import golden
 from kafkalog.errors import InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
+from kafkalog.storage import index_file
 from kafkalog.storage.index import OffsetEntry, OffsetIndex
+from kafkalog.storage.open_files import OpenFiles
 from storage.indexes import Rows, base_offset, dumped
 from storage.indexes import offset_slots as slots
 
@@ -263,6 +266,53 @@ def test_indexes_that_are_not_appended_to_keep_no_descriptor(index: OffsetIndex,
     others = [OffsetIndex(path, BASE, writable=writable) for writable in (True, False)]
     assert [other.lookup(60) for other in others] == [(51, 1), (51, 1)]
     assert len(list(descriptors.iterdir())) == before
+
+
+def sealed(path: Path, entries: int = 3) -> OffsetIndex:
+    """An index that is not appended to, and was never mapped."""
+    with OffsetIndex(path, BASE, max_size=8 * entries) as index:
+        for n in range(entries):
+            index.append(BASE + 10 * n + 1, n)
+    return OffsetIndex(path, BASE, max_size=800)
+
+
+def test_a_short_index_of_ones_own_is_read_once_and_anew_after_it_was_changed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sealed(path) as index, monkeypatch.context() as patch:
+        assert index.lookup(BASE + 20) == (BASE + 11, 1)
+        patch.setattr(os, "open", lambda *_: pytest.fail("the file is opened"))
+        assert index.lookup(BASE + 21) == (BASE + 21, 2)
+        patch.undo()
+        index.truncate_to(BASE + 21)
+        assert index.lookup(BASE + 99) == (BASE + 11, 1)
+        index.resize(800)
+        assert index.lookup(BASE + 99) == (BASE + 11, 1)
+        index.append(BASE + 50, 7)
+        assert index.lookup(BASE + 99) == (BASE + 50, 7)
+        index.resize(3 * 8)
+        assert index.lookup(BASE + 99) == (BASE + 50, 7)
+    with pytest.raises(LogStateError, match="closed"):
+        index.lookup(BASE + 99)
+
+
+def test_of_a_long_index_and_one_of_somebody_elses_no_copy_is_kept(path: Path) -> None:
+    with sealed(path, 3000) as index:
+        assert index.lookup(BASE + 20_000) == (BASE + 19_991, 1999)
+        assert index._file._kept is None
+    reader = OffsetIndex(path, BASE, writable=False)
+    assert reader.lookup(BASE + 20) == (BASE + 11, 1)
+    assert reader._file._kept is None
+
+
+def test_copies_of_indexes_take_so_many_bytes_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_file, "KEPT_INDEXES", OpenFiles(100))
+    indexes = [sealed(tmp_path / f"{n}.index") for n in range(10)]
+    for _ in range(3):
+        assert {index.lookup(BASE + 20) for index in indexes} == {(BASE + 11, 1)}
+        assert sum(index._file._kept is not None for index in indexes) == 4
+    for index in indexes:
+        index.close()
 
 
 # --- files of real brokers

@@ -219,6 +219,23 @@ def test_who_has_gone_without_closing_does_not_count_for_ever() -> None:
     assert given_up == [kept[0]] or not given_up
 
 
+def test_no_more_is_kept_than_weighs_so_much_together() -> None:
+    class Opener:
+        recently_used = False
+
+        def give_up_file(self) -> None:
+            given_up.append(self)
+
+    given_up: list[Opener] = []
+    pool, openers = OpenFiles(100), [Opener() for _ in range(4)]
+    for each in openers[:3]:
+        pool.add(each, 30)
+    assert not given_up
+    openers[0].recently_used = True
+    pool.add(openers[3], 60)
+    assert given_up == openers[1:3]
+
+
 def test_reading_beside_a_writer_sees_what_is_appended_and_writes_nothing(tmp_path: Path) -> None:
     made = segment(tmp_path)
     fill(made, range(40, 43))
