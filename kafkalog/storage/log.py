@@ -331,7 +331,7 @@ class Log:
         walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
         walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
         for segment, following, message_set in self._message_sets(cursor, stop, loaded=threads == 1):
-            for part in read_on(segment, message_set, walk, lambda: cursor.offset):
+            for part in read_on(self._as_it_is(segment), message_set, walk, lambda: cursor.offset):
                 wanted, lowest, highest = part.narrowed(cursor.offset, stop)
                 own = len(part)
                 if lowest < segment.base_offset or highest >= following:
@@ -357,7 +357,7 @@ class Log:
         first, stop = self._range(start, end, isolation)
         cursor = _Cursor(first)
         for segment, _, message_set in self._message_sets(cursor, stop):
-            for batch in read_on(segment, message_set, _BATCHES, lambda: cursor.offset):
+            for batch in read_on(self._as_it_is(segment), message_set, _BATCHES, lambda: cursor.offset):
                 if batch.magic >= 2 and batch.base_offset >= stop:
                     return
                 if batch.last_offset >= cursor.offset:
@@ -425,10 +425,12 @@ class Log:
                 with segment.opened() as entries:
                     yield segment, end, entries
             segments = self._segments_now()
-            if following is not None:
-                cursor.pass_over(end)
-            elif segments.higher(segment.base_offset) is None:
+            if not cursor.leave(following, segments.higher(segment.base_offset)):
                 return
+
+    def _as_it_is(self, segment: LogSegment) -> Callable[[], LogSegment]:
+        """A segment as it is when it is asked for: the active one again, perhaps, whose torn tail is no damage."""
+        return lambda: self._segments_now().get(segment.base_offset) or segment
 
     def _check_is_now_own(self, segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> None:
         """CorruptRecordError: an offset of another segment; unless that was cut off and it is written here now."""
@@ -476,10 +478,18 @@ class _Cursor:
         self.offset = offset
         self.moved = False
 
-    def pass_over(self, end: int) -> None:
-        """A segment that ends at `end` has been read to its end."""
-        self.offset = max(self.offset, end)
+    def leave(self, following: LogSegment | None, now: LogSegment | None) -> bool:
+        """A segment has been read to its end; answers whether there may be more to read.
+
+        following: the segment behind it when it was begun; now: the one there is. Where it is another, the end that was
+        read may not be where the segment ends now: it was merged, or cut and is the active one again.
+        """
+        if following is None:
+            return now is not None
         self.moved = True
+        if now is not None and now.base_offset == following.base_offset:
+            self.offset = max(self.offset, now.base_offset)
+        return True
 
 
 def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:

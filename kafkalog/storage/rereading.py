@@ -33,26 +33,28 @@ def steadily(ask: Callable[[], Found]) -> Found:
 
 
 def read_on(
-    segment: LogSegment,
+    segment: Callable[[], LogSegment],
     message_set: FileMessageSet,
     walk: Callable[[FileMessageSet], Iterator[Found]],
     reached: Callable[[], int],
 ) -> Iterator[Found]:
     """What `walk` gives of a segment's entries. Where it ends in damage that is not there any more it goes on.
 
-    reached: the offset of the next record that is wanted.
+    segment: gives the segment as it is now: one that others came behind is the last one again when these are cut off,
+    and may then end in what is just being written. reached: the offset of the next record that is wanted.
     """
     failed = None
     while True:
         try:
             yield from walk(message_set)
         except CorruptRecordError as error:
-            if str(error) == failed or _is_damage(segment, error):
+            now = segment()
+            if str(error) == failed or _is_damage(now, error):
                 raise
             failed = str(error)
         else:
             return
-        message_set = segment.entries_from(reached())
+        message_set = now.entries_from(reached())
 
 
 def _is_damage(segment: LogSegment, error: CorruptRecordError) -> bool:

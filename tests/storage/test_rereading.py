@@ -110,3 +110,64 @@ def test_an_append_that_would_take_the_last_offset_there_is_is_refused(tmp_path:
         assert log.log_end_offset == 2**63 - 1
     with kafkalog.open(tmp_path / "t-0", "a") as again:
         assert values(again) == [b"v"]
+
+
+@pytest.fixture
+def rolled(directory: Path) -> Path:
+    """Five records in a segment, one behind it."""
+    with kafkalog.open(directory, "a") as log:
+        log.roll()
+        log.append([Record(b"5")])
+    return directory
+
+
+def cut_meanwhile(directory: Path, monkeypatch: pytest.MonkeyPatch, left: float) -> None:
+    """When bytes are first read, the last segment goes, and of the first so many batches are left: a truncation."""
+    path, view = offset_file(directory, 0, ".log"), ReadableFile.view
+    size = int(path.stat().st_size / 5 * left)
+
+    def cut_before(self: ReadableFile, position: int, length: int) -> memoryview:
+        monkeypatch.undo()
+        for each in directory.glob(f"{5:020}.*"):
+            each.unlink()
+        with path.open("r+b") as file:
+            file.truncate(size)
+        return view(self, position, length)
+
+    monkeypatch.setattr(ReadableFile, "view", cut_before)
+
+
+@pytest.mark.parametrize("read", ["records", "batches", "count"])
+def test_what_is_just_being_written_to_a_segment_that_is_the_last_again_is_no_damage(
+    rolled: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    with kafkalog.open(rolled) as log:
+        cut_meanwhile(rolled, monkeypatch, 2.5)
+        if read == "batches":
+            found = [batch.base_offset for batch in log.batches() if batch.columns()]
+        else:
+            found = [record.offset for record in log] if read == "records" else list(range(log.count()))
+    # Headers that had been read before were there.
+    assert found in ([0, 1], [0, 1, 2, 3, 4, 5]) if read == "count" else found == [0, 1]
+
+
+def test_a_torn_tail_before_a_segment_is_damage(rolled: Path) -> None:
+    with offset_file(rolled, 0, ".log").open("r+b") as file:
+        file.seek(-1, 2)
+        file.truncate()
+    with kafkalog.open(rolled) as log, pytest.raises(CorruptRecordError, match="torn tail"):
+        list(log)
+
+
+def test_what_is_written_anew_where_a_reader_was_is_read_and_not_passed_over(
+    rolled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kafkalog.open(rolled) as log:
+        cut_meanwhile(rolled, monkeypatch, 2)
+        found = log.records()
+        values = [next(found).value, next(found).value]
+        with kafkalog.open(rolled, "a") as again:
+            for number in range(2, 8):
+                again.append([Record(b"new %d" % number)])
+        values += [record.value for record in found]
+    assert values == [b"0", b"1", *(b"new %d" % number for number in range(2, 8))]
