@@ -12,8 +12,9 @@ from one thread at a time. What is on disk never makes a call raise: see `proble
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from inspector.reading.answers import (
     AbortedTransaction,
@@ -35,12 +36,14 @@ from inspector.reading.answers import (
     TopicRow,
     Transactions,
 )
-from inspector.reading.batches import SegmentReader
 from inspector.reading.ends import Checkpoints
-from inspector.reading.partition import PartitionReader
 from inspector.reading.topics import Source, Topics
 from kafkalog.errors import NotALogError
 from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover, partition_dir
+
+if TYPE_CHECKING:
+    from inspector.reading.batches import SegmentReader
+    from inspector.reading.partition import PartitionReader
 
 __all__ = [
     "AbortedTransaction",
@@ -66,6 +69,15 @@ __all__ = [
     "Transactions",
 ]
 
+# What reads partitions takes longer to import than their names to list: it comes when the first is opened.
+_LATER = {"PartitionReader": "inspector.reading.partition", "SegmentReader": "inspector.reading.batches"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
 
 class Model:
     """A data directory, a partition directory or one segment file, read-only.
@@ -87,6 +99,12 @@ class Model:
         self._found = self._sources_in(place) if isinstance(place, DataDir) else None
         self._topics = Topics()
         self._readers: dict[str, PartitionReader] = {}
+
+    def names(self) -> list[TopicRow]:
+        """The first rows of `topics`, which takes them from the same listing: for a first look."""
+        if self._place is None and self._found is None:
+            self._found = self.sources()
+        return self._topics.named(self.sources() if self._found is None else self._found)
 
     def topics(self) -> Iterator[TopicRow]:
         """A row a partition three times over: names, then filled, then with what takes longer to find out.
@@ -135,6 +153,8 @@ class Model:
             raise ValueError("a data directory has many partitions: a name is needed")
         else:
             source = self._source(partition_dir(self.path / name))
+        from inspector.reading.partition import PartitionReader
+
         found = self._readers.get(name)
         if found is None:
             found = self._readers[name] = PartitionReader(source)

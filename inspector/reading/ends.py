@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafkalog import Log, TopicPartition
 from kafkalog.errors import KafkaLogError
 from kafkalog.storage.checkpoints import OffsetCheckpointFile
+
+if TYPE_CHECKING:
+    from kafkalog import Log, TopicPartition
 
 _NAMES = ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 

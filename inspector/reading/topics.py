@@ -10,19 +10,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import kafkalog
 from inspector.reading.answers import Health, Mark, TopicRow
 from inspector.reading.ends import Checkpoints, Marks, log_end_of
-from kafkalog import Log, LogConfig, TopicPartition
 from kafkalog.errors import KafkaLogError
 
-# One for all: who only reads needs none, and a thousand of them take time to make.
-_CONFIG = LogConfig()
+if TYPE_CHECKING:
+    from kafkalog import Log, LogConfig, TopicPartition
+
 _FAILURES = (OSError, KafkaLogError, ValueError)
 # Logs whose active segment is no longer than this have their last stable offset worked out with the rest.
 SHORT_BYTES = 1 << 20
+
+
+@cache
+def _config() -> LogConfig:
+    """One for all: who only reads needs none, and a thousand of them take time to make."""
+    return kafkalog.LogConfig()
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Topics:
 
     def rows(self, sources: list[Source]) -> Iterator[TopicRow]:
         """Each partition's name, then each with what is in it, then some again with their last stable offset."""
-        names = [_named(source) for source in sources]
+        names = self.named(sources)
         yield from names
         later: list[tuple[TopicRow, Source]] = []
         for row, source in zip(names, sources, strict=True):
@@ -66,11 +74,15 @@ class Topics:
         for row, source in later:
             yield self._with_last_stable(row, source)
 
+    def named(self, sources: list[Source]) -> list[TopicRow]:
+        """The rows as their directories' names alone tell."""
+        return [_named(source) for source in sources]
+
     def _filled(self, row: TopicRow, source: Source) -> TopicRow:
         try:
             if source.is_file:
                 return replace(row, filled=True, segments=1, bytes=source.path.stat().st_size)
-            with kafkalog.open(source.path, config=_CONFIG) as log:
+            with kafkalog.open(source.path, config=_config()) as log:
                 return self._told(row, source, log)
         except _FAILURES as error:
             return replace(row, filled=True, health="unreadable", problem=str(error))
@@ -114,7 +126,7 @@ class Topics:
 
     def _with_last_stable(self, row: TopicRow, source: Source) -> TopicRow:
         try:
-            with kafkalog.open(source.path, config=_CONFIG) as log:
+            with kafkalog.open(source.path, config=_config()) as log:
                 if row.log_end is None:
                     marks, _ = source.checkpoints.of(source.topic_partition)
                     row = self._with_end(row, marks, log.log_end_offset)

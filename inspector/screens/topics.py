@@ -12,7 +12,7 @@ from textual.binding import BindingType
 
 from inspector import columns, text
 from inspector.keys import bindings
-from inspector.rows import ItemSource, Rows
+from inspector.rows import ItemSource
 from inspector.screens.base import InspectorScreen
 from inspector.screens.view import start
 from inspector.widgets.lazy_table import LazyTable
@@ -72,6 +72,9 @@ class TopicsScreen(InspectorScreen):
         self._seen.clear()
 
     async def _watch(self) -> None:
+        if not self._found:
+            self._found = {row.name: row for row in await self.inspector.desk(self.inspector.model.names)}
+            self._show()
         while True:
             began = time.monotonic()
             await self._pass()
@@ -111,7 +114,7 @@ class TopicsScreen(InspectorScreen):
         table = self.table
         before = table.cursor
         table.when_empty = "no name has this in it" if self._found and self._text else "no partitions"
-        table.show(Rows(map(self._source.row, wanted)), len(wanted), cursor=cursor if current else before)
+        table.show(self._source, len(wanted), cursor=cursor if current else before)
         self._tell_current()
         self._top()
 

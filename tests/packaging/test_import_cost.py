@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+SCREENS = importlib.util.find_spec("textual") is not None and importlib.util.find_spec("inspector") is not None
 NOT_FOR_IMPORT = {"click", "lz4", "pyarrow", "pyspark", "rich", "textual", "zstandard"}
 
 
@@ -30,3 +31,11 @@ except SystemExit as end:
     assert not end.code, end.code
 """
     assert "numpy" not in imported_by(statement)
+
+
+@pytest.mark.skipif(not SCREENS, reason="Textual is not installed")
+def test_the_list_of_partitions_is_seen_before_what_reads_them_is_imported() -> None:
+    statement = "import kafkalog.cli.inspect, inspector.app, inspector.model, inspector.screens.topics"
+    assert imported_by(statement).isdisjoint(
+        {"numpy", "kafkalog.storage.log", "pygments", "textual.widgets._text_area"}
+    )
