@@ -69,7 +69,7 @@ def test_each_view_follows_a_writer_through_all_that_it_does(tmp_path: Path) -> 
         await at.press("1", sees=f"{end:,}")
         await at.press("enter", sees="[2 Segm")
         await at.sees(f"S {start:,} ", f"E {end:,} ")
-        await at.press("5", "F", sees=f"k{end - 1} ")
+        await at.press("5", "F", sees=f" {end - 1}  ")
         assert check(at)
         assert seen
 
