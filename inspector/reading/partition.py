@@ -32,6 +32,7 @@ from inspector.reading.answers import (
     Transactions,
 )
 from inspector.reading.batches import SegmentReader
+from inspector.reading.ended import TransactionScan
 from inspector.reading.ends import log_end_of
 from inspector.reading.locking import locked
 from inspector.reading.stable import LastStable
@@ -293,6 +294,10 @@ class PartitionReader:
                 return deciding.transactions_of(log)
         except _FAILURES as error:
             return Transactions(problem=str(error))
+
+    def scan_transactions(self) -> TransactionScan:
+        """All transactions, the committed ones too, read in steps; may be stepped through in any thread."""
+        return TransactionScan(self.path, is_file=self._source.is_file)
 
     @locked
     def close(self) -> None:
