@@ -161,12 +161,12 @@ class AppendableFile(ReadableFile):
                     at += taken
                     if taken < len(piece):
                         at = self._write(memoryview(piece)[taken:], at)
+                # The length first: should a signal end this in between, what is too long is cut off.
+                self._length = max(self._length, at)
+                self._size = at
             except BaseException as error:
                 self._take_back(error, length)
                 raise
-            # The length first: should a signal end this in between, what is too long is cut off.
-            self._length = max(self._length, at)
-            self._size = at
             if length:
                 self._end_is_sound = ends_entry
             self._unlooked = self._whole = True
@@ -184,11 +184,11 @@ class AppendableFile(ReadableFile):
             try:
                 taken = os.pwrite(self._fd, entry, at)
                 end = at + taken if taken == length else self._write(memoryview(entry)[taken:], at + taken)
+                self._length = max(self._length, end)
+                self._size = end
             except BaseException as error:
                 self._take_back(error, length)
                 raise
-            self._length = max(self._length, end)
-            self._size = end
             self._unlooked = self._whole = True
             return end
 

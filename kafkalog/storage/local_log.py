@@ -9,6 +9,7 @@ It knows files and offsets; who may write what is for others to say. Source: sto
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from errno import EINTR
 
 from kafkalog.errors import LogLockedError, LogStateError
@@ -87,19 +88,19 @@ class LocalLog:
         segment = self.cut_back()
         try:
             segment.append(last_offset, messages, spans)
-        except OSError as error:
-            self._note_what_stayed(error)
+            self._end_at(last_offset + 1, segment, segment.size_in_bytes)
+        except BaseException as error:
+            self._take_back(error)
             raise
-        self._end_at(last_offset + 1, segment, segment.size_in_bytes)
 
     def append_batch(self, segment: LogSegment, data: bytearray, last_offset: int, max_timestamp: int) -> None:
         """As `append`, for one whole batch. segment: the active one, as `cut_back` gave it, or rolled since."""
         try:
             end = segment.append_batch(data, last_offset, max_timestamp)
-        except OSError as error:
-            self._note_what_stayed(error)
+            self._end_at(last_offset + 1, segment, end)
+        except BaseException as error:
+            self._take_back(error)
             raise
-        self._end_at(last_offset + 1, segment, end)
 
     def cut_back(self) -> LogSegment:
         """The active segment; what lies in it behind the log's end is cut off: an append was interrupted by a signal.
@@ -112,9 +113,14 @@ class LocalLog:
             segment.cut_back(end.relative_position_in_segment, end.message_offset)
         return segment
 
-    def _note_what_stayed(self, error: OSError) -> None:
-        """An append that failed has been taken back; if not, the next one would give its offsets out again."""
-        if self.active_segment.size != self.log_end.relative_position_in_segment:
+    def _take_back(self, error: BaseException) -> None:
+        """Leave nothing of an append behind the log's end, for readers to find: it failed, or was ended by a signal.
+
+        If something stays there the log takes no more, or another append would give its offsets out again.
+        """
+        with suppress(Exception):
+            self.cut_back()
+        if isinstance(error, OSError) and self.active_segment.size != self.log_end.relative_position_in_segment:
             self.failure = error
 
     def update_log_end(self, offset: int) -> None:

@@ -126,6 +126,8 @@ class LogManager(Mapping[str, AnyLog]):
         self._lock = threading.RLock()
         self._closed = False
         self._logs: dict[str, Any] = {}
+        # Partitions that `create` has failed to make, perhaps half-way: it may be asked again.
+        self._half_made: set[str] = set()
         self._writer: _Writer | None = None
         self._when_lost: weakref.finalize[..., Any] | None = None
         self._forked = False
@@ -207,13 +209,15 @@ class LogManager(Mapping[str, AnyLog]):
         with self._lock:
             self._check_open()
             partition = _partition(name)
-            if (self.directory / name).exists():
+            if name in self._logs or (name not in self._half_made and (self.directory / name).exists()):
                 raise FileExistsError(errno.EEXIST, "there is such a partition", str(self.directory / name))
             if config is not None:
                 self._topic_configs[partition.topic] = config_or_default(config)
             topic_id = topic_id_in(self.directory, partition.topic)
             config = self.config_of(partition.topic)
+            self._half_made.add(name)
             self._logs[name] = writer.load(name, config, topic_id=topic_id, at_end=self._ended)
+            self._half_made.discard(name)
             log: AnyLog = self._logs[name]
             return log
 

@@ -159,6 +159,7 @@ class LogSegment(ReadableSegment):
         if not 0 <= largest_offset - self.base_offset <= MAX_INT:
             raise self._overflow(largest_offset)
         log = self._writer if self._writer is not None else self._open_writer()
+        self._open_indexes()
         position = log.size_in_bytes
         log.append(message_set)
         self._note_or_take_back(log, position, spans)
@@ -171,6 +172,8 @@ class LogSegment(ReadableSegment):
         if not 0 <= last_offset - self.base_offset <= MAX_INT:
             raise self._overflow(last_offset)
         log = self._writer if self._writer is not None else self._open_writer()
+        if self._largest is None or self._offset_index is None:
+            self._open_indexes()
         end, size, largest = log.append_entry(data), len(data), self._largest
         if largest is None or end == size or self._bytes_since_entry > self._index_interval_bytes:
             self._note_or_take_back(log, end - size, (BatchSpan(last_offset, max_timestamp, size),))
@@ -180,6 +183,11 @@ class LogSegment(ReadableSegment):
                 self._largest = TimestampEntry(max_timestamp, last_offset)
             self._bytes_since_entry += size
         return end
+
+    def _open_indexes(self) -> TimestampEntry:
+        """Have those open that an append notes something in: what cannot be opened is told before a byte is written."""
+        assert self.offset_index is not None
+        return self.max_timestamp_and_offset_so_far
 
     def _note_or_take_back(self, log: FileMessageSet, position: int, spans: Iterable[BatchSpan]) -> None:
         largest = self._largest or self.max_timestamp_and_offset_so_far

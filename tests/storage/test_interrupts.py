@@ -4,7 +4,8 @@ import gc
 import linecache
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import kafkalog
 from kafkalog import LogConfig, Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage import data_dir_session, lock
+from kafkalog.storage import appending, data_dir_session, embedded, local_log, lock, segment
 from kafkalog.storage.local_log import LocalLog
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.scheduler import BackgroundScheduler
@@ -46,6 +47,7 @@ def test_a_batch_whose_append_was_interrupted_once_it_was_written_is_not_in_the_
             patch.setattr(LocalLog, "_end_at", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 append(log, b"x")
+        assert [record.value for record in log] == [b"0"]
         if then == "roll":
             log.roll()
         if then != "close":
@@ -103,8 +105,10 @@ def test_a_scheduler_whose_thread_was_kept_from_its_start_does_what_is_due_and_s
 LOCKING = {lock.__file__, data_dir_session.__file__}
 
 
-def interrupted_once_more(struck: set[tuple[str, int]], action: Callable[[], object]) -> bool:
-    """Do it, and have a signal strike at a line of what locks and unlocks where none has struck; False: there is none.
+def interrupted_once_more(
+    struck: set[tuple[str, int]], action: Callable[[], object], files: Collection[str] = LOCKING
+) -> bool:
+    """Do it, and have a signal strike at a line of these files where none has struck; False: there is none.
 
     The interpreter lets signals in where something is called, and not between a `with` and its lock.
     """
@@ -112,7 +116,7 @@ def interrupted_once_more(struck: set[tuple[str, int]], action: Callable[[], obj
 
     def strike(frame: FrameType, event: str, _: object) -> Any:
         callers = frame.f_code, frame.f_back.f_code if frame.f_back else frame.f_code
-        if frame.f_code.co_filename not in LOCKING or any(each.co_name == "__del__" for each in callers):
+        if frame.f_code.co_filename not in files or any(each.co_name == "__del__" for each in callers):
             return None
         place = frame.f_code.co_filename, frame.f_lineno
         text = linecache.getline(*place).strip()
@@ -149,3 +153,18 @@ def test_wherever_a_signal_strikes_while_a_lock_is_taken_or_released_no_byte_of_
         lock_data_dir(tmp_path).release()
         assert not lock._files
     assert len(struck) > 20
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_wherever_a_signal_strikes_in_an_append_readers_find_what_the_log_says_it_holds(directory: Path) -> None:
+    files = {each.__file__ for each in (embedded, local_log, segment, appending)}
+    struck: set[tuple[str, int]] = set()
+    log = kafkalog.open(directory, "a", SMALL)
+    while interrupted_once_more(struck, partial(append, log, b"v" * 20), files):
+        if log._state.local.failure is not None:
+            log.abandon()
+            gc.collect()
+            log = kafkalog.open(directory, "a", SMALL)
+        assert [record.offset for record in log] == list(range(log.log_end_offset))
+    log.close()
+    assert len(struck) > 30

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog import LogManager, Record, WritableLog
 from kafkalog.errors import (
     CorruptCheckpointError,
@@ -16,6 +17,7 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.checkpoints import read_offset_checkpoint
 from kafkalog.storage.config import LogConfig
+from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import random_topic_id, write_partition_metadata
 from kafkalog.storage.paths import (
@@ -153,6 +155,26 @@ def test_a_new_partition_gets_the_topic_id_of_its_topic(data_dir: Path) -> None:
     with manager(data_dir) as written:
         assert written.create("a-2").topic_id == ids[0]
         assert written["b-0"].topic_id == ids[2]
+
+
+def test_a_partition_whose_creation_failed_half_way_can_be_created_once_it_is_possible(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_files(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with LogManager(data_dir, "a") as manager:
+        with monkeypatch.context() as patched:
+            patched.setattr(OffsetIndex, "__init__", out_of_files)
+            with pytest.raises(OSError, match="Too many open files"):
+                manager.create("new-0")
+        assert (data_dir / "new-0").is_dir()
+        assert "new-0" not in manager
+        manager.create("new-0").append([Record(b"v")])
+        with pytest.raises(FileExistsError):
+            manager.create("new-0")
+    with kafkalog.open(data_dir / "new-0") as log:
+        assert [record.value for record in log] == [b"v"]
 
 
 def test_a_partition_that_is_there_is_not_created(data_dir: Path) -> None:

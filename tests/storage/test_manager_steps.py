@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -138,6 +139,7 @@ def test_whatever_goes_wrong_in_closing_the_files_and_the_lock_are_let_go(
         assert values(log) == [b"a-0"]
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_an_interrupt_while_logs_are_closed_lets_go_of_files_and_lock(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +154,10 @@ def test_an_interrupt_while_logs_are_closed_lets_go_of_files_and_lock(
         manager.close()
     assert other.closed
     assert can_be_locked("data_dir", data_dir)
+    # Here, rather than in a test to come: it is given up, and says so.
+    monkeypatch.undo()
+    del manager, other
+    gc.collect()
 
 
 def test_a_closed_manager_writes_no_checkpoints_neither_asked_nor_in_the_background(data_dir: Path) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index import OffsetIndex, TimeIndex
 from kafkalog.storage.segment import BatchSpan, LogSegment
 
 
@@ -39,3 +40,27 @@ def test_batches_that_an_index_has_no_room_for_are_taken_back_and_can_be_appende
     segment.append(4, both, [one, other])
     assert [record.offset for record in segment.log] == [0, 1, 2, 3, 4]
     segment.close()
+
+
+@pytest.mark.parametrize("index", [OffsetIndex, TimeIndex])
+@pytest.mark.parametrize("kind", ["records", "a producer's batch"])
+def test_an_index_of_a_new_segment_that_cannot_be_opened_is_told_of_before_a_batch_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: type[OffsetIndex | TimeIndex], kind: str
+) -> None:
+    def append(value: bytes) -> None:
+        if kind == "records":
+            log.append([Record(value)])
+        else:
+            log.append_as_leader(ByteBufferMessageSet.from_records([Record(value)]), 0)
+
+    def out_of_files(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with kafkalog.open(tmp_path / "topic-0", "a", LogConfig(segment_bytes=200)) as log:
+        append(b"0" * 100)
+        with monkeypatch.context() as patched:
+            patched.setattr(index, "__init__", out_of_files)
+            with pytest.raises(OSError, match="Too many"):
+                append(b"x" * 100)
+        append(b"1" * 100)
+        assert [record.value[:1] for record in log if record.value] == [b"0", b"1"]
