@@ -24,6 +24,8 @@ from inspector.screens.base import InspectorScreen
 from inspector.settings import TIME_ZONES, Settings
 
 if TYPE_CHECKING:
+    from inspector.background.runs import Runs, SearchRun
+    from inspector.messages import Jump
     from inspector.model import Model
 
 DEFAULT_THEME = "textual-dark"
@@ -59,6 +61,10 @@ class InspectorApp(App[None]):
         self.begin = start or Start()
         self.times = self.begin.times or Times(settings.time_zone)
         self.desk = Desk("partitions")
+        self._runs: Runs | None = None
+        # What was typed, in this session.
+        self.searched: list[str] = []
+        self.gone_to: list[str] = []
         self.has_topics = model.kind == "data_dir"
         self._clashes: set[str] = set()
 
@@ -70,10 +76,10 @@ class InspectorApp(App[None]):
             return TopicsScreen()
         return self._partition_screen(None)
 
-    def _partition_screen(self, name: str | None) -> Screen[None]:
+    def _partition_screen(self, name: str | None, jump: Jump | None = None) -> Screen[None]:
         from inspector.screens.partition import PartitionScreen
 
-        return PartitionScreen(name, self.begin.first_view)
+        return PartitionScreen(name, self.begin.first_view, jump)
 
     def on_mount(self) -> None:
         self.set_keymap(self.settings.keymap)
@@ -89,7 +95,31 @@ class InspectorApp(App[None]):
         return []
 
     def on_unmount(self) -> None:
+        if self._runs is not None:
+            self._runs.close()
         self.desk.close(self.model.close)
+
+    @property
+    def runs(self) -> Runs:
+        """What is, or was, done beside the screens."""
+        if self._runs is None:
+            from inspector.background.runs import Runs
+
+            self._runs = Runs()
+        return self._runs
+
+    def search_of(self, path: Path) -> SearchRun | None:
+        """What was searched for there last."""
+        if self._runs is None:
+            return None
+        from inspector.background.runs import SearchRun
+
+        return self._runs.of(SearchRun, path)
+
+    def end_runs(self, path: Path) -> None:
+        """Those of a partition that is left; what they have found so far stays."""
+        if self._runs is not None:
+            self._runs.end(path)
 
     @property
     def zone_name(self) -> str:
@@ -101,9 +131,15 @@ class InspectorApp(App[None]):
         if isinstance(self.screen, InspectorScreen):
             self.screen.ask(label, submitted, value=value)
 
-    def open_partition(self, name: str) -> None:
-        """Its screen, above the list."""
-        self.push_screen(self._partition_screen(name))
+    def open_partition(self, name: str, jump: Jump | None = None) -> None:
+        """Its screen, above the list. jump: where to, once it is open."""
+        self.push_screen(self._partition_screen(name, jump))
+
+    def verify_all(self) -> None:
+        """The check of all partitions, above the list."""
+        from inspector.screens.verify import VerifyScreen
+
+        self.push_screen(VerifyScreen())
 
     def close_partition(self) -> None:
         """Back to the list, where there is one."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from inspector.desk import Desk
 
 if TYPE_CHECKING:
+    from inspector.background.runs import SearchRun
     from inspector.reading.answers import PartitionState, Place, Progress, SegmentRow
     from inspector.reading.batches import SegmentReader
     from inspector.reading.partition import PartitionReader
@@ -37,6 +38,8 @@ class Browsing:
         self.place: Place | None = None
         self.is_waiting = False
         self.following = False
+        # What is searched for, or was.
+        self.search: SearchRun | None = None
         # Rises when rows that were read before are of something else: another segment, or one that was cut.
         self.version = 0
 

@@ -8,10 +8,16 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inspector import text
 from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
 from inspector.rows import Shown
+
+if TYPE_CHECKING:
+    from inspector.reading.search import Match
+    from kafkalog.fsck import Finding
 
 # Characters of a key or value in a table.
 PREVIEW = 400
@@ -180,3 +186,61 @@ def _records_of_topic(row: TopicRow) -> str:
         return text.number(row.records)
     # As many as there are offsets, at most.
     return "" if row.offsets is None else f"≤{text.number(row.offsets)}"
+
+
+# Worst first.
+SEVERITIES = {"error": ("damaged", "!"), "warning": ("warning", "?"), "info": ("muted", "i")}
+
+
+def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
+    """Of a check of `path`. wide: names of files have a directory before them."""
+    return [
+        Shown(
+            "SEVERITY",
+            8,
+            lambda finding: str(finding.severity),
+            lambda finding: list(SEVERITIES).index(finding.severity),
+        ),
+        Shown("CODE", 16, lambda finding: finding.code),
+        Shown("FILE", 40 if wide else 24, lambda finding: _relative(finding.path, path)),
+        Shown(
+            "POSITION", 13, lambda finding: text.number(finding.position), lambda finding: finding.position, right=True
+        ),
+        Shown(
+            "OFFSET",
+            10,
+            lambda finding: text.number(finding.first_offset),
+            lambda finding: finding.first_offset,
+            right=True,
+        ),
+        Shown("TEXT", 30, lambda finding: text.printable(finding.message)),
+    ]
+
+
+def look_of_finding(finding: Finding) -> tuple[str, str]:
+    """Errors, warnings and what is good to know."""
+    return SEVERITIES[finding.severity]
+
+
+def matches() -> list[Shown[Match]]:
+    """Of a search."""
+    return [
+        Shown("OFFSET", 12, lambda match: str(match.offset), right=True),
+        Shown("FIELD", 14, lambda match: text.printable(match.field)),
+        Shown("AT", 9, lambda match: text.number(match.span[0]), right=True),
+        Shown("MATCH", 30, lambda match: "".join(excerpt(match))),
+    ]
+
+
+def excerpt(match: Match) -> tuple[str, str, str]:
+    """What is before the match, the match, and what is behind it."""
+    start, end = match.excerpt_span
+    data = match.excerpt
+    return text.printable(data[:start]), text.printable(data[start:end]), text.printable(data[end:])
+
+
+def _relative(path: str, home: Path) -> str:
+    place = Path(path)
+    if place == home or home not in place.parents:
+        return text.printable(place.name)
+    return text.printable(str(place.relative_to(home)))

@@ -18,20 +18,46 @@ from typing import Any
 
 import msgspec
 
-from inspector import columns, text
+from inspector import charts, columns, text
+from inspector.background.jobs import Wanted
 from inspector.columns import Times
-from inspector.model import Model, PartitionReader
+from inspector.model import Model, PartitionReader, Progress
 from inspector.reading.batches import SegmentReader
+from inspector.reading.search import Match, Search
+from inspector.reading.statistics import Statistics
+from inspector.reading.verifying import Verification
 from inspector.rows import Shown
+from kafkalog.fsck import Severity
 
 VERSION = 1
 WINDOW = 1_000
+TEXT_WIDTH = 100
 MAP_CELLS = 80
 SOUND, FINDINGS = 0, 1
 
 
-class NeedsPartitionError(ValueError):
+class NeedsMoreError(ValueError):
+    """The screen has to be told more."""
+
+
+class NeedsPartitionError(NeedsMoreError):
     """The screen is one of a partition."""
+
+
+@dataclass(frozen=True)
+class TopKey:
+    """A key that comes often; at least so often."""
+
+    key: bytes
+    records: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """For the screens that look for something. find: of a search. deep: of verify."""
+
+    find: Wanted | None = None
+    deep: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,15 +66,21 @@ class Asked:
 
     model: Model
     times: Times
+    options: Options
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a screen shows: facts about the whole, and rows with their columns."""
+    """What a screen shows: facts about the whole, and rows with their columns.
+
+    after: facts that are known once all rows have been asked for. lines: the text, where it is no table.
+    """
 
     rows: Iterable[Any]
     columns: Sequence[Shown[Any]]
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    after: Callable[[], dict[str, Any]] = dict
+    lines: Sequence[str] | None = None
 
 
 def topics(asked: Asked) -> Listing:
@@ -100,6 +132,51 @@ def segment_map(asked: Asked) -> Listing:
     return Listing((cell for segment in _segments(asked) for cell in segment.strip(MAP_CELLS)), shown)
 
 
+def verify(asked: Asked) -> Listing:
+    """What is damaged in the data directory, the partition or the file."""
+    verification = Verification(asked.model.path, deep=asked.options.deep)
+    rows = (finding for finding in verification if not isinstance(finding, Progress))
+
+    def after() -> dict[str, Any]:
+        return {**verification.summary.as_dict(), "problem": verification.problem}
+
+    shown = columns.findings(asked.model.path, wide=asked.model.kind == "data_dir")
+    return Listing(rows, shown, {"deep": asked.options.deep}, after)
+
+
+def search(asked: Asked) -> Listing:
+    """The records of a partition that have something in them."""
+    wanted = asked.options.find
+    if wanted is None:
+        raise NeedsMoreError("what is searched for? --find TEXT")
+    looking = Search(_partition(asked), wanted.pattern(), fields=wanted.fields)
+    rows = (match for match in looking if isinstance(match, Match))
+
+    def after() -> dict[str, Any]:
+        progress = looking.progress(finished=True)
+        found = {name: value for name, value in _plain(progress).items() if name not in {"finished", "cancelled"}}
+        return {**found, "complete": progress.complete}
+
+    return Listing(rows, columns.matches(), {"find": _text_of(wanted.text), "regex": wanted.regex}, after)
+
+
+def statistics(asked: Asked) -> Listing:
+    """The charts of a partition, and the keys that come most often."""
+    counting = Statistics(_partition(asked))
+    while not counting.step().is_done:
+        pass
+    state = counting.state()
+    facts = _plain(state)
+    for name in ("top_keys", "progress"):
+        facts.pop(name)
+    shown: list[Shown[Any]] = [
+        Shown("KEY", 20, lambda row: text.printable(row.key)),
+        Shown("RECORDS", 12, lambda row: text.number(row.records), right=True),
+    ]
+    rows = [TopKey(key, count) for key, count in state.top_keys]
+    return Listing(rows, shown, facts, lines=charts.report(state, asked.times, TEXT_WIDTH))
+
+
 SCREENS: dict[str, Callable[[Asked], Listing]] = {
     "topics": topics,
     "segments": segments,
@@ -107,14 +184,17 @@ SCREENS: dict[str, Callable[[Asked], Listing]] = {
     "batches": batches,
     "records": records,
     "record": record,
+    "verify": verify,
+    "search": search,
+    "statistics": statistics,
 }
 
 
-def show(path: Path, screen: str, form: str, zone: text.Zone = "utc") -> int:
+def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: Options | None = None) -> int:
     """Prints it, and answers the exit code. NotALogError, OSError: `path` cannot be opened."""
     model = Model(path)
     try:
-        listing = SCREENS[screen](Asked(model, Times(zone)))
+        listing = SCREENS[screen](Asked(model, Times(zone), options or Options()))
         lines = _json(listing, screen, model.path) if form == "json" else _text(listing)
         found = SOUND
         for line, is_sound in lines:
@@ -181,15 +261,28 @@ def _headers(headers: Iterable[tuple[str, bytes | None]]) -> str:
 
 
 def _text(listing: Listing) -> Iterator[tuple[str, bool]]:
-    for name, value in listing.facts.items():
-        if value not in (None, [], {}):
-            yield f"{name}: {_one_line(value)}\n", name != "problem"
+    if listing.lines is not None:
+        yield "".join(f"{line.rstrip()}\n" for line in listing.lines), not listing.facts.get("problem")
+        return
+    yield from _fact_lines(listing.facts)
     yield _line([(each.title, each) for each in listing.columns]), True
     for row in listing.rows:
+        yield _line([(each.cell(row), each) for each in listing.columns]), _is_sound(row)
         problem = getattr(row, "problem", None)
-        yield _line([(each.cell(row), each) for each in listing.columns]), problem is None
         if problem is not None:
             yield f"  ! {text.printable(problem)}\n", False
+    yield from _fact_lines(listing.after())
+
+
+def _fact_lines(facts: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    for name, value in facts.items():
+        if value not in (None, [], {}):
+            yield f"{name}: {_one_line(value)}\n", name != "problem"
+
+
+def _is_sound(row: Any) -> bool:
+    """Neither a problem nor a finding that something is damaged."""
+    return getattr(row, "problem", None) is None and getattr(row, "severity", None) != Severity.ERROR
 
 
 def _one_line(value: Any) -> str:
@@ -210,9 +303,11 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
     for i, row in enumerate(listing.rows):
         yield (
             ("," if i else "") + "\n" + msgspec.json.encode(_plain(row)).decode(),
-            getattr(row, "problem", None) is None,
+            _is_sound(row),
         )
-    yield "]}\n", True
+    after = listing.after()
+    rest = "," + msgspec.json.encode(after).decode()[1:] if after else "}"
+    yield f"]{rest}\n", not after.get("problem")
 
 
 def _plain(value: Any) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 # Sorting and filtering hold a number a row, and read each row once more whenever it is seen.
 MOST_ARRANGED = 200_000
 STEP = 2_000
+Mark: TypeAlias = tuple[int, int, int]
 TONES = ("plain", "muted", "warning", "damaged", "control", "aborted", "transactional")
 
 
@@ -25,11 +26,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: texts that are safe to show. tone: one of TONES; symbol: says the same without colour."""
+    """A row: texts that are safe to show. tone: one of TONES; symbol: says the same without colour.
+
+    marks: what of the cells stands out, as (cell, start, end), counted in characters.
+    """
 
     cells: tuple[str, ...]
     tone: str = "plain"
     symbol: str = " "
+    marks: tuple[Mark, ...] = ()
 
 
 class Source(Protocol):
@@ -73,17 +78,19 @@ class Shown(Generic[T]):
 
 
 class ItemSource(Generic[T]):
-    """Rows out of what `read(first, count)` gives. look: tone and symbol of a row."""
+    """Rows out of what `read(first, count)` gives. look: tone and symbol of a row. marks: what stands out in one."""
 
     def __init__(
         self,
         read: Callable[[int, int], Sequence[T]],
         shown: Sequence[Shown[T]],
         look: Callable[[T], tuple[str, str]],
+        marks: Callable[[T, tuple[str, ...]], tuple[Mark, ...]] | None = None,
     ) -> None:
         self.read = read
         self.shown = shown
         self._look = look
+        self._marks = marks
 
     def rows(self, first: int, count: int) -> Sequence[Row]:
         """As in `Source`."""
@@ -91,7 +98,9 @@ class ItemSource(Generic[T]):
 
     def row(self, item: T) -> Row:
         """One of them."""
-        return Row(tuple(each.cell(item) for each in self.shown), *self._look(item))
+        cells = tuple(each.cell(item) for each in self.shown)
+        tone, symbol = self._look(item)
+        return Row(cells, tone, symbol, () if self._marks is None else self._marks(item, cells))
 
 
 class Arranged(Source):

@@ -21,7 +21,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from inspector.background.frames import LENGTH, Frame
@@ -254,6 +254,16 @@ class Runs:
         run.begin()
         return run
 
+    def of_kind(self, kind: str) -> Run[Any] | None:
+        """The last of a kind, wherever."""
+        return next((run for (each, _), run in reversed(self._runs.items()) if each == kind), None)
+
+    def end(self, path: Path) -> None:
+        """Ends what runs at a path, or below it."""
+        for run in self._runs.values():
+            if run.job.path == path or path in run.job.path.parents:
+                run.cancel()
+
     def close(self) -> None:
         """Ends all of them."""
         for run in self._runs.values():
@@ -269,11 +279,11 @@ class _Child:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._unwanted = False
+        self._unwanted = Event()
 
     def start(self) -> subprocess.Popen[bytes] | None:
         """None: it is not wanted any more. It finds the same modules as this one, and no signals of the terminal."""
-        if self._unwanted:
+        if self._unwanted.is_set():
             return None
         self._process = process = subprocess.Popen(  # noqa: S603 - this very interpreter
             CHILD,
@@ -283,12 +293,12 @@ class _Child:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
         )
-        if self._unwanted:
+        if self._unwanted.is_set():
             process.kill()
         return process
 
     def kill(self) -> None:
         """Now, or as soon as it would begin."""
-        self._unwanted = True
+        self._unwanted.set()
         if self._process is not None:
             self._process.kill()

@@ -48,6 +48,18 @@ VIEWS = (
         "hex", "6", "Hex", "Hex", "inspector.screens.hex", "HexView",
         "the bytes of a segment, each field named and explained",
     ),
+    ViewEntry(
+        "verify", "8", "Verify", "Check", "inspector.screens.verify", "VerifyView",
+        "what is damaged in the partition",
+    ),
+    ViewEntry(
+        "search", "9", "Search", "Find", "inspector.screens.search", "SearchView",
+        "the matches of a search",
+    ),
+    ViewEntry(
+        "statistics", "0", "Statistics", "Stat", "inspector.screens.statistics", "StatisticsView",
+        "records over time, sizes, codecs, keys",
+    ),
 )  # fmt: skip
 BY_NAME = {view.name: view for view in VIEWS}
 TOPICS_KEY = "1"

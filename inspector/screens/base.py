@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,6 +19,8 @@ from inspector.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from inspector.app import InspectorApp
+
+T = TypeVar("T")
 
 
 class InspectorScreen(Screen[None]):
@@ -68,19 +70,26 @@ class InspectorScreen(Screen[None]):
         *,
         changed: Callable[[str], None] | None = None,
         value: str = "",
+        history: list[str] | None = None,
     ) -> None:
-        """A line to type in; the keys go back to where they went before."""
+        """A line to type in; history: what was typed before."""
         from inspector.widgets.prompt import Prompt
 
-        focused = self.focused
-        self.query(Prompt).remove()
+        self.ask_with(lambda ended: Prompt(label, ended, changed=changed, value=value, history=history), submitted)
 
-        def ended(text: str | None) -> None:
+    def ask_with(
+        self, prompt: Callable[[Callable[[T | None], None]], Widget], submitted: Callable[[T | None], None]
+    ) -> None:
+        """A prompt in the place of any other; the keys go back to where they went before."""
+        focused = self.focused
+        self.query("Prompt, SearchPrompt").remove()
+
+        def ended(answer: T | None) -> None:
             if focused is not None and focused.is_attached:
                 self.set_focus(focused)
-            submitted(text)
+            submitted(answer)
 
-        self.mount(Prompt(label, ended, changed=changed, value=value), before=self._keys_line())
+        self.mount(prompt(ended), before=self._keys_line())
 
     def _keys_line(self) -> Widget:
         return self.query_one(KeysLine)

@@ -27,21 +27,29 @@ from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.lines import TabLine, TopLine
 
 if TYPE_CHECKING:
+    from inspector.background.jobs import Wanted
+    from inspector.background.runs import SearchRun
     from inspector.reading.answers import PartitionState, Target
 
 FOLLOWING_SECONDS = 0.5
 WATCHING_SECONDS = 1.0
 OTHERS_READ = 100
+# In which one match after another can be seen.
+VIEWS_OF_RECORDS = ("records", "record", "hex")
 OTHERS_BYTES = 4 << 30
 
 
 class PartitionScreen(InspectorScreen):
-    """name: the partition's; None: what the model was opened with. first_view: shown when it has been opened."""
+    """name: the partition's; None: what the model was opened with. first_view: shown when it has been opened.
+
+    jump: where to go then.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("partition")
 
-    def __init__(self, partition: str | None, first_view: str = "segments") -> None:
+    def __init__(self, partition: str | None, first_view: str = "segments", jump: messages.Jump | None = None) -> None:
         super().__init__()
+        self._first_jump = jump
         self._partition = partition
         self._first_view = first_view
         self._desk = Desk(f"partition {partition}")
@@ -64,6 +72,8 @@ class PartitionScreen(InspectorScreen):
 
     def on_unmount(self) -> None:
         browsing = self.browsing
+        if browsing is not None:
+            self.inspector.end_runs(browsing.reader.path)
         self._desk.close(None if browsing is None else browsing.reader.close)
 
     # Opening, and following what somebody else writes.
@@ -76,8 +86,14 @@ class PartitionScreen(InspectorScreen):
         self.tell(state.problem)
         if state.segments:
             await browsing.select(state.segments[0].base_offset)
+        browsing.search = self.inspector.search_of(reader.path)
         self.browsing = browsing
-        await self._show_view(self._first_view)
+        jump, self._first_jump = self._first_jump, None
+        if jump is None:
+            await self._show_view(self._first_view)
+        else:
+            self._way = [self._first_view]
+            await self._jump(jump.target, jump.view)
         self._index()
         start(self, "watch", self._watch)
 
@@ -214,6 +230,8 @@ class PartitionScreen(InspectorScreen):
         self.inspector.close_partition()
 
     def action_back(self) -> None:
+        if self.view is not None and self.view.back():
+            return
         if len(self._way) > 1:
             self._way.pop()
             self.action_view(self._way[-1])
@@ -247,6 +265,8 @@ class PartitionScreen(InspectorScreen):
             self._index()
         browsing.place = place
         browsing.is_waiting = not await browsing.is_reached()
+        if browsing.search is not None:
+            browsing.search.on_the_way = False
         if view is not None:
             await self._show_view(view)
         elif self.view is not None:
@@ -261,7 +281,7 @@ class PartitionScreen(InspectorScreen):
     # Keys.
 
     def action_go_to(self) -> None:
-        self.ask("go to offset, @time or +byte: ", self._go_to)
+        self.ask("go to offset, @time or +byte: ", self._go_to, history=self.inspector.gone_to)
 
     def _go_to(self, typed: str | None) -> None:
         if not typed or self.browsing is None:
@@ -277,8 +297,65 @@ class PartitionScreen(InspectorScreen):
         self.post_message(messages.Jump(target, view))
 
     def action_search(self) -> None:
-        if "search" in BY_NAME:
-            self.action_view("search")
+        if self.browsing is None:
+            return
+        from inspector.background.jobs import Wanted
+        from inspector.widgets.search_prompt import SearchPrompt
+
+        before = self.browsing.search
+        wanted = Wanted("") if before is None else before.job.wanted
+        self.ask_with(lambda ended: SearchPrompt(wanted, self.inspector.searched, ended), self._search)
+
+    def _search(self, wanted: Wanted | None) -> None:
+        if wanted is None:
+            return
+        from inspector.background.jobs import SearchJob
+        from inspector.background.runs import SearchRun
+
+        browsing = self._browsing()
+        offset = None if browsing.place is None else browsing.place.offset
+        browsing.search = self.inspector.runs.start(SearchRun(SearchJob(browsing.reader.path, wanted, offset)))
+        self.action_view("search")
+
+    def action_next_match(self) -> None:
+        self._step_to_match(True)
+
+    def action_previous_match(self) -> None:
+        self._step_to_match(False)
+
+    def _step_to_match(self, forwards: bool) -> None:
+        from inspector.screens.search import SearchView
+
+        if self.browsing is None or self.browsing.search is None:
+            return
+        if isinstance(self.view, SearchView):
+            self.view.step(forwards)
+        else:
+            start(self, "view", self._go_to_match, self.browsing.search, forwards)
+
+    async def _go_to_match(self, run: SearchRun, forwards: bool) -> None:
+        """From the record at the cursor, or from the match that is just gone to, to the next one there is."""
+        browsing = self._browsing()
+        here = None if browsing.place is None else browsing.place.offset
+        here = run.current if run.on_the_way else here
+        while (offset := run.beside(here, forwards)) is None and run.may_find(forwards):
+            self._tell_search("searching …")
+            await run.changed()
+        if offset is None:
+            self._tell_search(f"no match {'behind' if forwards else 'before'} this")
+            return
+        run.current, run.on_the_way = offset, True
+        view = None if self._way[-1] in VIEWS_OF_RECORDS else "records"
+        from inspector.reading.answers import Offset
+
+        await self._jump(Offset(offset), view)
+
+    def _tell_search(self, what: str) -> None:
+        from inspector.screens.search import found, reached
+
+        run = self._browsing().search
+        assert run is not None
+        self.notify(f"{what}: {found(run)}; {reached(run)}", timeout=2, markup=False)
 
     def action_follow(self) -> None:
         if self.browsing is None:
@@ -405,7 +482,7 @@ class PartitionScreen(InspectorScreen):
         """Keys that do nothing here are not in the footer."""
         del parameters
         if action in {"search", "next_match", "previous_match"}:
-            return "search" in BY_NAME
+            return self.browsing is not None and (action == "search" or self.browsing.search is not None)
         return self.inspector.has_topics if action == "topics" else True
 
     # The lines.

@@ -17,9 +17,10 @@ from textual.widgets import Static
 from inspector import messages, text
 from inspector.browsing import Browsing
 from inspector.columns import known
+from inspector.highlighting import rows_of
 from inspector.keys import bindings
 from inspector.reading.answers import Place
-from inspector.rows import Column, Row, Rows
+from inspector.rows import Column, Rows
 from inspector.screens.view import View, start
 from inspector.widgets.facts import Facts, Pairs
 from inspector.widgets.lazy_table import LazyTable
@@ -69,7 +70,15 @@ class RecordView(View):
         self._record = None
         if segment is not None and number is not None:
             self._record = await self.browsing.ask(segment.record, number)
+        self._to_match()
         await self._show()
+
+    def _to_match(self) -> None:
+        """The part in which a search has found something, where it is gone to from match to match."""
+        run, record = self.browsing.search, self._record
+        match = None if run is None or record is None else run.match_at(record.offset)
+        if match is not None:
+            self._part = match.field if match.field in PARTS else "headers"
 
     async def _show(self) -> None:
         """The part that is chosen, as it is to be seen."""
@@ -81,8 +90,12 @@ class RecordView(View):
             self.query_one(Facts).show(self._facts(record))
             self.post_message(messages.Told(record.problem))
             self._lines, self._note = await self.browsing.ask(self._lines_of, record)
-        rows = [Row((line,)) for line in self._lines]
+        run = self.browsing.search
+        wanted = None if run is None or self._part not in (*run.job.wanted.fields,) else run.pattern
+        rows, first = rows_of(self._lines, wanted)
         self._table.show(Rows(rows), len(rows))
+        if first is not None:
+            self._table.go(first)
         self._show_heading()
 
     def _lines_of(self, record: RecordDetail) -> tuple[list[str], str]:

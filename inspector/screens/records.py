@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from inspector import columns, messages, text
+from inspector.highlighting import marks
 from inspector.reading.answers import Place, RecordRow
-from inspector.rows import Shown
+from inspector.rows import Mark, Shown
 from inspector.screens.rows_view import RowsView
 from inspector.widgets.facts import Pairs
 from inspector.widgets.lazy_table import LazyTable
+
+# The cells in which a match stands out.
+MARKED = {"key": 2, "value": 3}
 
 
 class RecordsView(RowsView[RecordRow]):
@@ -55,8 +59,22 @@ class RecordsView(RowsView[RecordRow]):
             ("headers", f"{item.headers_count:,}"),
             ("batch", f"{item.batch:,}"),
             ("kind", item.control or item.kind),
+            ("match", self._match(item)),
             ("offsets missing before", f"{item.gap_before:,}" if item.gap_before else ""),
         ]
+
+    def marks(self, item: RecordRow, cells: tuple[str, ...]) -> tuple[Mark, ...]:
+        del item
+        run = self.browsing.search
+        fields = () if run is None else run.job.wanted.fields
+        return () if run is None else marks(run.pattern, cells, [at for name, at in MARKED.items() if name in fields])
+
+    def _match(self, item: RecordRow) -> str:
+        run = self.browsing.search
+        match = None if run is None else run.match_at(item.offset)
+        if match is None:
+            return ""
+        return f"{text.printable(match.field)} at {match.span[0]:,}: {''.join(columns.excerpt(match))}"
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         message.stop()

@@ -18,7 +18,7 @@ from inspector import messages, text
 from inspector.browsing import Browsing
 from inspector.keys import bindings
 from inspector.reading.answers import Place
-from inspector.rows import MOST_ARRANGED, STEP, Arranged, Arrangement, Arranging, ItemSource, Shown, Source
+from inspector.rows import MOST_ARRANGED, STEP, Arranged, Arrangement, Arranging, ItemSource, Mark, Shown, Source
 from inspector.screens.view import View, start
 from inspector.widgets.facts import Facts, Pairs
 from inspector.widgets.lazy_table import LazyTable
@@ -35,7 +35,7 @@ class RowsView(View, Generic[T]):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
-        self._source: ItemSource[T] = ItemSource(self.read, self.columns(), self.look)
+        self._source: ItemSource[T] = ItemSource(self.read, self.columns(), self.look, self.marks)
         self._arrangement = Arrangement()
         self._order: list[int] | None = None
         # What the table shows is of this version of what is looked at.
@@ -53,6 +53,11 @@ class RowsView(View, Generic[T]):
     @abstractmethod
     def look(self, item: T) -> tuple[str, str]:
         """Tone and symbol."""
+
+    def marks(self, item: T, cells: tuple[str, ...]) -> tuple[Mark, ...]:
+        """What stands out in a row."""
+        del item, cells
+        return ()
 
     @abstractmethod
     def total(self) -> int:

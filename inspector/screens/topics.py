@@ -164,6 +164,9 @@ class TopicsScreen(InspectorScreen):
         """There is nothing to go back to."""
         return action != "back"
 
+    def action_verify_all(self) -> None:
+        self.inspector.verify_all()
+
     def action_fold_internal(self) -> None:
         self._unfolded = not self._unfolded
         self._show()

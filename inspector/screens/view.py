@@ -80,6 +80,10 @@ class View(Vertical):
     async def indexed(self) -> None:
         """More of the segment has been read."""
 
+    def back(self) -> bool:
+        """Whether escape means something here, which is then done; else it is one level back."""
+        return False
+
     async def copied(self) -> str:
         """What `c` copies; "" = nothing."""
         return ""

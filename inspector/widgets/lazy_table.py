@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Size
@@ -46,6 +47,7 @@ class LazyTable(ScrollView, can_focus=True):
         "lazy-table--titles",
         "lazy-table--column",
         "lazy-table--cursor",
+        "lazy-table--mark",
         *(f"lazy-table--{tone}" for tone in TONES),
     }
     BINDINGS: ClassVar[list[BindingType]] = bindings("table")
@@ -161,7 +163,10 @@ class LazyTable(ScrollView, can_focus=True):
     def _resized(self) -> None:
         if self._flexible is not None:
             others = sum(width + 2 for i, width in enumerate(self.widths) if i != self._flexible)
-            room = self.scrollable_content_region.width - GUTTER - others
+            # The bar at the side comes only after this; without room for it another would come below.
+            outer = self.outer_size
+            bar = self.styles.scrollbar_size_vertical if self.count + self.titles > outer.height else 0
+            room = outer.width - bar - GUTTER - others
             self.widths[self._flexible] = max(self.columns[self._flexible].width, room)
         width = GUTTER + sum(self.widths) + 2 * max(0, len(self.widths) - 1)
         self.virtual_size = Size(width, self.count + self.titles)
@@ -254,7 +259,24 @@ class LazyTable(ScrollView, can_focus=True):
             style = style + self.get_component_rich_style("lazy-table--cursor", partial=True)
         gutter = f"{'>' if here else ' '}{'*' if number in self.marked else ' '}{row.symbol if row else ' '} "
         text = gutter + ("…" if row is None else "  ".join(self._cells(row)))
-        return Strip([Segment(text.ljust(self.size.width) if here else text, style)])
+        text = text.ljust(self.size.width) if here else text
+        if row is not None and row.marks:
+            return Strip(list(self._marked(text, row, style)))
+        return Strip([Segment(text, style)])
+
+    def _marked(self, text: str, row: Row, style: Style) -> Iterator[Segment]:
+        """The text of a row in pieces, those that stand out in a style of their own."""
+        cells = self._cells(row)
+        marked = style + self.get_component_rich_style("lazy-table--mark", partial=True)
+        done = 0
+        for cell, start, end in sorted(row.marks):
+            begin = GUTTER + sum(len(each) + 2 for each in cells[:cell])
+            left, right = (begin + min(each, len(cells[cell])) for each in (start, end))
+            if done <= left < right:
+                yield Segment(text[done:left], style)
+                yield Segment(text[left:right], marked)
+                done = right
+        yield Segment(text[done:], style)
 
     def _cells(self, row: Row) -> list[str]:
         together = zip(row.cells, self.widths, self.columns, strict=True)

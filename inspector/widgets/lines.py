@@ -64,17 +64,17 @@ class TabLine(Widget):
         self.refresh()
 
     def render(self) -> Text:
-        """In short where there is no room."""
-        full = self._text(1)
-        return full if full.cell_len <= self.size.width else self._text(2)
+        """In short where there is no room, but for the one that is shown."""
+        full = self._text(short=False)
+        return full if full.cell_len <= self.size.width else self._text(short=True)
 
-    def _text(self, title: int) -> Text:
+    def _text(self, *, short: bool) -> Text:
         text = Text(no_wrap=True, overflow="crop")
-        for tab in self._tabs:
-            key, action, current = tab[0], tab[3], tab[4]
-            label = f"{key} {tab[title]}"
+        for key, title, short_title, action, current in self._tabs:
             style = self.get_component_rich_style("tab-line--current") if current else Style()
-            text.append(f"[{label}]" if current else f" {label} ", style + Style(meta={"@click": action}))
+            label = f"{key} {short_title if short and not current else title}"
+            shown = f"[{label}]" if current else f" {label}" if short else f" {label} "
+            text.append(shown, style + Style(meta={"@click": action}))
         return text
 
 

@@ -11,11 +11,20 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
+MOST_REMEMBERED = 100
+
 
 class Prompt(Horizontal):
-    """Calls `submitted` with what was typed, then goes; escape: with None. changed: after every key."""
+    """Calls `submitted` with what was typed, then goes; escape: with None. changed: after every key.
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", key_display="esc")]
+    history: what was typed before, the last at the end; up and down bring it back. accepts: whether it may go.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", key_display="esc"),
+        Binding("up", "earlier", "Earlier", show=False),
+        Binding("down", "later", "Later", show=False),
+    ]
 
     def __init__(
         self,
@@ -24,8 +33,15 @@ class Prompt(Horizontal):
         *,
         changed: Callable[[str], None] | None = None,
         value: str = "",
+        history: list[str] | None = None,
+        accepts: Callable[[str], bool] | None = None,
     ) -> None:
         super().__init__()
+        self._history = history
+        self._accepts = accepts
+        # Behind the last there is what was typed just now.
+        self._at = len(history or ())
+        self._typed = value
         self._label = label
         self._submitted = submitted
         self._changed = changed
@@ -48,7 +64,27 @@ class Prompt(Horizontal):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
+        if self._accepts is not None and not self._accepts(event.value):
+            return
+        if self._history is not None and event.value:
+            _remember(self._history, event.value)
         self._end(event.value)
+
+    def action_earlier(self) -> None:
+        self._recall(self._at - 1)
+
+    def action_later(self) -> None:
+        self._recall(self._at + 1)
+
+    def _recall(self, place: int) -> None:
+        history, line = self._history or [], self.query_one(Input)
+        if not 0 <= place <= len(history):
+            return
+        if self._at == len(history):
+            self._typed = line.value
+        self._at = place
+        line.value = history[place] if place < len(history) else self._typed
+        line.cursor_position = len(line.value)
 
     def action_cancel(self) -> None:
         self._end(None)
@@ -56,3 +92,9 @@ class Prompt(Horizontal):
     def _end(self, value: str | None) -> None:
         self.remove()
         self._submitted(value)
+
+
+def _remember(history: list[str], typed: str) -> None:
+    """At the end, and nowhere else."""
+    others = [each for each in history if each != typed]
+    history[:] = [*others[1 - MOST_REMEMBERED :], typed]

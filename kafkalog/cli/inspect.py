@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,7 @@ from kafkalog.cli.output import complain, is_terminal
 from kafkalog.cli.selection import LogPath
 
 if TYPE_CHECKING:
+    from inspector.headless import Options
     from inspector.settings import Settings
 
 EPILOG = """\b
@@ -29,6 +31,7 @@ Examples:
   kafkalog inspect 00000000000000000000.log  one segment
   kafkalog inspect orders-0 --headless segments -o json
                                              what a screen shows, for a script
+  kafkalog inspect orders-0 --headless search --find order-17
 """
 
 
@@ -39,22 +42,38 @@ Examples:
     help="Print what a screen shows: topics, segments, map, batches, records, ... (all: --headless help).",
 )  # fmt: skip
 @click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), help="With --headless.  [default: text]")
+@click.option("--find", metavar="TEXT", help="With --headless search: what to look for in keys, values and headers.")
+@click.option("--regex", is_flag=True, help="TEXT is a regular expression.")
+@click.option("--any-case", is_flag=True, help="Upper and lower case are the same.")
+@click.option(
+    "--in", "fields", metavar="FIELD", multiple=True, type=click.Choice(["key", "value", "headers"]),
+    help="Only in key, value or headers; may be given more than once.",
+)  # fmt: skip
+@click.option("--deep", is_flag=True, help="With --headless verify: decompress and parse every record.")
 @click.option(
     "--utc/--local", "utc", default=None, help="Times in UTC, or in local time.  [default: as the config file]"
 )
 @click.option("--theme", metavar="NAME", help="Colours; NO_COLOR turns them off.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Another config file.")
 def inspect(
-    *, path: Path, screen: str | None, form: str | None, utc: bool | None, theme: str | None, config: Path | None
+    *,
+    path: Path,
+    screen: str | None,
+    form: str | None,
+    utc: bool | None,
+    theme: str | None,
+    config: Path | None,
+    **looking: Any,
 ) -> int:
     """Browse the data directory, partition or segment file at PATH: partitions, segments, batches, records, bytes.
 
     Read-only, always, and beside a running broker. The last line shows the keys that work; ? shows all of them.
     """
     if screen is not None:
-        return _headless(path, screen, form or "text", utc is not False)
-    if form is not None:
-        raise click.UsageError("--output goes with --headless")
+        return _headless(path, screen, form or "text", utc is not False, looking)
+    if form is not None or any(looking.values()):
+        name = "--output" if form is not None else f"--{_named(looking)}"
+        raise click.UsageError(f"{name} goes with --headless")
     try:
         from inspector import app
     except ModuleNotFoundError as error:
@@ -69,8 +88,6 @@ def inspect(
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
-    from dataclasses import replace
-
     from inspector.settings import load
 
     settings = load(config)
@@ -79,12 +96,33 @@ def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Setti
     return settings if theme is None else replace(settings, theme=theme)
 
 
-def _headless(path: Path, screen: str, form: str, utc: bool) -> int:
+def _named(looking: dict[str, Any]) -> str:
+    """The first option of these that was given."""
+    return next(name for name, value in looking.items() if value).replace("fields", "in").replace("_", "-")
+
+
+def _headless(path: Path, screen: str, form: str, utc: bool, looking: dict[str, Any]) -> int:
     from inspector import headless
 
     if screen not in headless.SCREENS:
         raise click.UsageError(f"no screen {screen!r}: there are {', '.join(headless.SCREENS)}")
     try:
-        return headless.show(path, screen, form, "utc" if utc else "local")
-    except headless.NeedsPartitionError as error:
+        return headless.show(path, screen, form, "utc" if utc else "local", _options(looking))
+    except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _options(looking: dict[str, Any]) -> Options:
+    from inspector.background.jobs import Wanted
+    from inspector.headless import NeedsMoreError, Options
+
+    if not looking["find"]:
+        return Options(deep=looking["deep"])
+    wanted = Wanted(looking["find"], regex=looking["regex"], case=not looking["any_case"])
+    if looking["fields"]:
+        wanted = replace(wanted, fields=frozenset(looking["fields"]))
+    try:
+        wanted.pattern()
+    except ValueError as error:
+        raise NeedsMoreError(str(error)) from None
+    return Options(wanted, looking["deep"])

@@ -47,7 +47,7 @@ def test_views_of_a_partition(golden_logs: Path, size: tuple[int, int]) -> None:
         await at.press("home", "down", "down")
         await at.until(lambda: re.search(r"\bbatch +2\b", at.text))
         check_snapshot(at, "batches")
-        await at.press("enter", sees="[5 Records]")
+        await at.press("enter", sees="[5 Rec")
         await at.sees("kind")
         await at.until(lambda: not re.search(r"^>? +…$", at.text, re.MULTILINE))
         check_snapshot(at, "records")

@@ -1,0 +1,95 @@
+"""How soon the inspector answers a key while verify, search or statistics run: on a segment of 1 GiB, 5 M batches.
+
+    python -m asv_bench.inspector_keys DIRECTORY     a partition: `python asv_bench/inspector.py --dir DIR` makes one
+
+The delay is the time from a key's press until the row of the table under it has moved; and, apart from keys, how late
+the loop that draws comes to what is due. Both are told with nothing running, too: that is what the machine takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from inspector.app import InspectorApp
+from inspector.model import Model
+from inspector.settings import Settings
+from inspector.widgets.lazy_table import LazyTable
+
+SECONDS = 8.0
+GOAL_MS = 50.0
+# The keys that begin each.
+BEGIN = {
+    "nothing": [],
+    "verify": ["8", "r"],
+    "search": ["slash", *"nowhere", "enter"],
+    "search, all match": ["slash", "ctrl+u", *"key-", "enter"],
+    "statistics": ["0"],
+}
+
+
+async def measure(path: Path) -> None:
+    """Prints a line each."""
+    app = InspectorApp(Model(path), Settings())
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(app)
+        for name, keys in BEGIN.items():
+            await pilot.press(*keys)
+            await asyncio.sleep(1.5)
+            run = None if name == "nothing" else app.runs.of_kind(name.split(",")[0])
+            await pilot.press("5")
+            await asyncio.sleep(0.5)
+            delays, late = await press(app, run)
+            goes_on = "" if run is None else f"; {run.state} at {run.progress.done_bytes >> 20} MiB"
+            print(f"{name:18} keys {told(delays)}; loop late {told(late)}{goes_on}", flush=True)
+            if run is not None:
+                run.cancel()
+
+
+async def settled(app: InspectorApp) -> None:
+    """All headers read."""
+    began = time.monotonic()
+    while not (getattr(app.screen, "browsing", None) and app.screen.browsing.is_indexed):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    print(f"headers read after {time.monotonic() - began:.1f} s", flush=True)
+
+
+async def press(app: InspectorApp, run: object) -> tuple[list[float], list[float]]:
+    """Down and up in the records, until the time is over or the run."""
+    table = next(each for each in app.screen.query("RecordsView LazyTable").results(LazyTable))
+    delays: list[float] = []
+    late: list[float] = []
+    watching = asyncio.create_task(watch(late))
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until and getattr(run, "is_running", True):
+        for key, step in (("down", 1), ("down", 1), ("up", -1)):
+            before, began = table.cursor, time.perf_counter()
+            app.simulate_key(key)
+            while table.cursor != before + step:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            delays.append(1000 * (time.perf_counter() - began))
+            await asyncio.sleep(0.02)
+    watching.cancel()
+    return delays, late
+
+
+async def watch(late: list[float]) -> None:
+    """How late the loop is."""
+    while True:
+        began = time.perf_counter()
+        await asyncio.sleep(0.005)
+        late.append(1000 * (time.perf_counter() - began) - 5)
+
+
+def told(found: list[float]) -> str:
+    """Of so many, in ms."""
+    ordered = sorted(found) or [0.0]
+    at = [ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.99)]
+    over = sum(each > GOAL_MS for each in ordered)
+    return f"{len(ordered):5} p50 {at[0]:5.1f} p99 {at[1]:5.1f} max {ordered[-1]:6.1f} ms, over {GOAL_MS:.0f}: {over}"
+
+
+if __name__ == "__main__":
+    asyncio.run(measure(Path(sys.argv[1])))

@@ -1,0 +1,89 @@
+"""What to search for: a line to type in, and above it how it is taken; each of these has a key.
+
+^r text  ^t case matters  ^o in key value headers  ^g from the start
+search: order-17
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar, TypeVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from inspector.background.jobs import FIELDS, STARTS, Wanted
+from inspector.keys import bindings
+from inspector.widgets.prompt import Prompt
+
+T = TypeVar("T")
+STARTS_NAMED = {"start": "from the start", "here": "from here on", "back": "from here back"}
+
+
+class SearchPrompt(Vertical):
+    """Calls `submitted` with what is wanted, then goes; escape: with None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("search_prompt")
+
+    def __init__(self, wanted: Wanted, history: list[str], submitted: Callable[[Wanted | None], None]) -> None:
+        super().__init__()
+        self._wanted = wanted
+        self._history = history
+        self._submitted = submitted
+
+    def compose(self) -> ComposeResult:
+        yield Static()
+        yield Prompt("search: ", self._ended, value=self._wanted.text, history=self._history, accepts=self._accepts)
+
+    def on_mount(self) -> None:
+        self._show()
+
+    def _show(self, mistake: str | None = None) -> None:
+        wanted = self._wanted
+        keys = [active.binding for active in self.screen.active_bindings.values()]
+        key = {binding.id: self.app.get_key_display(binding) for binding in keys}
+        parts = [
+            f"{key.get('search_regex', '')} {'regex' if wanted.regex else 'text'}",
+            f"{key.get('search_case', '')} {'case matters' if wanted.case else 'any case'}",
+            f"{key.get('search_fields', '')} in {wanted.fields_named}",
+            f"{key.get('search_start', '')} {STARTS_NAMED[wanted.start]}",
+        ]
+        line = "  ".join(parts) if mistake is None else f"! {mistake}"
+        self.query_one(Static).update(Text(line, no_wrap=True, overflow="ellipsis"))
+
+    def _accepts(self, typed: str) -> bool:
+        """What is no regular expression is told, and can be mended."""
+        try:
+            replace(self._wanted, text=typed).pattern()
+        except ValueError as error:
+            self._show(str(error))
+            return False
+        return True
+
+    def _ended(self, typed: str | None) -> None:
+        self.remove()
+        self._submitted(replace(self._wanted, text=typed) if typed else None)
+
+    def action_search_regex(self) -> None:
+        self._change(replace(self._wanted, regex=not self._wanted.regex))
+
+    def action_search_case(self) -> None:
+        self._change(replace(self._wanted, case=not self._wanted.case))
+
+    def action_search_fields(self) -> None:
+        self._change(replace(self._wanted, fields=_next(FIELDS, self._wanted.fields)))
+
+    def action_search_start(self) -> None:
+        self._change(replace(self._wanted, start=_next(STARTS, self._wanted.start)))
+
+    def _change(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._show()
+
+
+def _next(all_of_them: tuple[T, ...], now: T) -> T:
+    return all_of_them[(all_of_them.index(now) + 1) % len(all_of_them)]

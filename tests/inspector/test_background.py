@@ -1,0 +1,268 @@
+"""What runs in a process of its own: what is heard of it, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsck import damage
+from golden import unpacked
+from inspected import segment_file
+from inspector.background import runs as runs_module
+from inspector.background.child import work
+from inspector.background.frames import LENGTH, MOST, Frame, Gathering
+from inspector.background.jobs import Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
+from inspector.background.runs import KEPT, Run, Runs, SearchRun, StatisticsRun, VerifyRun
+from inspector.reading.answers import Progress
+from inspector.reading.search import Match, SearchProgress
+from kafkalog.fsck import Severity
+from reference.encode import V2Batch, records
+
+DATA = unpacked() / "kafka-3.9" / "data"
+PATIENCE_SECONDS = 30
+
+
+def within(steps: Callable[[Runs], Awaitable[None]]) -> None:
+    async def do() -> None:
+        runs = Runs()
+        try:
+            await asyncio.wait_for(steps(runs), PATIENCE_SECONDS)
+        finally:
+            runs.close()
+
+    asyncio.run(do())
+
+
+async def ended(run: Run[Any]) -> None:
+    while run.is_running:
+        await run.changed()
+
+
+def big_file(directory: Path, records_each: int = 1_000, batches: int = 200) -> Path:
+    """Some megabytes: what takes a while to go through."""
+    values = [b"needle %06d" % i + b"." * 150 for i in range(records_each)]
+    data = b"".join(V2Batch(records(*values, offset=i * records_each)).encoded() for i in range(batches))
+    return segment_file(directory / "big-0", data)
+
+
+def test_a_check_finds_what_is_damaged_and_where(tmp_path: Path) -> None:
+    batches = damage.log()
+    path = segment_file(tmp_path / "a-0", damage.flipped(b"".join(batches), damage.start_of(batches, 3) + 100, 2))
+
+    async def steps(runs: Runs) -> None:
+        run = runs.start(VerifyRun(VerifyJob(path.parent)))
+        await ended(run)
+        assert (run.state, run.problem) == ("finished", None)
+        assert [(each.code, each.position) for each in run.findings] == [("crc-mismatch", damage.start_of(batches, 3))]
+        assert run.counts[Severity.ERROR] == 1
+        assert run.progress.is_done
+        assert run.progress.total_bytes == path.stat().st_size
+        assert runs.of(VerifyRun, path.parent) is run
+
+    within(steps)
+
+
+def test_a_search_hears_of_all_matches_in_the_order_of_their_offsets() -> None:
+    async def steps(runs: Runs) -> None:
+        run = runs.start(SearchRun(SearchJob(DATA / "v2-none-0", Wanted("key-1", fields=frozenset(("key",))))))
+        await ended(run)
+        assert run.state == "finished"
+        assert run.reached is not None
+        assert run.reached.complete
+        assert len(run.matches) == len(run.offsets) == run.reached.matches > 100
+        assert [each.offset for each in run.matches] == sorted(run.offsets) == list(run.offsets)
+        assert all(each.excerpt[slice(*each.excerpt_span)] == b"key-1" for each in run.matches)
+
+    within(steps)
+
+
+def test_of_very_many_matches_the_first_are_listed_and_all_are_counted_and_can_be_gone_to(tmp_path: Path) -> None:
+    path = big_file(tmp_path, batches=3)
+
+    async def steps(runs: Runs) -> None:
+        run = runs.start(SearchRun(SearchJob(path, Wanted("needle"), listed=700)))
+        await ended(run)
+        assert (len(run.matches), len(run.offsets)) == (700, 3_000)
+        assert run.match_at(699) == run.matches[-1]
+        assert run.match_at(700) is None
+        assert run.beside(2_000, True) == 2_001
+
+    within(steps)
+
+
+def test_statistics_grow_while_they_are_counted(tmp_path: Path) -> None:
+    path = big_file(tmp_path)
+
+    async def steps(runs: Runs) -> None:
+        run = runs.start(StatisticsRun(StatisticsJob(path)))
+        await ended(run)
+        assert run.statistics is not None
+        assert run.statistics.records == 200_000
+        assert run.statistics.progress.is_done
+
+    within(steps)
+
+
+def test_a_cancelled_run_ends_at_once_and_keeps_what_it_has_found(tmp_path: Path) -> None:
+    path = big_file(tmp_path, batches=400)
+
+    async def steps(runs: Runs) -> None:
+        run = runs.start(SearchRun(SearchJob(path, Wanted("needle"))))
+        while not run.matches:
+            await run.changed()
+        began = time.monotonic()
+        run.cancel()
+        assert (run.state, run.is_running) == ("cancelled", False)
+        assert time.monotonic() - began < 0.5
+        found = len(run.offsets)
+        await asyncio.sleep(0.3)
+        assert len(run.offsets) == found > 0
+        assert run.reached is None or not run.reached.complete
+
+    within(steps)
+
+
+def test_a_run_may_be_cancelled_before_its_process_is_there() -> None:
+    async def steps(runs: Runs) -> None:
+        run = runs.start(VerifyRun(VerifyJob(DATA)))
+        run.cancel()
+        await asyncio.sleep(0.5)
+        assert (run.state, run.findings, run.problem) == ("cancelled", [], None)
+
+    within(steps)
+
+
+def test_a_process_that_is_killed_is_told_as_a_problem(tmp_path: Path) -> None:
+    path = big_file(tmp_path, batches=400)
+
+    async def steps(runs: Runs) -> None:
+        run = runs.start(SearchRun(SearchJob(path, Wanted("needle"))))
+        while not run.matches:
+            await run.changed()
+        process = run._child._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        await ended(run)
+        assert (run.state, run.problem) == ("failed", "the process that did it has ended (exit code -9)")
+
+    within(steps)
+
+
+def test_no_process_can_be_started_is_told_as_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_module, "CHILD", ("/there/is/no/such/program",))
+
+    async def steps(runs: Runs) -> None:
+        run = runs.start(VerifyRun(VerifyJob(DATA)))
+        await ended(run)
+        assert run.state == "failed"
+        assert "No such file" in (run.problem or "")
+
+    within(steps)
+
+
+def test_what_cannot_be_opened_is_told_where_it_was_asked_for(tmp_path: Path) -> None:
+    async def steps(runs: Runs) -> None:
+        run = runs.start(StatisticsRun(StatisticsJob(tmp_path / "gone-0")))
+        await ended(run)
+        assert run.state == "failed"
+        assert "gone-0" in (run.problem or "")
+
+    within(steps)
+
+
+def test_one_run_of_a_kind_goes_on_at_a_time_and_a_few_are_kept(tmp_path: Path) -> None:
+    async def steps(runs: Runs) -> None:
+        paths = [tmp_path / f"{i}-0" for i in range(KEPT + 2)]
+        started = [runs.start(VerifyRun(VerifyJob(path))) for path in paths]
+        assert [run.is_running for run in started] == [False] * (KEPT + 1) + [True]
+        assert [runs.of(VerifyRun, path) is not None for path in paths] == [False] * 2 + [True] * KEPT
+        runs.end(tmp_path)
+        assert not started[-1].is_running
+
+    within(steps)
+
+
+def match(offset: int) -> Match:
+    return Match(offset, 0, "value", (0, 1), b"x", (0, 1))
+
+
+@pytest.mark.parametrize(("start", "order"), [("start", [3, 5, 9]), ("back", [9, 5, 3])])
+def test_next_and_previous_follow_offsets_whichever_way_the_search_goes(start: Any, order: list[int]) -> None:
+    async def steps(_: Runs) -> None:
+        run = SearchRun(SearchJob(DATA, Wanted("x", start=start)))
+        frame = Frame(items=[match(offset) for offset in order])
+        frame.offsets.extend(order)
+        run.take(frame)
+        assert [run.beside(offset, True) for offset in (0, 3, 4, 9)] == [3, 5, 5, None]
+        assert [run.beside(offset, False) for offset in (3, 4, 9, 10)] == [None, 3, 5, 9]
+        assert (run.beside(None, True), run.beside(None, False)) == (3, 9)
+        assert run.match_at(5) == match(5)
+        assert run.match_at(4) is None
+        assert [run.may_find(forwards) for forwards in (True, False)] == [start == "start", start == "back"]
+
+    within(steps)
+
+
+def test_frames_gather_what_comes_fast_and_lose_nothing() -> None:
+    out = io.BytesIO()
+    gathering = Gathering(out)
+    for i in range(3 * MOST):
+        gathering.put(match(i))
+        gathering.put(SearchProgress(i, 10, i))
+    gathering.put(Ended())
+    out.seek(0)
+    frames = []
+    while length := out.read(LENGTH.size):
+        frames.append(pickle.loads(out.read(*LENGTH.unpack(length))))
+    assert [each.offset for frame in frames for each in frame.items] == list(range(3 * MOST))
+    assert [offset for frame in frames for offset in frame.offsets] == list(range(3 * MOST))
+    assert [frame.ended for frame in frames] == [None] * (len(frames) - 1) + [Ended()]
+    assert len(frames) < 20
+
+
+def test_whatever_goes_wrong_in_a_job_is_the_last_that_it_says() -> None:
+    class Broken:
+        def events(self) -> Any:
+            yield Progress(1, 2)
+            raise RuntimeError("nothing goes")
+
+    out = io.BytesIO()
+    work(Broken(), Gathering(out))  # type: ignore[arg-type]
+    assert b"RuntimeError: nothing goes" in out.getvalue()
+
+
+def test_the_process_knows_neither_textual_nor_rich() -> None:
+    code = (
+        "import sys, inspector.background.child; print([m for m in ('textual', 'rich', 'click') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_job_ends_when_nobody_reads_what_it_says() -> None:
+    process = subprocess.Popen(
+        runs_module.CHILD,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.close()
+    with process.stdin as pipe:
+        pickle.dump(SearchJob(DATA / "v2-none-0", Wanted("x")), pipe)
+    assert process.wait(PATIENCE_SECONDS) == 0

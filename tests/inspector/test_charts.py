@@ -1,0 +1,114 @@
+"""Charts out of characters, and what stands out in a text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inspector.charts import HEIGHT, bar, fitted, has_blocks, report
+from inspector.columns import Times
+from inspector.highlighting import marks, rows_of, spans
+from inspector.reading.answers import Progress
+from inspector.reading.statistics import CodecUse, StatisticsState
+
+TIMES = Times("utc", lambda: 1_800_000_000_000)
+STATE = StatisticsState(
+    records=100,
+    batches=4,
+    null_keys=25,
+    null_values=10,
+    key_bytes=500,
+    value_bytes=4_500,
+    largest_value=2_000,
+    times=tuple((1_700_000_000_000 + i * 1_000, count) for i, count in enumerate([1, 0, 99])),
+    bucket_ms=1_000,
+    sizes=((0, 5), (16, 80), (1024, 5)),
+    codecs=(CodecUse("none", 1, 1_000, 1_000), CodecUse("zstd", 3, 1_000, 4_000)),
+    top_keys=((b"order-1", 40), (b"\x1b[31m", 10)),
+    key_error=2,
+    progress=Progress(10, 10),
+)
+
+
+def test_the_report_tells_times_sizes_codecs_nulls_and_keys_in_a_narrow_terminal() -> None:
+    lines = report(STATE, TIMES, 75)
+    text = "\n".join(lines)
+    assert text.isascii()
+    assert all(len(line) <= 75 for line in lines)
+    assert "TIME  100 records; a column is 1 s; the highest 99" in text
+    assert "2023-11-14 22:13:20 .. 2023-11-14 22:13:22" in text
+    assert "mean 50 B, largest 2.0 KiB" in text
+    assert re.search(r"16\.\.31 B \|#+ +80  88\.9%", text)
+    assert re.search(r"512\.\.1023 B \| +0   0\.0%", text)
+    assert re.search(r"zstd +3 +1000 B +3\.9 KiB +0\.25", text)
+    assert "NULL  keys 25 (25.0%), values 10 (10.0%)" in text
+    assert re.search(r"order-1 +\|#+ +40  40\.0%", text)
+    assert "each may have up to 2 more" in text
+    assert r"\x1b[31m" in text
+
+
+def test_in_a_wide_terminal_both_halves_stand_side_by_side() -> None:
+    lines = report(STATE, TIMES, 130)
+    assert "CODECS" in lines[0]
+    assert lines[0].startswith("TIME")
+    assert all(len(line) <= 130 for line in lines)
+
+
+def test_what_is_not_nothing_is_seen_in_a_chart() -> None:
+    columns = [line.partition("|")[2] for line in report(STATE, TIMES, 75, blocks=True)[1 : 1 + HEIGHT]]
+    assert [column[0] for column in columns] == [" "] * (HEIGHT - 1) + ["▁"]
+    assert [column[1:2] for column in columns] == [" "] * HEIGHT
+    assert [column[2] for column in columns] == ["█"] * HEIGHT
+    assert bar(0.0001, 10) == "#" + " " * 9
+    assert bar(0, 10) == " " * 10
+
+
+def test_nothing_counted_so_far_is_a_report_too() -> None:
+    text = "\n".join(report(StatisticsState(), TIMES, 80))
+    assert "no record has a time" in text
+    assert "no values" in text
+
+
+@pytest.mark.parametrize(
+    ("term", "encoding", "expected"), [("xterm", "utf-8", True), ("vt100", "utf-8", False), ("xterm", "ascii", False)]
+)
+def test_blocks_are_for_terminals_that_are_known_to_have_them(
+    monkeypatch: pytest.MonkeyPatch, term: str, encoding: str, expected: bool
+) -> None:
+    class Out:
+        pass
+
+    Out.encoding = encoding  # type: ignore[attr-defined]
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr("sys.__stdout__", Out)
+    assert has_blocks() is expected
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=("C", "M", "Z")), max_size=30), st.integers(2, 20))
+def test_a_fitted_line_is_as_wide_as_it_is_to_be(line: str, width: int) -> None:
+    from rich.cells import cell_len
+
+    shown = fitted(line, width)
+    if all(character.isascii() for character in line):
+        assert len(shown) == cell_len(shown) == width
+    assert shown.startswith(line[:1] if len(line) <= 1 else "")
+
+
+def test_matches_are_marked_by_characters_not_by_bytes() -> None:
+    assert list(spans(re.compile("ö".encode()), "köl ö")) == [(1, 2), (4, 5)]
+    assert marks(re.compile(b"b"), ("ab", "b", "b"), (0, 2)) == ((0, 1, 2), (2, 0, 1))
+
+
+def test_an_empty_match_marks_nothing_and_many_are_cut_short() -> None:
+    assert list(spans(re.compile(b"x*"), "aaa")) == []
+    assert len(list(spans(re.compile(b"a"), "a" * 1_000))) == 20
+
+
+def test_the_first_line_with_a_match_is_told() -> None:
+    rows, first = rows_of(["one", "two", "two"], re.compile(b"tw"))
+    assert first == 1
+    assert [row.marks for row in rows] == [(), ((0, 0, 2),), ((0, 0, 2),)]
+    assert rows_of(["one"], None)[1] is None
