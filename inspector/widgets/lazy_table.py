@@ -295,7 +295,7 @@ class LazyTable(ScrollView, can_focus=True):
     def go(self, row: int) -> None:
         """The cursor to a row, which is brought to the middle if it was not seen."""
         height = self._page_height()
-        if not self.scroll_offset.y <= row < self.scroll_offset.y + height:
+        if self.size.height and not self.scroll_offset.y <= row < self.scroll_offset.y + height:
             self.scroll_to(y=max(0, row - height // 2), animate=False, immediate=True, force=True)
         self._go(row)
 
@@ -303,6 +303,9 @@ class LazyTable(ScrollView, can_focus=True):
         return max(1, self.scrollable_content_region.height - self.titles)
 
     def _scroll_to_cursor(self) -> None:
+        if not self.size.height:
+            # Where rows will be seen is known only once there is room for them.
+            return
         top, height = self.scroll_offset.y, self._page_height()
         if self.cursor < top:
             self.scroll_to(y=self.cursor, animate=False, immediate=True, force=True)
