@@ -109,7 +109,7 @@ def reached(run: SearchRun) -> str:
     if progress.unreadable:
         batches = "batch" if progress.unreadable == 1 else "batches"
         why = text.printable(progress.problem)
-        return f"! incomplete, {progress.unreadable:,} unreadable {batches} left out; {line} ({why})"
+        return f"! {line}, incomplete: {progress.unreadable:,} unreadable {batches} left out ({why})"
     return f"{line}, complete" if progress.complete and run.state == "finished" else f"{line}, incomplete"
 
 

@@ -334,7 +334,7 @@ def test_a_search_past_damage_says_that_it_is_incomplete(damaged: Path) -> None:
         await opened(at)
         await at.press("9", sees="nothing has been searched for; / begins")
         await searched(at, "!!")
-        await at.sees("! incomplete, 2 unreadable batches left out")
+        await at.sees("! from the start: reached offset 40 of 40, incomplete: 2 unreadable")
 
     drive(damaged / "damaged-0", steps)
 
