@@ -6,6 +6,7 @@ of a path is ever taken for markup.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from inspector.messages import Jump
     from inspector.model import Model
 
+SETTLED_SECONDS = 2.0
 DEFAULT_THEME = "textual-dark"
 # Terminals that know no colours get none, as with NO_COLOR.
 COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
@@ -82,6 +84,8 @@ class InspectorApp(App[None]):
         return PartitionScreen(name, self.begin.first_view, jump)
 
     def on_mount(self) -> None:
+        # The collector looks through all that lives, some 60 ms while a key waits; modules and styles stay anyway.
+        self.set_timer(SETTLED_SECONDS, gc.freeze)
         self.set_keymap(self.settings.keymap)
         mistakes = [*self.settings.mistakes, *self._use_theme()]
         for mistake in mistakes:
