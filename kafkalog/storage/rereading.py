@@ -65,9 +65,23 @@ def _is_damage(segment: LogSegment, error: CorruptRecordError) -> bool:
         if error.position >= log.size_in_bytes:
             return False
         try:
-            batch = next(log.batches(error.position), None)
+            batch = next(log.batches(error.position), None) if _may_begin(log, error.position) else None
             if batch is not None:
                 batch.ensure_valid()
         except KafkaLogError as again:
             return str(again) == str(error)
     return False
+
+
+def _may_begin(log: FileMessageSet, position: int) -> bool:
+    """Whether a batch begins at a position, or the file's batches end there: else others lie across it since.
+
+    CorruptRecordError: the framing is damaged, there or before.
+    """
+    end = 0
+    for rows in log._runs():
+        starts = rows["position"]
+        end = int(starts[-1]) + int(rows["size_in_bytes"][-1])
+        if position < end:
+            return bool((starts == position).any())
+    return position == end

@@ -7,6 +7,7 @@
 Source: `maybeRoll` and `roll` in storage/.../internals/log/UnifiedLog.java.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from kafkalog._speedups.arguments import whole
@@ -54,6 +55,8 @@ class Roller:
     def _flush_rolled(self, snapshot: Path | None, base: int) -> None:
         if self._state.closed:
             return
-        if snapshot is not None and snapshot.exists():
-            sync_file(snapshot)
+        if snapshot is not None:
+            # Retention or a truncation may have deleted it meanwhile.
+            with suppress(FileNotFoundError):
+                sync_file(snapshot)
         self._flusher.flush_until(base, base)

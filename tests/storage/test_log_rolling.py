@@ -7,6 +7,8 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel
 from kafkalog.errors import LogStateError
+from kafkalog.storage import rolling
+from kafkalog.storage.appending import sync_file
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.log import Log
 from kafkalog.storage.scheduler import BackgroundScheduler
@@ -215,6 +217,22 @@ def test_a_rolled_segment_is_flushed_in_the_background(directory: Path) -> None:
         fill(log, 2)
         assert log.recovery_point == 0
         assert ("flush-log", 0) in waiting.tasks
+        waiting.run()
+        assert log.recovery_point == 3
+
+
+def test_a_segment_is_flushed_though_its_snapshot_is_deleted_at_that_very_moment(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync_too_late(path: Path) -> None:
+        path.unlink()
+        sync_file(path)
+
+    monkeypatch.setattr(rolling, "sync_file", sync_too_late)
+    waiting = Waiting()
+    with opened(directory, scheduler=waiting) as log:
+        fill(log, 3)
+        log.roll()
         waiting.run()
         assert log.recovery_point == 3
 

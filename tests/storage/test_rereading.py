@@ -54,6 +54,24 @@ def test_damage_that_stays_is_told_after_the_records_before_it_and_once(director
     assert found == [b"0", b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("padding", [b"", b"."])
+def test_a_reader_goes_on_by_offset_where_batches_of_other_sizes_lie_across_the_place_it_had_come_to(
+    tmp_path: Path, padding: bytes
+) -> None:
+    looks_like_a_size_or_a_batch = padding + b"\0\0\0\1" * 100
+    with kafkalog.open(tmp_path / "t-0", "a") as log, kafkalog.open(tmp_path / "t-0") as reader:
+        for number in range(6):
+            log.append([Record(b"%d" % number * 100)])
+        records = reader.records(start=1)
+        assert next(records).offset == 1
+        log.truncate_to(1)
+        for _ in range(6):
+            log.append([Record(looks_like_a_size_or_a_batch)])
+        assert [(record.offset, record.value) for record in records] == [
+            (offset, looks_like_a_size_or_a_batch) for offset in range(2, 7)
+        ]
+
+
 def test_a_file_that_is_cut_while_it_is_read_ends_there(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, view = offset_file(directory, 0, ".log"), ReadableFile.view
     half = path.stat().st_size // 5 * 2
