@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inspector import text
-from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
+from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow, TransactionRow
 from inspector.rows import Shown
 
 if TYPE_CHECKING:
@@ -220,6 +220,46 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
 def look_of_finding(finding: Finding) -> tuple[str, str]:
     """Errors, warnings and what is good to know."""
     return SEVERITIES[finding.severity]
+
+
+def transactions(times: Times) -> list[Shown[TransactionRow]]:
+    """Of a partition's transactions."""
+    return [
+        Shown("STATE", 9, lambda row: row.state),
+        Shown("PRODUCER", 9, lambda row: str(row.producer_id), lambda row: row.producer_id, right=True),
+        Shown("EPOCH", 5, lambda row: known(row.producer_epoch), lambda row: row.producer_epoch, right=True),
+        Shown("FIRST", 12, lambda row: text.number(row.first_offset), lambda row: row.first_offset, right=True),
+        Shown(
+            "TOOK",
+            8,
+            lambda row: text.duration(duration_of(row, times)),
+            lambda row: duration_of(row, times),
+            right=True,
+        ),
+        Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
+        Shown("BYTES", 9, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
+        Shown("BEGAN", 19, lambda row: times.short(row.start_timestamp), lambda row: row.start_timestamp),
+        Shown("ENDED", 19, lambda row: times.short(row.end_timestamp), lambda row: row.end_timestamp),
+        Shown("MARKER", 12, lambda row: text.number(row.last_offset), lambda row: row.last_offset, right=True),
+        Shown("BATCHES", 8, lambda row: text.number(row.batches), lambda row: row.batches, right=True),
+    ]
+
+
+def duration_of(row: TransactionRow, times: Times) -> int | None:
+    """How long it took, or has been open, ms."""
+    if row.start_timestamp is None or row.state == "undecided":
+        return None
+    return max(0, (times.now() if row.end_timestamp is None else row.end_timestamp) - row.start_timestamp)
+
+
+def look_of_transaction(row: TransactionRow) -> tuple[str, str]:
+    """Hanging ones as damage; none that was committed."""
+    return {
+        "hanging": ("damaged", "!"),
+        "open": ("transactional", "t"),
+        "undecided": ("transactional", "t"),
+        "aborted": ("aborted", "a"),
+    }.get(row.state, ("plain", " "))
 
 
 def matches() -> list[Shown[Match]]:

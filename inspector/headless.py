@@ -22,6 +22,7 @@ from inspector import charts, columns, text
 from inspector.background.jobs import Wanted
 from inspector.columns import Times
 from inspector.model import Model, PartitionReader, Progress
+from inspector.reading.answers import TransactionRow
 from inspector.reading.batches import SegmentReader
 from inspector.reading.search import Match, Search
 from inspector.reading.statistics import Statistics
@@ -33,6 +34,9 @@ VERSION = 1
 WINDOW = 1_000
 TEXT_WIDTH = 100
 MAP_CELLS = 80
+# Of a field; in text fewer.
+FIELD_BYTES = 256
+TEXT_BYTES = 8
 SOUND, FINDINGS = 0, 1
 
 
@@ -50,6 +54,21 @@ class TopKey:
 
     key: bytes
     records: int
+
+
+@dataclass(frozen=True)
+class FieldRow:
+    """A field of a segment's bytes. hex: its first bytes; of: what it belongs to; problem: of the batch it begins."""
+
+    segment: int | None
+    position: int
+    length: int
+    hex: str
+    name: str
+    value: str
+    explanation: str
+    of: tuple[str, ...]
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +151,47 @@ def segment_map(asked: Asked) -> Listing:
     return Listing((cell for segment in _segments(asked) for cell in segment.strip(MAP_CELLS)), shown)
 
 
+def hexadecimal(asked: Asked) -> Listing:
+    """Every byte of all segments, field by field; of long fields the first bytes."""
+    shown: list[Shown[FieldRow]] = [
+        Shown("POSITION", 13, lambda row: text.number(row.position), right=True),
+        Shown("LENGTH", 9, lambda row: text.number(row.length), right=True),
+        Shown("BYTES", 3 * TEXT_BYTES - 1, _first_bytes),
+        Shown("FIELD", 24, lambda row: row.name),
+        Shown("VALUE", 20, lambda row: text.printable(row.value)),
+        Shown("OF", 20, lambda row: " > ".join(row.of)),
+    ]
+    return Listing((row for segment in _segments(asked) for row in _fields(segment)), shown)
+
+
+def _fields(segment: SegmentReader) -> Iterator[FieldRow]:
+    for number in range(segment.batches):
+        batch = segment.batch(number)
+        problem = None if batch is None else batch.problem
+        for field in segment.every_field(number):
+            data = segment.read_bytes(field.start, min(field.length, FIELD_BYTES)).hex()
+            what = field.name, field.value, field.explanation, field.path
+            yield FieldRow(segment.base_offset, field.start, field.length, data, *what, problem)
+            problem = None
+
+
+def _first_bytes(row: FieldRow) -> str:
+    data = bytes.fromhex(row.hex)
+    return data.hex(" ") if row.length <= TEXT_BYTES else data[: TEXT_BYTES - 1].hex(" ") + " …"
+
+
+def transactions(asked: Asked) -> Listing:
+    """The transactions of a partition: open ones, and of those that have ended the newest."""
+    scan = _partition(asked).scan_transactions()
+    while not scan.step().is_done:
+        pass
+    scan.close()
+    state = scan.state()
+    facts = {name: value for name, value in _plain(state).items() if name not in {"rows", "progress"}}
+    command: Shown[TransactionRow] = Shown("ABORTED BY", 20, lambda row: text.printable(row.abort_command or ""))
+    return Listing(state.rows, [*columns.transactions(asked.times), command], facts)
+
+
 def verify(asked: Asked) -> Listing:
     """What is damaged in the data directory, the partition or the file."""
     verification = Verification(asked.model.path, deep=asked.options.deep)
@@ -184,6 +244,8 @@ SCREENS: dict[str, Callable[[Asked], Listing]] = {
     "batches": batches,
     "records": records,
     "record": record,
+    "hex": hexadecimal,
+    "transactions": transactions,
     "verify": verify,
     "search": search,
     "statistics": statistics,

@@ -21,7 +21,7 @@ SCOPES = {
     "topics": "In the list of partitions",
     "records": "In batches and records",
     "record": "In a record",
-    "work": "In verify, search and statistics",
+    "work": "In transactions, verify, search and statistics",
     "verify": "In verify",
     "statistics": "In statistics",
     "search_prompt": "While typing what to search for",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from inspector.reading.answers import Progress
+from inspector.reading.answers import Progress, TransactionsState
 from inspector.reading.search import ALL_FIELDS, FieldName, Match, Search, SearchProgress, pattern
 from inspector.reading.statistics import Statistics, StatisticsState
 from inspector.reading.verifying import Verification
@@ -116,5 +116,22 @@ class StatisticsJob:
         yield Ended()
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionsJob:
+    """Of the partition, or of the segment file, at `path`; says what is known so far."""
+
+    path: Path
+
+    def events(self) -> Iterator[TransactionsState | Ended]:
+        """Now and then, and at the end."""
+        from inspector.model import Model
+
+        scan = Model(self.path).partition().scan_transactions()
+        while not scan.step(STEP_SECONDS).is_done:
+            yield scan.state()
+        yield scan.state()
+        yield Ended()
+
+
 STEP_SECONDS = 0.1
-Job: TypeAlias = VerifyJob | SearchJob | StatisticsJob
+Job: TypeAlias = VerifyJob | SearchJob | StatisticsJob | TransactionsJob

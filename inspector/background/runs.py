@@ -25,8 +25,8 @@ from threading import Event, Thread
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from inspector.background.frames import LENGTH, Frame
-from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, VerifyJob
-from inspector.reading.answers import Progress
+from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
+from inspector.reading.answers import Progress, TransactionsState
 from inspector.reading.search import Match, SearchProgress
 from inspector.reading.statistics import StatisticsState
 from kafkalog.fsck import Finding, Severity
@@ -231,6 +231,25 @@ class StatisticsRun(Run[StatisticsJob]):
     def take(self, frame: Frame) -> None:
         """The latest."""
         self.statistics = frame.latest or self.statistics
+
+
+class TransactionsRun(Run[TransactionsJob]):
+    """transactions: what is known so far."""
+
+    kind = "transactions"
+
+    def __init__(self, job: TransactionsJob) -> None:
+        super().__init__(job)
+        self.transactions: TransactionsState | None = None
+
+    @property
+    def progress(self) -> Progress:
+        """In bytes of segments."""
+        return Progress(0, 0) if self.transactions is None else self.transactions.progress
+
+    def take(self, frame: Frame) -> None:
+        """The latest."""
+        self.transactions = frame.latest or self.transactions
 
 
 R = TypeVar("R", bound=Run[Any])

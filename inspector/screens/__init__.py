@@ -49,6 +49,10 @@ VIEWS = (
         "the bytes of a segment, each field named and explained",
     ),
     ViewEntry(
+        "transactions", "7", "Transactions", "Txn", "inspector.screens.transactions", "TransactionsView",
+        "open, hanging, aborted and committed ones, and the command that aborts",
+    ),
+    ViewEntry(
         "verify", "8", "Verify", "Check", "inspector.screens.verify", "VerifyView",
         "what is damaged in the partition",
     ),

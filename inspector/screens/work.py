@@ -45,9 +45,13 @@ class ShowsRun(Widget, Generic[R]):
         if seen != self._seen:
             self._seen = seen
             self.show_run()
-            self.post_message(messages.Told(run.problem))
+            self.post_message(messages.Told(self.problem(run)))
             self.refresh_bindings()
         self.show_heading()
+
+    def problem(self, run: R) -> str | None:
+        """What is wrong."""
+        return run.problem
 
     def look_at(self, run: R | None) -> None:
         """Another run."""

@@ -100,3 +100,34 @@ def test_no_textual_is_imported() -> None:
     code = "import sys, inspector.headless, inspector.settings; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"textual", "rich"} & set(done.stdout.split())
+
+
+def test_hex_has_every_byte_in_a_field(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = document(log, "hex", capsys)["rows"]
+    assert sum(row["length"] for row in rows) == sum(path.stat().st_size for path in log.glob("*.log"))
+    magic = next(row for row in rows if row["name"] == "magic")
+    assert (magic["position"], magic["hex"], magic["value"], magic["of"]) == (16, "02", "2", ["batch 0"])
+    assert headless.show(log, "hex", "text") == 0
+    assert "crc" in capsys.readouterr().out.splitlines()[5]
+
+
+def test_hex_tells_damage_once_where_its_batch_begins(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray((log / f"{20:020d}.log").read_bytes())
+    data[70] ^= 1
+    path = tmp_path / f"{20:020d}.log"
+    path.write_bytes(bytes(data))
+    problems = [row for row in document(path, "hex", capsys, 1)["rows"] if row["problem"] is not None]
+    assert [(row["position"], row["name"]) for row in problems] == [(0, "base offset")]
+
+
+def test_transactions_has_counts_and_commands(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(log, "transactions", capsys)
+    counts = [found[name] for name in ("open", "hanging", "aborted", "committed", "last_stable")]
+    assert counts == [1, 1, 18, 33, 1411]
+    first = found["rows"][0]
+    assert (first["state"], first["first_offset"], first["records"]) == ("hanging", 1411, 40)
+    assert first["abort_command"].endswith("--start-offset 1411")
+    assert headless.show(log, "transactions", "text") == 0
+    assert "--start-offset 1411" in capsys.readouterr().out

@@ -57,8 +57,8 @@ def cursor(at: Terminal) -> int:
 
 async def bytes_of(at: Terminal) -> None:
     """The view, from whatever is shown first."""
-    await at.sees("[2 Segments]")
-    await at.press("6", sees="[6 Hex]")
+    await at.sees("[2 Segm")
+    await at.press("6", sees="[6 Hex")
     await at.until(lambda: "cursor at" in told(at) and "not read" not in told(at))
 
 
@@ -195,12 +195,12 @@ def test_it_opens_at_the_batch_or_the_record_and_hands_its_place_back(plain: Pat
     reader.close()
 
     async def steps(at: Terminal) -> None:
-        await at.sees("[2 Segments]")
+        await at.sees("[2 Segm")
         await at.press("4", sees="BASE OFFSET")
         await at.press("down", sees="batch 1 ")
         await at.press("6")
         await at_byte(at, second.position)
-        await at.press("4", "enter", sees="[5 Records]")
+        await at.press("4", "enter", sees="[5 Rec")
         await at.until(lambda: f"offset {second.base_offset}" in at.text)
         await at.press("down", sees=f"offset {inside.offset:,} ")
         await at.press("6")
@@ -220,9 +220,9 @@ def test_enter_opens_the_batch_where_no_record_is(small: Path) -> None:
         await bytes_of(at)
         await at.press("J")
         await at_byte(at, LENGTH)
-        await at.press("enter", sees="[4 Batches]")
+        await at.press("enter", sees="[4 Batch")
         await at.sees("batch 1 ")
-        await at.press("escape", sees="[6 Hex]")
+        await at.press("escape", sees="[6 Hex")
         await at_byte(at, LENGTH)
 
     drive(small, steps)
@@ -342,7 +342,7 @@ def test_a_file_that_is_cut_under_it_is_told_and_the_cursor_stays_inside(small: 
 
 def test_an_empty_segment_has_no_bytes(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
-        await at.sees("[2 Segments]")
+        await at.sees("[2 Segm")
         await at.press("6", sees="no bytes")
         await at.press("tab", "J", "c", "enter", "right", "end")
         assert at.app.is_running
@@ -387,8 +387,8 @@ def test_going_away_and_coming_back_finds_the_cursor_where_it_was(small: Path) -
         await bytes_of(at)
         await at.press("J", "down", "right")
         await at_byte(at, LENGTH + 17)
-        await at.press("4", sees="[4 Batches]")
-        await at.press("6", sees="[6 Hex]")
+        await at.press("4", sees="[4 Batch")
+        await at.press("6", sees="[6 Hex")
         await at_byte(at, LENGTH + 17)
         assert isinstance(at.app.screen, PartitionScreen)
 
