@@ -1,4 +1,4 @@
-"""How fast the inspector's model answers, and in how much memory: `python asv_bench/inspector.py --dir DIR`.
+"""How fast the inspector starts, shows and answers, and in how much memory: `python asv_bench/inspector.py --dir DIR`.
 
     DIR/data        1,000 partitions of 50 topics, 100 GB to look at: sealed segments are holes behind a header
     DIR/single-0    a segment of 1 GiB: 5 M batches of one record
@@ -11,17 +11,24 @@ function in `PARTS`.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import fcntl
 import os
+import pty
+import re
 import resource
+import select
 import shutil
+import statistics
 import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from crc32c import crc32c
@@ -228,8 +235,8 @@ def through(report: Report, directory: Path) -> None:
         seconds = time.perf_counter() - start
         report.line(name, f"{1000 * seconds:10.1f} ms, first progress after {1000 * first:.0f} ms")
     with report.timed("statistics"):
-        statistics = Statistics(partition)
-        while not statistics.step().is_done:
+        counted = Statistics(partition)
+        while not counted.step().is_done:
             pass
     with report.timed("verify"):
         for _ in Verification(directory):
@@ -237,10 +244,130 @@ def through(report: Report, directory: Path) -> None:
     report.memory()
 
 
+# --- the program in a terminal
+
+STARTS = 7
+# What a screen shows once it has something to show, and the keys that lead there.
+SCREENS: dict[str, tuple[tuple[str, ...], str]] = {
+    "map": (("3",), r"cell 1 of"),
+    "batches": (("4",), r"checksum +0x"),
+    "records": (("5",), r"age .* ago"),
+    "record": (
+        (
+            "5",
+            "enter",
+        ),
+        r"\[value",
+    ),
+    "hex": (("6",), r"position  00"),
+    "transactions": (("7",), r"open|none"),
+    "verify": (("8", "r"), r"checked|%"),
+    "search": (("slash", *"nothing", "enter"), r"reached offset"),
+    "statistics": (("0",), r"records; a column"),
+    "segments": (("2",), r"E [\d,]+ "),
+}
+
+
+class Started(NamedTuple):
+    """A program from its start until something was seen: seconds on the clock, of a processor; MiB at most."""
+
+    clock: float
+    processor: float
+    memory: float
+
+
+def started(path: Path, wanted: bytes) -> Started:
+    """`kafkalog inspect` in a terminal of its own, ended when it has been seen."""
+    began = time.perf_counter()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color")
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "kafkalog.cli", "inspect", str(path)])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    seen = b""
+    while re.search(wanted, seen) is None:
+        if select.select([terminal], [], [], 30)[0] == []:
+            raise TimeoutError(f"{wanted!r} is not seen")
+        seen += os.read(terminal, 1 << 16)
+    clock = time.perf_counter() - began
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    status = Path(f"/proc/{pid}/status").read_text()
+    memory = int(re.findall(r"VmHWM:\s*(\d+)", status)[0]) / 1024
+    os.write(terminal, b"\x11")
+    with suppress(OSError):
+        while os.read(terminal, 1 << 16):
+            pass
+    os.waitpid(pid, 0)
+    return Started(clock, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), memory)
+
+
+def start(report: Report, root: Path) -> None:
+    for name, path, wanted in (
+        ("list of 1,000 partitions", root / "data", rb"topic-00-0"),
+        ("segment of 1 GiB", root / "single-0", rb"E \S+ (log )?end"),
+    ):
+        runs = [started(path, wanted) for _ in range(STARTS)]
+        clock, processor = ([1000 * run[i] for run in runs] for i in (0, 1))
+        report.line(
+            name,
+            f"{statistics.median(clock):10.1f} ms, {statistics.median(processor):10.1f} ms of a processor; "
+            f"least {min(clock):.0f} ms, {max(run.memory for run in runs):.0f} MiB",
+        )
+
+
+def screens(report: Report, directory: Path) -> None:
+    asyncio.run(_screens(report, directory))
+    report.memory()
+
+
+async def _screens(report: Report, directory: Path) -> None:
+    from inspector.app import InspectorApp
+    from inspector.model import Model
+    from inspector.settings import Settings
+
+    app: Any = InspectorApp(Model(directory), Settings())
+    async with app.run_test(size=(140, 40)) as pilot:
+        await _shown(report, app, "opened", "segments")
+        for when in ("headers unread", "headers read"):
+            for name in SCREENS:
+                await _show(report, pilot, f"{name}, {when}", name)
+            while not app.screen.browsing.is_indexed:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+async def _show(report: Report, pilot: Any, what: str, name: str) -> None:
+    """All keys but the last lead to where it is pressed."""
+    keys = SCREENS[name][0]
+    await pilot.press(*keys[:-1])
+    pilot.app.simulate_key(keys[-1])
+    await _shown(report, pilot.app, what, name)
+    for run in map(pilot.app.runs.of_kind, ("verify", "search", "statistics")):
+        if run is not None:
+            run.cancel()
+    await pilot.pause(0.1)
+
+
+async def _shown(report: Report, app: Any, what: str, name: str) -> None:
+    wanted, until = re.compile(SCREENS[name][1]), time.monotonic() + 30
+    with report.timed(what):
+        while wanted.search(_text(app)) is None and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    if time.monotonic() >= until:
+        report.line(what, f"was not seen, but\n{_text(app)}")
+
+
+def _text(app: Any) -> str:
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
 PARTS: dict[str, Callable[[Report, Path], None]] = {
+    "start": start,
     "topics": topics,
     "single": lambda report, root: segment(report, root / "single-0"),
     "batched": lambda report, root: segment(report, root / "batched-0"),
+    "screens1": lambda report, root: screens(report, root / "single-0"),
+    "screensN": lambda report, root: screens(report, root / "batched-0"),
     "through1": lambda report, root: through(report, root / "single-0"),
     "throughN": lambda report, root: through(report, root / "batched-0"),
 }

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 FOLLOWING_SECONDS = 0.5
 WATCHING_SECONDS = 1.0
+# What has been read of a segment is drawn no more often: a step of reading takes less time than to draw it.
+BETWEEN_DRAWINGS_SECONDS = 0.1
 OTHERS_READ = 100
 # In which one match after another can be seen.
 VIEWS_OF_RECORDS = ("records", "record", "hex")
@@ -152,11 +154,15 @@ class PartitionScreen(InspectorScreen):
 
     async def _read_headers(self) -> None:
         browsing = self._browsing()
+        drawn = 0.0
         while browsing.segment is not None:
             before = browsing.progress
             await browsing.read_more()
-            await self._show_indexed(browsing)
-            if browsing.is_indexed or browsing.progress == before:
+            ends = browsing.is_indexed or browsing.progress == before
+            if ends or browsing.is_waiting or time.monotonic() - drawn > BETWEEN_DRAWINGS_SECONDS:
+                await self._show_indexed(browsing)
+                drawn = time.monotonic()
+            if ends:
                 break
         if browsing.base_offset is not None:
             await self._show_read()

@@ -41,6 +41,7 @@ class RowsView(View, Generic[T]):
         # What the table shows is of this version of what is looked at.
         self._version = -1
         self._item: T | None = None
+        self._looking = False
 
     @abstractmethod
     def columns(self) -> list[Shown[T]]:
@@ -122,7 +123,8 @@ class RowsView(View, Generic[T]):
         self._say_empty()
         if self._order is None and self._version == self.browsing.version:
             self.table.grow(self.total())
-            if self._item is None:
+            # Begun once, not over again with every step of reading: it would never come to its end.
+            if self._item is None and not self._looking:
                 start(self, "row", self._look_at, self.table.cursor)
 
     def _say_empty(self) -> None:
@@ -136,6 +138,13 @@ class RowsView(View, Generic[T]):
         start(self, "row", self._look_at, message.row)
 
     async def _look_at(self, row: int) -> None:
+        self._looking = True
+        try:
+            await self._tell_row(row)
+        finally:
+            self._looking = False
+
+    async def _tell_row(self, row: int) -> None:
         if self._order is not None:
             row = self._order[row] if row < len(self._order) else 0
         if row >= self.total():
