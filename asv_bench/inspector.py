@@ -190,6 +190,7 @@ def segment(report: Report, directory: Path) -> None:
         ("the record at an offset", lambda: reader.record_at(end // 2)),
         ("the batch at a time", lambda: reader.batch_at(timestamp=START + 7 * (end * 4 // 5))),
         ("the map, 140 cells", lambda: reader.strip(140)),
+        ("the map, 4,800 cells", lambda: reader.strip(4800)),
         ("fields of a batch", lambda: reader.fields(reader.batches // 2)),
         ("the field at a byte", lambda: reader.field_at(reader.size // 3)),
         ("a page of bytes", lambda: reader.read_bytes(reader.size // 2, 4096)),

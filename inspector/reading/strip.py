@@ -3,7 +3,8 @@
     file    |data data data|txn txn c|lost|data ........|  not read yet  |
     cells   d    d    d    t    x    d    d    d    d    u    u    u    u
 
-Where a cell is longer than a few windows of the sparse index these tell its kind; in a shorter file the batches do.
+Where a cell is longer than a few windows of the sparse index these tell its kind; in a shorter file the batches do, as
+long as there are not too many to look at each.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from inspector.reading.batches import SegmentReader
 
 
+# So many are looked at in a tenth of a second.
+EXACT_BATCHES = 20_000
 # Less than the place of any kind.
 _EMPTY, _UNREAD = -1, -2
 
@@ -36,7 +39,8 @@ def strip(reader: SegmentReader, width: int) -> list[Cell]:
     """See `SegmentReader.strip`."""
     if not reader.size:
         return []
-    cells = _Cells(reader.size, width, exact=reader.size // width < 2 * WINDOW_BYTES)
+    exact = reader.size // width < 2 * WINDOW_BYTES and reader.batches <= EXACT_BATCHES
+    cells = _Cells(reader.size, width, exact=exact)
     for stretch in _stretches(reader, cells.exact):
         cells.add(stretch)
     return cells.all()

@@ -80,3 +80,15 @@ def test_damage_that_checksums_alone_show_is_seen_once_they_were_looked_at(tmp_p
     reader = reader_of(segment_file(tmp_path, flipped(b"".join(batches), start_of(batches, 5) + 200, 1)))
     assert [cell.kind for cell in reader.strip(8)].count("corrupt") in (1, 2)
     reader.close()
+
+
+def test_where_there_are_too_many_batches_to_look_at_windows_tell_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = reader_of(golden_segment("kafka-3.9/v2-txn-0/193").log)
+    monkeypatch.setattr(strip, "EXACT_BATCHES", 0)
+    monkeypatch.setattr(SegmentReader, "header_rows", None)
+    cells = reader.strip(100)
+    assert sum(cell.bytes for cell in cells) == reader.size
+    assert all(cell.kind in KINDS for cell in cells)
+    rows = [row for cell in cells if cell.first_row >= 0 for row in range(cell.first_row, cell.last_row + 1)]
+    assert rows == list(range(reader.batches))
+    reader.close()
