@@ -7,6 +7,7 @@ of a path is ever taken for markup.
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
+from inspector import text
 from inspector.columns import Times
 from inspector.desk import Desk
 from inspector.keys import ACTIONS, bindings
@@ -36,6 +38,22 @@ COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
 ZONE_NAMES = {"utc": "UTC", "local": "local", "relative": "ago", "epoch": "ms"}
 
 
+class Warnings(logging.Handler):
+    """What the library would write to the terminal, which is taken, is told by the application; each thing once."""
+
+    def __init__(self, app: InspectorApp) -> None:
+        super().__init__(logging.WARNING)
+        self._app = app
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """From whichever thread."""
+        message = text.printable(record.getMessage())
+        if message not in self._told:
+            self._told.add(message)
+            self._app.call_later(self._app.notify, message, severity="warning", markup=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """How to begin. first_view: of a partition. times: None = as the settings say."""
@@ -50,6 +68,8 @@ class InspectorApp(App[None]):
     CSS_PATH = "app.tcss"
     TITLE = "kafkalog"
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
+    # Seconds; what they cover is what one looks at.
+    NOTIFICATION_TIMEOUT = 3
     COMMAND_PALETTE_BINDING = "ctrl+p"
     ENABLE_COMMAND_PALETTE = True
     # Where there is room, panels stand beside tables; where there is little, they go.
@@ -69,6 +89,7 @@ class InspectorApp(App[None]):
         self.gone_to: list[str] = []
         self.has_topics = model.kind == "data_dir"
         self._clashes: set[str] = set()
+        self._warnings = Warnings(self)
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the only one that is made before it is wanted."""
@@ -86,6 +107,7 @@ class InspectorApp(App[None]):
     def on_mount(self) -> None:
         # The collector looks through all that lives, some 60 ms while a key waits; modules and styles stay anyway.
         self.set_timer(SETTLED_SECONDS, gc.freeze)
+        logging.getLogger("kafkalog").addHandler(self._warnings)
         self.set_keymap(self.settings.keymap)
         mistakes = [*self.settings.mistakes, *self._use_theme()]
         for mistake in mistakes:
@@ -99,6 +121,7 @@ class InspectorApp(App[None]):
         return []
 
     def on_unmount(self) -> None:
+        logging.getLogger("kafkalog").removeHandler(self._warnings)
         if self._runs is not None:
             self._runs.close()
         self.desk.close(self.model.close)

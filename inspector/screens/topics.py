@@ -131,7 +131,7 @@ class TopicsScreen(InspectorScreen):
         from inspector.widgets.lines import TopLine
 
         hidden = len(self._found) - len(self._shown)
-        what = f"{len(self._shown):,} partitions"
+        what = f"{len(self._shown):,} {'partition' if len(self._shown) == 1 else 'partitions'}"
         if self._text:
             what += f" of {len(self._found):,} with {text.printable(self._text)!r}"
         elif hidden:

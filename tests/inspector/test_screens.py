@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -429,3 +430,18 @@ def test_a_name_that_would_steer_the_terminal_or_is_markup_is_shown_as_it_is(tmp
         await at.press("enter", sees="[red]-0 segment 0")
 
     drive(home, steps)
+
+
+def test_what_the_library_warns_of_is_told_and_not_written_over_the_screen(
+    golden_logs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("E 1,451")
+        for _ in range(2):
+            logging.getLogger("kafkalog.storage").warning("a \x1b[31mfile%s", " has gone")
+        await at.sees("a \\x1b[31mfile has gone")
+        assert at.text.count("has gone") == 1
+
+    drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
+    assert logging.getLogger("kafkalog").handlers == []
+    assert capfd.readouterr().err == ""
