@@ -26,7 +26,7 @@ Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
 
 \b
 Examples:
-  kafkalog inspect /var/lib/kafka            all partitions of a data directory
+  kafkalog inspect /var/lib/kafka            the partitions in it
   kafkalog inspect /var/lib/kafka/orders-0   one partition; F follows it
   kafkalog inspect 00000000000000000000.log  one segment
   kafkalog inspect orders-0 --headless segments -o json
