@@ -125,7 +125,7 @@ def test_enter_goes_down_to_a_record_and_escape_comes_back_level_by_level(golden
         await at.press("escape", sees="OFFSET  TIME")
         await at.press("escape", sees="[4 Batch")
         await at.press("escape", sees="[2 Segm")
-        await at.press("escape", sees="partitions of 20")
+        await at.press("escape", sees="1 partition of 20")
         await at.press("escape", "escape")
         assert at.app.is_running
 
@@ -332,7 +332,7 @@ def test_q_elsewhere_goes_one_level_back(golden_logs: Path) -> None:
         await opened(at, "v2-lz4-0")
         await at.press("4", sees="[4 Batch")
         await at.press("q", sees="[2 Segm")
-        await at.press("q", sees="partitions of 20")
+        await at.press("q", sees="1 partition of 20")
         assert at.app.is_running
 
     drive(logs(golden_logs), steps)
