@@ -35,6 +35,9 @@ class Browsing:
         self.progress: Progress | None = None
         self.batches = 0
         self.records = 0
+        # Bytes of the segment whose headers have been read, and whether these are all.
+        self._walked = 0
+        self._is_walked = False
         self.place: Place | None = None
         self.is_waiting = False
         self.following = False
@@ -54,13 +57,13 @@ class Browsing:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether all headers of the segment have been read."""
+        """Whether all headers and checksums of the segment have been read."""
         return self.progress is not None and self.progress.is_done
 
     @property
     def is_read(self) -> bool:
-        """Whether nothing more is to be read of what is looked at: also where there is nothing."""
-        return self.segment is None or self.is_indexed
+        """Whether no more rows are to come of what is looked at: also where there is nothing."""
+        return self.segment is None or self._is_walked
 
     def neighbour(self, step: int) -> int | None:
         """The base offset of the segment so many further on."""
@@ -76,7 +79,7 @@ class Browsing:
         self.base_offset = base_offset
         self.progress = None
         self.version += 1
-        self.batches, self.records = await self.ask(_counts, self.segment)
+        await self._count(self.segment)
 
     async def read_more(self) -> None:
         """The next headers of the segment."""
@@ -84,20 +87,23 @@ class Browsing:
         if segment is None:
             return
         self.progress = await self.ask(segment.index_more)
-        self.batches, self.records = await self.ask(_counts, segment)
+        await self._count(segment)
+
+    async def _count(self, segment: SegmentReader) -> None:
+        self.batches, self.records, self._walked, self._is_walked = await self.ask(_counts, segment)
 
     async def read_through(self, base_offset: int) -> None:
         """All headers of a segment that is not looked at."""
         segment = await self.ask(self.reader.segment, base_offset)
         before = None
-        while not (progress := await self.ask(segment.index_more)).is_done and progress != before:
+        while not segment.is_walked and (progress := await self.ask(segment.index_more)) != before:
             before = progress
 
     async def is_reached(self) -> bool:
         """Whether the headers at `place` have been read."""
         if self.place is None or self.progress is None or self.place.base_offset != self.base_offset:
             return False
-        return self.progress.done_bytes > self.place.position or self.progress.is_done
+        return self._walked > self.place.position or self._is_walked
 
     async def batch_at_place(self) -> int | None:
         """The row of the batch at `place`."""
@@ -114,8 +120,8 @@ class Browsing:
         return await self.ask(self.segment.record_at, self.place.offset)
 
 
-def _counts(segment: SegmentReader) -> tuple[int, int]:
-    return segment.batches, segment.records
+def _counts(segment: SegmentReader) -> tuple[int, int, int, bool]:
+    return segment.batches, segment.records, segment.indexed_bytes, segment.is_walked
 
 
 def _first_record(segment: SegmentReader, position: int) -> int | None:

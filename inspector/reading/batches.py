@@ -160,6 +160,11 @@ class SegmentReader:
         return self._windows.size if self._windows is not None else 0
 
     @property
+    def indexed_bytes(self) -> int:
+        """Bytes whose batches are known."""
+        return self._windows.indexed_bytes if self._windows is not None else 0
+
+    @property
     def is_walked(self) -> bool:
         """Whether all headers have been read; checksums may not have been."""
         return self._windows is None or self._windows.is_walked
@@ -275,6 +280,7 @@ class SegmentReader:
         if held.rows is None:
             problem = window.lost or held.bad.get(0)
             kind: BatchKind = "data" if window.zeroed else "corrupt"
+            problem = self._placed(problem, window.position)
             return BatchRow(number, window.position, window.end - window.position, kind, problem=problem)
         return self._batch_row(number, held, i, window)
 
@@ -314,8 +320,12 @@ class SegmentReader:
             control_of(self._windows.batch(row)) if flags & _CONTROL_BIT else None,
             int(row["checksum"]),
             max(0, base - before - 1) if before >= 0 else self._gap_at_start(base),
-            problem,
+            self._placed(problem, int(row["position"])),
         )
+
+    def _placed(self, problem: str | None, position: int) -> str | None:
+        """With the file and the place in it."""
+        return None if problem is None else f"{self.path.name}: position {position}: {problem}"
 
     def _gap_at_start(self, base: int) -> int:
         return max(0, base - self.base_offset) if self.base_offset is not None else 0

@@ -128,9 +128,9 @@ def test_offsets_that_do_not_rise_are_told(tmp_path: Path) -> None:
     data = b"".join(V2Batch(records(b"v", offset=offset)).encoded() for offset in (5, 6, 3, 9))
     rows = all_batches(reader := reader_of(segment_file(tmp_path, data)))
     assert [row.gap_before for row in rows] == [5, 0, 0, 2]
-    assert [row.problem for row in rows] == [
-        None, None, "it begins no later than the batch before (expected at least 7, found 3)", None,
-    ]  # fmt: skip
+    place = f"00000000000000000000.log: position {rows[2].position}"
+    told = f"{place}: it begins no later than the batch before (expected at least 7, found 3)"
+    assert [row.problem for row in rows] == [None, None, told, None]
     reader.close()
 
 
