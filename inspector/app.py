@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widgets import Input
 
 from inspector import text
 from inspector.columns import Times
 from inspector.desk import Desk
-from inspector.keys import ACTIONS, bindings
+from inspector.keys import ACTIONS, ASKING, bindings
 from inspector.screens import VIEWS
 from inspector.screens.base import InspectorScreen
 from inspector.settings import TIME_ZONES, Settings
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from inspector.model import Model
 
 SETTLED_SECONDS = 2.0
+# A prompt that has not come, or gone, by then never will.
+HELD_SECONDS = 1.0
 DEFAULT_THEME = "textual-dark"
 # Terminals that know no colours get none, as with NO_COLOR.
 COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
@@ -90,6 +95,10 @@ class InspectorApp(App[None]):
         self.has_topics = model.kind == "data_dir"
         self._clashes: set[str] = set()
         self._warnings = Warnings(self)
+        # Keys that are not passed on so far, and whether they wait for a prompt to come or go.
+        self._typed: deque[events.Key] = deque()
+        self._holding = 0
+        self._is_held = False
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the only one that is made before it is wanted."""
@@ -176,6 +185,41 @@ class InspectorApp(App[None]):
             self.notify("this is the top level; ctrl+q quits", timeout=2)
 
     # Keys.
+
+    async def on_event(self, event: events.Event) -> None:
+        """What is typed faster than a prompt comes is for the prompt, and no command."""
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            self._typed.append(event)
+            await self._pass_keys()
+        else:
+            await super().on_event(event)
+
+    async def _pass_keys(self) -> None:
+        while self._typed and not self._is_held:
+            event = self._typed.popleft()
+            if self._is_of_prompt(event.key):
+                self._hold()
+            await super().on_event(event)
+
+    def _is_of_prompt(self, key: str) -> bool:
+        """Whether it opens a prompt, or may close one."""
+        if not isinstance(self.screen, InspectorScreen):
+            return False
+        if isinstance(self.focused, Input):
+            return key in {"enter", "escape"}
+        active = self.screen.active_bindings.get(key)
+        return active is not None and active.enabled and active.binding.id in ASKING
+
+    def _hold(self) -> None:
+        self._is_held = True
+        self._holding += 1
+        holding = self._holding
+        self.set_timer(HELD_SECONDS, lambda: self.release_keys() if holding == self._holding else None)
+
+    def release_keys(self) -> None:
+        """A prompt has come, or gone: the keys behind the one that it came, or went, by are passed on."""
+        self._is_held = False
+        self.call_later(self._pass_keys)
 
     def action_press(self, name: str) -> None:
         """A click at a key in the last line."""

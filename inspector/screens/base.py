@@ -28,6 +28,12 @@ class InspectorScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("screen")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._prompt: Widget | None = None
+        # What the keys go to when nobody types in a line any more.
+        self._behind_prompt: Widget | None = None
+
     def compose(self) -> ComposeResult:
         yield TopLine()
         yield from self.compose_middle()
@@ -81,15 +87,26 @@ class InspectorScreen(Screen[None]):
         self, prompt: Callable[[Callable[[T | None], None]], Widget], submitted: Callable[[T | None], None]
     ) -> None:
         """A prompt in the place of any other; the keys go back to where they went before."""
-        focused = self.focused
-        self.query("Prompt, SearchPrompt").remove()
+        if self._prompt is None:
+            self._behind_prompt = self.focused
+        else:
+            self._prompt.remove()
 
         def ended(answer: T | None) -> None:
-            if focused is not None and focused.is_attached:
-                self.set_focus(focused)
+            self._prompt = None
+            if self._behind_prompt is not None and self._behind_prompt.is_attached:
+                self.set_focus(self._behind_prompt)
             submitted(answer)
 
-        self.mount(prompt(ended), before=self._keys_line())
+        self._prompt = prompt(ended)
+        self.mount(self._prompt, before=self._keys_line())
+
+    def give_keys(self, widget: Widget) -> None:
+        """To a widget; while somebody types in a line, as soon as that is done."""
+        if self._prompt is None:
+            self.set_focus(widget)
+        else:
+            self._behind_prompt = widget
 
     def _keys_line(self) -> Widget:
         return self.query_one(KeysLine)

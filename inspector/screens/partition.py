@@ -27,6 +27,8 @@ from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.lines import TabLine, TopLine
 
 if TYPE_CHECKING:
+    from textual.widget import AwaitMount
+
     from inspector.background.jobs import Wanted
     from inspector.background.runs import SearchRun
     from inspector.reading.answers import PartitionState, Target
@@ -58,6 +60,7 @@ class PartitionScreen(InspectorScreen):
         self.browsing: Browsing | None = None
         self.view: View | None = None
         self._views: dict[str, View] = {}
+        self._mounts: dict[str, AwaitMount] = {}
         # The views that `back` goes through; the last is the one that is shown.
         self._way: list[str] = []
         self._wake = asyncio.Event()
@@ -214,14 +217,18 @@ class PartitionScreen(InspectorScreen):
             entry = BY_NAME[name]
             view: View = getattr(import_module(entry.module), entry.class_name)(self._browsing())
             self._views[name] = view
-            await self.query_one("#views").mount(view)
-        view = self.view = self._views[name]
+            self._mounts[name] = self.query_one("#views").mount(view)
+        view = self._views[name]
+        if not view.is_mounted:
+            # Begun before, perhaps, and then a key came in between.
+            await self._mounts[name]
+        self.view = view
         # Whoever was about to be shown and was not: a key came in between.
         for each in self._views.values():
             each.display = each is view
         await view.appear()
         if view.focus_target is not None:
-            view.focus_target.focus()
+            self.give_keys(view.focus_target)
         self.refresh_bindings()
         self._show_lines()
 

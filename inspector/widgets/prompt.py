@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
+
+if TYPE_CHECKING:
+    from inspector.app import InspectorApp
 
 MOST_REMEMBERED = 100
 
@@ -55,7 +58,12 @@ class Prompt(Horizontal):
         yield Input(self._value, compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        # At once: `focus()` would wait its turn, behind keys that are for this line.
+        self.screen.set_focus(self.query_one(Input))
+        self._release_keys()
+
+    def _release_keys(self) -> None:
+        cast("InspectorApp", self.app).release_keys()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -65,6 +73,7 @@ class Prompt(Horizontal):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if self._accepts is not None and not self._accepts(event.value):
+            self._release_keys()
             return
         if self._history is not None and event.value:
             _remember(self._history, event.value)
@@ -92,6 +101,7 @@ class Prompt(Horizontal):
     def _end(self, value: str | None) -> None:
         self.remove()
         self._submitted(value)
+        self._release_keys()
 
 
 def _remember(history: list[str], typed: str) -> None:

@@ -80,7 +80,7 @@ def test_enter_on_a_finding_goes_to_its_byte(damaged: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.press("8", "r", sees="! errors 2")
-        await at.sees("done in", "crc-mismatch", "00000000000000000000.log:")
+        await at.sees("done in", "crc-mismatch", f".log:{start_of(3)}")
         await at.press("down", sees=f"{start_of(6):,}")
         await at.press("enter")
         await at.until(lambda: browsing(at).place is not None)
@@ -475,5 +475,39 @@ def test_search_runs_are_found_again_by_their_path() -> None:
         await searched(at, "key-16")
         await at.sees("12 matches")
         assert at.app.search_of(TXN) is at.app.runs.of(SearchRun, TXN) is browsing(at).search
+
+    drive(TXN, steps)
+
+
+def typed_at_once(at: Terminal, *keys: str) -> None:
+    """As a terminal sends what is pasted: nothing waits for what a key does."""
+    for key in keys:
+        at.app.simulate_key(key)
+
+
+def test_what_is_typed_at_once_behind_a_key_that_opens_the_prompt_is_searched_for() -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        await at.press("8", "r", sees="done in")
+        typed_at_once(at, "9", "slash", *"request", "enter")
+        await at.sees("of 'request' in key value headers", "complete")
+        typed_at_once(at, "slash", *"q", "escape", "5")
+        await at.sees("[5 Rec")
+        typed_at_once(at, "colon", *"17", "enter")
+        await at.until(lambda: browsing(at).place is not None and browsing(at).place.offset == 17)
+
+    drive(TXN, steps)
+
+
+def test_a_view_that_comes_while_somebody_types_takes_no_keys_away() -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        at.app.simulate_key("9")
+        await at.press("slash", sees="search:")
+        await at.sees("[9 Search", "^r text")
+        await at.types("quit")
+        await at.sees("search: quit")
+        await at.press("escape")
+        await at.until(lambda: at.app.focused is at.app.screen.query_one("SearchView LazyTable"))
 
     drive(TXN, steps)
