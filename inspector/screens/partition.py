@@ -40,6 +40,8 @@ BETWEEN_DRAWINGS_SECONDS = 0.1
 OTHERS_READ = 100
 # In which one match after another can be seen.
 VIEWS_OF_RECORDS = ("records", "record", "hex")
+# In which a batch can be seen; from the others one goes to the batches.
+VIEWS_OF_PLACES = ("map", "batches", *VIEWS_OF_RECORDS)
 OTHERS_BYTES = 4 << 30
 
 
@@ -306,7 +308,7 @@ class PartitionScreen(InspectorScreen):
         except ValueError as error:
             self.tell(str(error))
             return
-        view = None if self._way and self._way[-1] != "segments" else "batches"
+        view = None if self._way and self._way[-1] in VIEWS_OF_PLACES else "batches"
         self.post_message(messages.Jump(target, view))
 
     def action_search(self) -> None:
@@ -476,7 +478,7 @@ class PartitionScreen(InspectorScreen):
         assert browsing.base_offset is not None
         for batch in await browsing.ask(browsing.segment.batch_rows, row, 1):
             browsing.place = Place(browsing.base_offset, batch.position)
-            if self._way[-1] == "segments":
+            if self._way[-1] not in VIEWS_OF_PLACES:
                 await self._show_view("batches")
             elif self.view is not None:
                 await self.view.appear()

@@ -495,6 +495,18 @@ def test_what_is_typed_at_once_behind_a_key_that_opens_the_prompt_is_searched_fo
         await at.sees("[5 Rec")
         typed_at_once(at, "colon", *"17", "enter")
         await at.until(lambda: browsing(at).place is not None and browsing(at).place.offset == 17)
+        await at.sees("[5 Rec")
+
+    drive(TXN, steps)
+
+
+def test_from_a_view_without_batches_one_goes_to_the_batches() -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        await at.press("9", sees="nothing has been searched for")
+        await at.press("colon", *"17", "enter", sees="[4 Batch")
+        await at.press("9", sees="nothing has been searched for")
+        await at.press("T", sees="[4 Batch")
 
     drive(TXN, steps)
 
