@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,6 +31,8 @@ from inspector.screens.base import InspectorScreen
 from inspector.settings import TIME_ZONES, Settings
 
 if TYPE_CHECKING:
+    from textual.worker import WorkType
+
     from inspector.background.runs import Runs, SearchRun
     from inspector.messages import Jump
     from inspector.model import Model
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 SETTLED_SECONDS = 2.0
 # A prompt that has not come, or gone, by then never will.
 HELD_SECONDS = 1.0
+# Until a process is started that will verify, search or count.
+PREPARED_SECONDS = 1.5
 DEFAULT_THEME = "textual-dark"
 # Terminals that know no colours get none, as with NO_COLOR.
 COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
@@ -116,11 +121,20 @@ class InspectorApp(App[None]):
     def on_mount(self) -> None:
         # The collector looks through all that lives, some 60 ms while a key waits; modules and styles stay anyway.
         self.set_timer(SETTLED_SECONDS, gc.freeze)
+        self.set_timer(PREPARED_SECONDS, self._prepare)
         logging.getLogger("kafkalog").addHandler(self._warnings)
         self.set_keymap(self.settings.keymap)
         mistakes = [*self.settings.mistakes, *self._use_theme()]
         for mistake in mistakes:
             self.notify(mistake, title="config file", severity="warning", timeout=10, markup=False)
+
+    def _prepare(self) -> None:
+        prepare: WorkType[None] = self._prepare_runs
+        self.run_worker(prepare, exit_on_error=False)
+
+    async def _prepare_runs(self) -> None:
+        await self.desk(import_module, "inspector.background.runs")
+        self.runs.prepare()
 
     def _use_theme(self) -> list[str]:
         theme = self.settings.theme

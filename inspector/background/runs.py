@@ -21,7 +21,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from inspector.background.frames import LENGTH, Frame
@@ -36,6 +36,8 @@ RunState: TypeAlias = Literal["running", "finished", "cancelled", "failed"]
 # Findings and matches that are held; of others only how many there are.
 LISTED = 20_000
 KEPT = 4
+# After a run was begun, until a process is started for the next one.
+REST_SECONDS = 2.0
 CHILD = (sys.executable, "-P", "-m", "inspector.background.child")
 
 
@@ -51,7 +53,7 @@ class Run(Generic[J]):
         self.version = 0
         self._began = time.monotonic()
         self._took: float | None = None
-        self._child = _Child()
+        self._child = Child()
         self._changed = asyncio.Event()
 
     @property
@@ -83,6 +85,10 @@ class Run(Generic[J]):
         self._changed.clear()
         if self.is_running:
             await self._changed.wait()
+
+    def use(self, child: Child) -> None:
+        """A process that is there already."""
+        self._child = child
 
     def begin(self) -> None:
         """In the thread that looks at it, which has an event loop."""
@@ -260,6 +266,16 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[tuple[str, Path], Run[Any]] = OrderedDict()
+        self._spare: Child | None = None
+        self._prepares = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def prepare(self) -> None:
+        """Have a process ready from here on, so that what is begun says something soon: to import takes a second."""
+        self._prepares = True
+        if self._spare is None:
+            self._spare = Child()
+            Thread(target=self._spare.prepare, name="spare", daemon=True).start()
 
     def start(self, run: R) -> R:
         """Begins it, and ends what runs of its kind."""
@@ -270,8 +286,18 @@ class Runs:
         self._runs[run.kind, run.job.path] = run
         for key in [key for key in self._runs if key[0] == run.kind][:-KEPT]:
             del self._runs[key]
+        if self._spare is not None:
+            run.use(self._spare)
+            self._spare = None
         run.begin()
+        if self._prepares:
+            self._rest()
+            self._timer = asyncio.get_running_loop().call_later(REST_SECONDS, self.prepare)
         return run
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def of_kind(self, kind: str) -> Run[Any] | None:
         """The last of a kind, wherever."""
@@ -285,6 +311,9 @@ class Runs:
 
     def close(self) -> None:
         """Ends all of them."""
+        self._rest()
+        if self._spare is not None:
+            self._spare.drop()
         for run in self._runs.values():
             run.cancel()
 
@@ -293,17 +322,38 @@ class Runs:
         return cast("R | None", self._runs.get((kind.kind, path)))
 
 
-class _Child:
-    """The process, which may be ended before it is there."""
+class Child:
+    """The process, which may be ended before it is there, and be there before it has a job."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._unwanted = Event()
+        self._lock = Lock()
+
+    def prepare(self) -> None:
+        """Start it; where that cannot be, whoever wants it will hear why."""
+        with suppress(OSError):
+            self.start()
+
+    def drop(self) -> None:
+        """End what never had a job."""
+        self.kill()
+        with self._lock:
+            if self._process is not None:
+                self._process.communicate()
 
     def start(self) -> subprocess.Popen[bytes] | None:
-        """None: it is not wanted any more. It finds the same modules as this one, and no signals of the terminal."""
-        if self._unwanted.is_set():
-            return None
+        """None: it is not wanted any more."""
+        with self._lock:
+            if self._unwanted.is_set():
+                return None
+            if self._process is not None and self._process.poll() is not None:
+                self._process.communicate()
+                self._process = None
+            return self._process or self._begin()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        """It finds the same modules as this one, and hears no signals of the terminal."""
         self._process = process = subprocess.Popen(  # noqa: S603 - this very interpreter
             CHILD,
             stdin=subprocess.PIPE,

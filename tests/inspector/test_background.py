@@ -266,3 +266,40 @@ def test_a_job_ends_when_nobody_reads_what_it_says() -> None:
     with process.stdin as pipe:
         pickle.dump(SearchJob(DATA / "v2-none-0", Wanted("x")), pipe)
     assert process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_process_that_is_ready_before_there_is_a_job_does_it_and_another_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runs_module, "REST_SECONDS", 0.01)
+
+    async def steps(runs: Runs) -> None:
+        runs.prepare()
+        spare = runs._spare
+        assert spare is not None
+        await asyncio.sleep(0.3)
+        run = runs.start(VerifyRun(VerifyJob(DATA / "v2-none-0")))
+        assert run._child is spare
+        await ended(run)
+        assert run.state == "finished"
+        await asyncio.sleep(0.1)
+        assert runs._spare is not None
+        assert runs._spare is not spare
+
+    within(steps)
+
+
+def test_a_process_that_was_ready_and_has_died_is_replaced() -> None:
+    async def steps(runs: Runs) -> None:
+        runs.prepare()
+        spare = runs._spare
+        assert spare is not None
+        spare.prepare()
+        assert spare._process is not None
+        spare._process.kill()
+        spare._process.wait()
+        run = runs.start(VerifyRun(VerifyJob(DATA / "v2-none-0")))
+        await ended(run)
+        assert run.state == "finished"
+
+    within(steps)
