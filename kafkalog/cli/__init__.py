@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from kafkalog import __version__
-from kafkalog.cli.output import complain, flush_stdout
+from kafkalog.cli.output import abandon, complain, flush_stdout
 from kafkalog.errors import KafkaLogError, LogLockedError, NotALogError
 
 SOUND = 0
@@ -134,6 +134,11 @@ def _report(error: Exception, *, debug: bool) -> None:
         traceback.print_exception(error)
     known = isinstance(error, (KafkaLogError, OSError))
     complain(error if known else f"internal error: {type(error).__name__}: {error} (--debug shows where)")
+    try:
+        flush_stdout()
+    except OSError:
+        # One line is enough, and this may be the very error.
+        abandon(sys.stdout)
 
 
 def _usage(error: click.ClickException) -> int:
@@ -147,14 +152,8 @@ def _usage(error: click.ClickException) -> int:
     return USAGE
 
 
-def abandon_stdout() -> None:
-    """The rest of the output goes nowhere; without this the interpreter would try again to write it, and complain."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _stdout_failed(error: OSError) -> int:
-    abandon_stdout()
+    abandon(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
     complain(error)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli import FINDINGS, SOUND, abandon_stdout
-from kafkalog.cli.output import complain, flush_stdout, is_terminal, write_text
+from kafkalog.cli import FINDINGS, SOUND
+from kafkalog.cli.output import abandon, complain, flush_stdout, is_terminal, write_text
 from kafkalog.cli.signals import Terminated, raised
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _tell(output: str, directory: Path, first: int, end: int) -> None:
             write_text(json.dumps(told | offsets) + "\n")
             flush_stdout()
         except OSError as error:
-            abandon_stdout()
+            abandon(sys.stdout)
             complain(f"{directory}: {_appended(first, end)}")
             raise OSError(error.errno, error.strerror, "stdout") from error
     else:

@@ -329,7 +329,8 @@ def _list(listing: Listing, path: Path, topics: tuple[str, ...], *, title: bool)
         with Progress(size_of(place)) as progress:
             listing.show(path, rows_of(place, progress), title)
     except (NotALogError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
+        if isinstance(error, OSError) and error.filename is None:
+            # No file's, but that of what is written to.
             raise
         complain(error)
         listing.exit_code = max(listing.exit_code, FINDINGS, exit_code_of(error))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from shutil import get_terminal_size
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple, TextIO
 
 import click
 
@@ -62,9 +62,17 @@ def complain(problem: object) -> None:
         flush_stdout()
     text = _os_error(problem) if isinstance(problem, OSError) else str(problem)
     # Where stderr takes nothing, the exit code still tells.
-    with suppress(OSError):
+    try:
         sys.stderr.write(f"kafkalog: {printable(text)}\n")
         sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
+
+
+def abandon(stream: TextIO) -> None:
+    """The rest of what a stream has goes nowhere; the interpreter would try again as it ends, and exit with 120."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _os_error(error: OSError) -> str:

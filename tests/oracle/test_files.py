@@ -144,6 +144,9 @@ def _means_to_differ(case: list[tuple[str, str]]) -> bool:
     name, text = case[0]
     if name == "segment.bytes":
         return text.strip() in ("14", "17", "18", "22", "23", "1048575")
+    if name == "segment.index.bytes":
+        # Kafka takes 4, which no entry fits into, and then rolls a segment for each batch.
+        return text.strip() in ("4", "9", "10", "+5", "5")
     return name == "remote.storage.enable" and text.strip().lower() == "true"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import golden
-from kafkalog.spark import register
+import kafkalog.spark
 from spark_rows import broker_view, in_ms, of_archive, of_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -105,7 +105,7 @@ def test_the_source_is_found_without_being_registered(spark_session: Any) -> Non
 
 def test_registering_what_was_found_does_no_harm(spark_session: Any, load: Load) -> None:
     for _ in range(2):
-        register(spark_session)
+        kafkalog.spark.register(spark_session)
         assert load(SEGMENTS).count() > 0
 
 
