@@ -9,6 +9,7 @@ import io
 from pathlib import Path
 
 from kafkalog import FileMessageSet
+from kafkalog.errors import CorruptRecordError
 
 # What one batch may decompress to: the inspector as a whole has a few hundred megabytes.
 DECOMPRESSION_LIMIT = 64 << 20
@@ -54,8 +55,12 @@ class SegmentFile:
         return out.getvalue()
 
     def view(self, position: int, length: int) -> memoryview:
-        """The same, for who searches it."""
-        return memoryview(self.read(position, length))
+        """All of these bytes, for who searches them. CorruptRecordError: the file has been cut meanwhile."""
+        data = self.read(position, length)
+        if len(data) < length:
+            what = "the file became shorter while it was read"
+            raise CorruptRecordError(what, str(self.path), position, f"{position + length} bytes", position + len(data))
+        return memoryview(data)
 
     def part(self, position: int, end: int) -> FileMessageSet:
         """The entries of [position, end); position: where one begins. Positions in it count from the file's start."""

@@ -467,7 +467,7 @@ class Windows:
             ends = rows["position"][first:stop] + rows["size_in_bytes"][first:stop]
             last = first + max(1, int(np.searchsorted(ends, start + LARGE_BYTES, "right")))
             end = int(ends[last - first - 1])
-            data = self.file.view(start, end - start)
+            data = memoryview(self.file.read(start, end - start))
             self._check_bytes(rows[first:last], first, data, bad)
             first = last
 

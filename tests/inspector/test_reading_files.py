@@ -1,0 +1,24 @@
+"""A segment's bytes, while somebody else cuts them off."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from inspector.reading.files import SegmentFile
+from kafkalog.errors import CorruptRecordError
+from kafkalog.fsck import SoundEntries
+
+
+def test_a_search_behind_damage_in_a_file_that_is_cut_meanwhile_is_told_where_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(bytes(range(256)) * 8)
+    file = SegmentFile(path)
+    sound, end = SoundEntries(file, file.size), file.size
+    os.truncate(path, 100)
+    with pytest.raises(CorruptRecordError, match="became shorter") as error:
+        sound.first(200, end)
+    assert (error.value.path, error.value.position, error.value.found) == (str(path), 200, 200)
+    file.close()
