@@ -313,9 +313,8 @@ class LazyTable(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor - height + 1, animate=False, immediate=True, force=True)
 
     def _by_key(self, row: int) -> None:
-        if row < self.cursor and self.following:
-            self.following = False
-            self.post_message(self.Paused())
+        if row < self.cursor:
+            self.pause()
         self._go(row, by_user=True)
 
     def action_cursor_up(self) -> None:
@@ -455,10 +454,14 @@ class LazyTable(ScrollView, can_focus=True):
             self._dragged = None
             self.release_mouse()
 
-    def on_mouse_scroll_up(self) -> None:
+    def pause(self) -> None:
+        """The end is followed no more."""
         if self.following:
             self.following = False
             self.post_message(self.Paused())
+
+    def on_mouse_scroll_up(self) -> None:
+        self.pause()
 
     def on_resize(self) -> None:
         self._resized()
