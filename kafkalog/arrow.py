@@ -81,7 +81,9 @@ def headers_array(columns: "RecordColumns", fields: list[pa.Field], *, none_is_n
     )
     kind = pa.list_(pa.field("element" if none_is_null else "item", pairs.type))
     none = lengths <= 0 if none_is_null else np.zeros(0, np.bool_)
-    return pa.Array.from_buffers(kind, len(columns), [_validity(none), pa.py_buffer(ends)], children=[pairs])
+    return pa.Array.from_buffers(
+        kind, len(columns), [_validity(none, int(np.count_nonzero(none))), pa.py_buffer(ends)], children=[pairs]
+    )
 
 
 def _header_keys(ends: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.Array:
@@ -97,13 +99,11 @@ def _header_keys(ends: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.Array:
 
 
 def _pieces(ends: NDArray[np.int32], data: NDArray[np.uint8], null: NDArray[np.bool_]) -> pa.Array:
-    return pa.Array.from_buffers(
-        pa.binary(),
-        len(ends) - 1,
-        [_validity(null), pa.py_buffer(ends), pa.py_buffer(data)],
-        null_count=int(null.sum()),
-    )
+    nulls = int(np.count_nonzero(null))
+    buffers = [_validity(null, nulls), pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers, null_count=nulls)
 
 
-def _validity(null: NDArray[np.bool_]) -> pa.Buffer | None:
-    return pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
+def _validity(null: NDArray[np.bool_], nulls: int) -> pa.Buffer | None:
+    """The bits of those that are not null, of whom there are `nulls`; Arrow wants none where nothing is."""
+    return pa.py_buffer(np.packbits(~null, bitorder="little")) if nulls else None

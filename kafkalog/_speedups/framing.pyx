@@ -477,7 +477,7 @@ def load_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t 
 
 
 def cut_rows(rows, int64_t records):
-    """Where to cut `rows` so that each piece holds about `records` records: the ends of the pieces.
+    """Where to cut `rows` so that no piece holds more than `records` records, or else a single row: the pieces' ends.
 
     Compressed records count twice, because decompressing them takes room of its own. What a v0/v1 wrapper holds is
     known only by decompressing it: one record to 64 bytes is assumed. A count is only a claim.
@@ -493,11 +493,12 @@ def cut_rows(rows, int64_t records):
         weight = table.at[i].records_count
         if table.at[i].magic < 2:
             weight = table.at[i].size_in_bytes >> 6 if table.at[i].compression_type else 1
-        together += max(1, weight) * (2 if table.at[i].compression_type else 1)
-        if together >= records:
-            ends.append(i + 1)
+        weight = max(1, weight) * (2 if table.at[i].compression_type else 1)
+        if together and weight > records - together:
+            ends.append(i)
             together = 0
-    if together:
+        together += weight
+    if count:
         ends.append(count)
     return ends
 

@@ -139,13 +139,11 @@ def _timestamp(columns: RecordColumns) -> pa.Array:
     return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(ms), [None, pa.py_buffer(ms * _MICROSECONDS)])
 
 
-def _timestamp_type(columns: RecordColumns) -> pa.Array:
-    return pa.array(columns.timestamp_type.astype(np.int32))
-
-
 def _of_batch(field: str, dtype: type[np.generic]) -> Callable[[RecordColumns], pa.Array]:
     def make(columns: RecordColumns) -> pa.Array:
-        return pa.array(columns.batches[field].astype(dtype)[columns.batch])
+        values = columns.batches[field].astype(dtype)
+        is_one = len(columns) and (values == values[0]).all()  # as in most pieces
+        return pa.array(np.full(len(columns), values[0]) if is_one else values[columns.batch])
 
     return make
 
@@ -172,7 +170,7 @@ _MAKERS: dict[str, Callable[[RecordColumns], pa.Array]] = {
     "value": _value,
     "offset": _offset,
     "timestamp": _timestamp,
-    "timestampType": _timestamp_type,
+    "timestampType": _of_batch("timestamp_type", np.int32),
     HEADERS: _headers,
     "producerId": _of_batch("producer_id", np.int64),
     "producerEpoch": _of_batch("producer_epoch", np.int32),

@@ -28,7 +28,9 @@ _log = logging.getLogger(__name__)
 INTERNAL_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA_TOPIC}
 )
-DEFAULT_SPLIT_BYTES = 128 << 20
+# Spark takes 0.05 to 0.15 s to begin a task in Python, in which 25 to 75 MB could be read: half as many tasks of twice
+# Spark's own 128 MB are up to a quarter faster.
+DEFAULT_SPLIT_BYTES = 256 << 20
 _MOST = 2**63 - 1
 _NAMES = (
     "path",
@@ -246,7 +248,7 @@ def _bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.lower())
     size = int(match[1]) << _SHIFTS[match[2]] if match else 0
     if not 1 <= size <= _MOST:
-        raise ValueError("a number of bytes, as 134217728 or 128m")
+        raise ValueError("a number of bytes, as 268435456 or 256m")
     return size
 
 
