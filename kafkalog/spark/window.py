@@ -26,7 +26,7 @@ from kafkalog.storage.mapped import ReadableFile
 MAPPED_BYTES = 16 << 20
 READ_BYTES = 4 << 20
 # Header rows are read for so many bytes at once: the records left over at a run's end are a small Arrow batch.
-_RUN_BYTES = 4 << 20
+RUN_BYTES = 4 << 20
 # Why a walk may stop where more could follow.
 DAMAGE = (framing.SIZE_TOO_SMALL, framing.BAD_MAGIC, framing.SIZE_TOO_LARGE)
 # What is asked for where one batch is looked at: most of them are smaller.
@@ -76,11 +76,11 @@ class Window(ABC):
 
     def scan(self, position: int, end: int) -> tuple[Entries, Stop]:
         """The entries that begin in [position, end), a run of them, and why it ends. ShorterFileError: as `peek`."""
-        least = min(_RUN_BYTES, end - position) if end > position + 1 else _ONE_BATCH
+        least = min(RUN_BYTES, end - position) if end > position + 1 else _ONE_BATCH
         while True:
             view = self.peek(position, least)
             rows, status, at, expected, found = scan_headers(
-                view, position, 0, RUN_ROWS, span=min(_RUN_BYTES, end - position)
+                view, position, 0, RUN_ROWS, span=min(RUN_BYTES, end - position)
             )
             entries = Entries(rows, view, position)
             if status != framing.TORN or position + len(view) >= self.size:
