@@ -5,11 +5,16 @@
             |          |          cuts: positions where a batch begins, about as far apart as a task should read
 """
 
+import posixpath
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
 from kafkalog.storage.log import NO_END
 from kafkalog.storage.paths import TopicPartition
+
+# Whether a partition is to be read.
+Wanted: TypeAlias = Callable[[TopicPartition], bool]
 
 
 class SegmentFile(NamedTuple):
@@ -95,3 +100,23 @@ def segment_file_list(found: list[tuple[int, str, int]]) -> tuple[SegmentFile, .
         return ()
     following = [base for base, _, _ in found[1:]] + [NO_END]
     return tuple(SegmentFile(*each, next_base) for each, next_base in zip(found, following, strict=True))
+
+
+class Refused(NamedTuple):
+    """A directory that a glob matches and that cannot be listed, the partition that its name tells, and why."""
+
+    path: str
+    topic_partition: TopicPartition | None
+    error: OSError
+
+
+def ensure_not_wanted(refused: Iterable[Refused], partitions: Iterable[str], wanted: Wanted) -> None:
+    """Raise the error of a directory that may hold what is asked for. partitions: the directories that could be listed.
+
+    A data directory may be named kafka-1, as a partition would be: one that cannot be listed is taken for a partition
+    only beside others.
+    """
+    above = {posixpath.dirname(each) for each in partitions}
+    for path, partition, error in refused:
+        if partition is None or wanted(partition) or posixpath.dirname(path) not in above:
+            raise error

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.spark.local import LocalPartition
 from kafkalog.spark.options import Bound, ReadOptions, path_of_file_url
-from kafkalog.spark.partition import PartitionSource, SegmentFile
+from kafkalog.spark.partition import PartitionSource, Refused, SegmentFile, Wanted, ensure_not_wanted
 from kafkalog.storage import data_dir
 from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
 from kafkalog.storage.fetching import EARLIEST, LATEST
@@ -151,15 +152,16 @@ def _planned(
 def discover(options: ReadOptions) -> list[PartitionSource]:
     """The partitions that the paths lead to and the options ask for, replicas once, by topic and number.
 
-    FileNotFoundError: a path, or what a glob should match, is not there. NotALogError: it holds no log. ValueError: a
-    topic or partition that is asked for is not there.
+    No other partition's directory is opened, whatever is wrong with it. FileNotFoundError: a path, or what a glob
+    should match, is not there. NotALogError: it holds no log. ValueError: a topic or partition that is asked for is not
+    there. OSError: one that is asked for cannot be listed.
     """
     found: dict[TopicPartition, PartitionSource] = {}
     seen: set[str] = set()
     for source in _sources(options):
         # A directory may be named twice, or by a link: it is no replica of itself.
         itself = source.path if is_remote(source.path) else os.path.realpath(source.path)
-        if itself in seen or not options.topics.wanted(source.topic_partition):
+        if itself in seen:
             continue
         seen.add(itself)
         rival = found.get(source.topic_partition)
@@ -182,17 +184,18 @@ def _better(one: PartitionSource, other: PartitionSource) -> PartitionSource:
 
 
 def _sources(options: ReadOptions) -> Iterator[PartitionSource]:
+    wanted = options.topics.wanted
     for path in options.paths:
         if is_remote(path):
             from kafkalog.spark.remote import remote_partitions
 
-            yield from remote_partitions(path)
+            yield from remote_partitions(path, wanted)
             continue
         plain = local_path(path)
         if os.path.lexists(plain) or not glob.has_magic(plain):
-            yield from _local_partitions(data_dir.discover(plain), plain)
+            yield from _local_partitions(data_dir.discover(plain), plain, wanted)
         else:
-            yield from _matching(path, plain)
+            yield from _matching(path, plain, wanted)
 
 
 def is_remote(path: str) -> bool:
@@ -205,33 +208,38 @@ def local_path(path: str) -> str:
     return path_of_file_url(path) if path.lower().startswith("file:/") else path
 
 
-def _matching(option: str, pattern: str) -> Iterator[LocalPartition]:
+def _matching(option: str, pattern: str, wanted: Wanted) -> Iterator[LocalPartition]:
     """Of what a glob matches, the logs: the rest was not meant, nor what is being deleted or moved here."""
     matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - an absolute pattern
     if not matches:
         raise FileNotFoundError(f"option path: nothing matches {option!r}")
-    found = False
+    found: dict[str, DataDir | PartitionDir | LogFile] = {}
+    refused: list[Refused] = []
     for each in filter(os.path.isdir, matches):
         try:
-            there = data_dir.discover(each)
+            found[each] = data_dir.discover(each)
         except NotALogError:
             continue
-        found = True
-        if not (isinstance(there, PartitionDir) and there.mark is not None):
-            yield from _local_partitions(there, each)
+        except OSError as error:
+            refused.append(Refused(each, data_dir.partition_dir(Path(each)).topic_partition, error))
+    ensure_not_wanted(refused, [each for each, there in found.items() if isinstance(there, PartitionDir)], wanted)
     if not found:
         what = "a partition directory, <topic>-<number>, or one that holds some is needed; none of what matches is one"
         raise NotALogError(what, option)
+    for each, there in found.items():
+        if not (isinstance(there, PartitionDir) and there.mark is not None):
+            yield from _local_partitions(there, each, wanted)
 
 
-def _local_partitions(found: DataDir | PartitionDir | LogFile, path: str) -> Iterator[LocalPartition]:
+def _local_partitions(found: DataDir | PartitionDir | LogFile, path: str, wanted: Wanted) -> Iterator[LocalPartition]:
     if isinstance(found, DataDir):
         for each in found.partitions:
             # What is being deleted or moved here is none of the log.
-            if each.mark is None and each.topic_partition is not None:
+            if each.mark is None and each.topic_partition is not None and wanted(each.topic_partition):
                 yield LocalPartition(each.path.absolute(), each.topic_partition)
     elif isinstance(found, PartitionDir) and found.topic_partition is not None:
-        yield LocalPartition(found.path.absolute(), found.topic_partition)
+        if wanted(found.topic_partition):
+            yield LocalPartition(found.path.absolute(), found.topic_partition)
     else:
         raise NotALogError("a partition directory, <topic>-<number>, or one that holds some is needed", path)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,15 @@ from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog.errors import NotALogError
 from kafkalog.record.decoding import Reading, read_columns
 from kafkalog.spark.cuts import SparseIndex
-from kafkalog.spark.partition import LogEnd, PartitionSource, SegmentFile, segment_file_list
+from kafkalog.spark.partition import (
+    LogEnd,
+    PartitionSource,
+    Refused,
+    SegmentFile,
+    Wanted,
+    ensure_not_wanted,
+    segment_file_list,
+)
 from kafkalog.spark.window import DAMAGE, ShorterFileError, Window
 from kafkalog.storage.checkpoints import read_leader_epoch_checkpoint, read_offset_checkpoint
 from kafkalog.storage.paths import (
@@ -348,46 +356,75 @@ class RemotePartition(PartitionSource):
         self._indexes.clear()
 
 
-def remote_partitions(url: str) -> Iterator[PartitionSource]:
-    """The partitions that a URL, or what it matches as a glob, leads to: one, or those in a data directory.
+def remote_partitions(url: str, wanted: Wanted) -> Iterator[PartitionSource]:
+    """The partitions asked for, of those that a URL, or what it matches as a glob, leads to: one, or a data directory's.
 
     Of what a glob matches, the logs. FileNotFoundError: there is nothing. NotALogError: there is something else.
     ImportError, OSError: as `Store`.
     """
     store = Store(url)
-    if not any(each in store.path for each in "*?["):
-        yield from _partitions(store, store.path)
-        return
-    paths = store.matches()
+    if any(each in store.path for each in "*?["):
+        found = _matching(store, url, wanted)
+    else:
+        found = [_Directory.at(store, store.path)]
+    for each in found:
+        yield from each.partitions(store, wanted)
+
+
+class _Directory(NamedTuple):
+    """A partition's directory, or a data directory (topic_partition: None), and what is in it."""
+
+    path: str
+    topic_partition: TopicPartition | None
+    listing: list[dict[str, Any]]
+
+    @classmethod
+    def at(cls, store: Store, path: str) -> "_Directory":
+        """NotALogError: it is neither. OSError: it cannot be listed."""
+        listing = store.listing(path)
+        named = partition_of_dir(_name(path))
+        if named is not None and any(segment_base_offset(_name(each["name"])) is not None for each in listing):
+            return cls(path, named, listing)
+        found = cls(path, None, listing)
+        if not found._below():
+            what = "a partition directory, <topic>-<number>, or one that holds some is needed"
+            raise NotALogError(what, store.url(path))
+        return found
+
+    def partitions(self, store: Store, wanted: Wanted) -> Iterator[PartitionSource]:
+        """It, or those below it, as far as they are asked for."""
+        if self.topic_partition is None:
+            for path, partition in self._below():
+                if wanted(partition):
+                    yield RemotePartition(store, path, partition, store.listing(path))
+        elif wanted(self.topic_partition):
+            yield RemotePartition(store, self.path, self.topic_partition, self.listing)
+
+    def _below(self) -> list[tuple[str, TopicPartition]]:
+        directories = sorted(each["name"] for each in self.listing if each["type"] == "directory")
+        named = ((path, partition_of_dir(_name(path))) for path in directories)
+        return [(path, partition) for path, partition in named if partition is not None]
+
+
+def _matching(store: Store, url: str, wanted: Wanted) -> list[_Directory]:
+    paths = [path.rstrip("/") for path in store.matches()]
     if not paths:
         raise FileNotFoundError(f"option path: nothing matches {url!r}")
-    found = [each for path in paths if not store.is_file(path) for each in _matching(store, path)]
+    found: list[_Directory] = []
+    refused: list[Refused] = []
+    for path in paths:
+        try:
+            if not store.is_file(path):
+                found.append(_Directory.at(store, path))
+        except NotALogError:
+            continue
+        except OSError as error:
+            refused.append(Refused(path, partition_of_dir(_name(path)), error))
+    ensure_not_wanted(refused, [each.path for each in found if each.topic_partition is not None], wanted)
     if not found:
         what = "a partition directory, <topic>-<number>, or one that holds some is needed; none of what matches is one"
         raise NotALogError(what, url)
-    yield from found
-
-
-def _matching(store: Store, path: str) -> list[PartitionSource]:
-    try:
-        return list(_partitions(store, path))
-    except NotALogError:
-        return []
-
-
-def _partitions(store: Store, path: str) -> Iterator[PartitionSource]:
-    listing = store.listing(path)
-    named = partition_of_dir(_name(path))
-    if named is not None and any(segment_base_offset(_name(each["name"])) is not None for each in listing):
-        yield RemotePartition(store, path, named, listing)
-        return
-    inside = [(each["name"], partition_of_dir(_name(each["name"]))) for each in listing if each["type"] == "directory"]
-    if not any(partition for _, partition in inside):
-        what = "a partition directory, <topic>-<number>, or one that holds some is needed"
-        raise NotALogError(what, store.url(path))
-    for below, partition in sorted(inside):
-        if partition is not None:
-            yield RemotePartition(store, below, partition, store.listing(below))
+    return found
 
 
 def remote_file_names(url: str) -> list[str]:

@@ -103,11 +103,19 @@ def _partitions(path: Path) -> list[PartitionDir]:
     found = []
     with os.scandir(path) as entries:
         for each in entries:
-            if parse_partition_dir(each.name) is not None and each.is_dir():
+            if parse_partition_dir(each.name) is not None and _is_directory(each):
                 # Finding out where a path leads costs more than all the rest, where there are a thousand.
                 place = path / each.name
                 found.append(partition_dir(place) if each.is_symlink() else _named(place, each.name))
     return sorted(found, key=lambda each: (each.topic_partition or ("", 0), each.mark or "", each.path.name))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Also where that cannot be told, as of a link through a place that may not be entered: whoever opens it is."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return True
 
 
 def _holds_segments(partition: PartitionDir) -> bool:
@@ -119,7 +127,8 @@ def _holds_segments(partition: PartitionDir) -> bool:
 
 def partition_dir(path: Path) -> PartitionDir:
     """The directory at `path`, as its name tells; it is not looked at."""
-    return _named(path, path.resolve().name)
+    # Not Path.resolve(), which before Python 3.13 raises RuntimeError of a link that leads to itself.
+    return _named(path, Path(os.path.realpath(path)).name)
 
 
 def _named(path: Path, name: str) -> PartitionDir:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,80 @@ def test_topics_are_chosen_and_one_that_is_not_there_is_an_error(tmp_path: Path)
     assert {each.topic for each in splits(tmp_path, subscribePattern="^p")} == {"payments"}
     with pytest.raises(ValueError, match="option subscribe: not found: refunds"):
         splits(tmp_path, subscribe="refunds")
+
+
+@pytest.fixture
+def beside_unreadable(tmp_path: Path) -> Path:
+    """A data directory: orders-0, which can be read, and payments-0 and refunds-0, which cannot, not even by root."""
+    log_of(tmp_path / "data" / "orders-0")
+    for name in ("payments-0", "refunds-0"):
+        log_of(tmp_path / "data" / name, segments=1)
+    (tmp_path / "data" / "payments-0" / f"{500:020d}.log").symlink_to(tmp_path / "gone")
+    (tmp_path / "data" / "refunds-0" / f"{500:020d}.log").symlink_to(f"{500:020d}.log")
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("subscribe", "orders"), ("subscribePattern", "^ord"), ("assign", {"orders": [0]})]
+)
+def test_a_topic_that_is_not_asked_for_may_be_unreadable(beside_unreadable: Path, option: str, value: Any) -> None:
+    for path in (beside_unreadable, beside_unreadable / "*"):
+        assert offsets(path, **{option: value}) == list(range(END))
+        with pytest.raises(FileNotFoundError, match="payments-0"):
+            splits(path)
+        with pytest.raises(OSError, match="refunds-0"):
+            splits(path, subscribe="orders,refunds")
+
+
+def test_a_partition_that_leads_nowhere_is_told_of_where_it_is_asked_for(tmp_path: Path) -> None:
+    log_of(tmp_path / "orders-0")
+    (tmp_path / "payments-0").symlink_to("payments-0")
+    assert offsets(tmp_path, subscribe="orders") == list(range(END))
+    with pytest.raises(OSError, match="payments-0"):
+        splits(tmp_path)
+
+
+def unlistable(monkeypatch: pytest.MonkeyPatch, refused: Path) -> None:
+    """That directory cannot be listed; permissions would not keep root from it."""
+    listed = os.scandir, Path.iterdir
+
+    def refuse(path: Any) -> None:
+        if Path(path) == refused:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    def scandir(path: Any = ".") -> Any:
+        refuse(path)
+        return listed[0](path)
+
+    def iterdir(self: Path) -> Any:
+        refuse(self)
+        return listed[1](self)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+
+
+def test_of_a_glob_a_partition_that_is_not_asked_for_may_refuse_to_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders-0", "payments-0"):
+        log_of(tmp_path / name)
+    unlistable(monkeypatch, tmp_path / "payments-0")
+    assert offsets(tmp_path / "*-0", subscribe="orders") == list(range(END))
+    for chosen in ({}, {"subscribe": "payments"}):
+        with pytest.raises(PermissionError, match="payments-0"):
+            splits(tmp_path / "*-0", **chosen)
+
+
+def test_of_a_glob_a_data_directory_that_refuses_to_be_listed_is_never_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name may be such as a partition has."""
+    for name in ("broker-1", "broker-2"):
+        log_of(tmp_path / name / "orders-0")
+    unlistable(monkeypatch, tmp_path / "broker-2")
+    with pytest.raises(PermissionError, match="broker-2"):
+        splits(tmp_path / "broker-*", subscribe="orders")
 
 
 # --- from where to where

@@ -108,6 +108,45 @@ def test_of_what_a_glob_matches_the_logs_are_read_and_nothing_else(orders: str, 
             discover(options(f"{orders}/{pattern}"))
 
 
+@pytest.fixture
+def refused(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths that the store, as one with a policy, does not list."""
+    found: list[str] = []
+    listed = type(store).ls
+
+    def ls(self: Any, path: str, *arguments: Any, **more: Any) -> Any:
+        if path.rstrip("/") in found:
+            raise PermissionError("Access Denied")
+        return listed(self, path, *arguments, **more)
+
+    monkeypatch.setattr(type(store), "ls", ls)
+    return found
+
+
+@pytest.mark.parametrize("path", ["", "/*-0"])
+def test_a_topic_that_is_not_asked_for_may_be_refused(
+    orders: str, store: Any, tmp_path: Path, refused: list[str], path: str
+) -> None:
+    store.put(str(tmp_path / "orders-0"), "/backup/payments-0", recursive=True)
+    refused.append("/backup/payments-0")
+    assert offsets(orders + path, subscribe="orders") == list(range(END))
+    for given in ({}, {"subscribe": "payments"}):
+        with pytest.raises(PermissionError, match=r"memory://.*payments-0 may not be read"):
+            discover(options(orders + path, **given))
+
+
+def test_of_a_glob_a_data_directory_that_is_refused_is_never_passed_over(
+    store: Any, tmp_path: Path, refused: list[str]
+) -> None:
+    """Its name may be such as a partition has."""
+    log_of(tmp_path / "orders-0")
+    for name in ("broker-1", "broker-2"):
+        store.put(str(tmp_path), f"/{name}", recursive=True)
+    refused.append("/broker-2")
+    with pytest.raises(PermissionError, match="broker-2 may not be read"):
+        discover(options("memory://broker-*", subscribe="orders"))
+
+
 def test_what_is_no_log_is_refused(store: Any) -> None:
     store.pipe_file("/other/readme.txt", b"hello")
     with pytest.raises(NotALogError, match="memory://"):
