@@ -324,7 +324,8 @@ def _headers(headers: Iterable[tuple[str, bytes | None]]) -> str:
 
 def _text(listing: Listing) -> Iterator[tuple[str, bool]]:
     if listing.lines is not None:
-        yield "".join(f"{line.rstrip()}\n" for line in listing.lines), not listing.facts.get("problem")
+        yield "".join(f"{line.rstrip()}\n" for line in listing.lines), True
+        yield from _fact_lines({name: listing.facts.get(name) or None for name in ("unreadable", "problem")})
         return
     yield from _fact_lines(listing.facts)
     yield _line([(each.title, each) for each in listing.columns]), True

@@ -135,13 +135,15 @@ def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[Re
     batch = reader.row_of(place.window, place.held, place.i)
     content = reader.decoded.of(reader, place.held, place.i)
     for number in range(max(place.begin, first), place.begin + int(place.held.counts[place.i])):
-        yield _row(number, number - place.begin, batch, content)
+        yield _row(number, number - place.begin, batch, content, reader.path.name)
 
 
-def _row(number: int, j: int, batch: BatchRow, content: Content) -> RecordRow:
+def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> RecordRow:
+    """name: of the file."""
     columns = content.columns
     if j >= len(columns):
-        problem = content.problem or batch.problem or "the header promises more records than there are"
+        where = f"{name}: position {batch.position}"
+        problem = content.problem or batch.problem or f"{where}: the header promises more records than there are"
         return RecordRow(number, (batch.base_offset or 0) + j, batch.row, "corrupt", problem=problem)
     key_size, value_size = int(columns.key_length[j]), int(columns.value_length[j])
     key, value = (
@@ -216,7 +218,7 @@ def detail(reader: SegmentReader, number: int) -> RecordDetail | None:
         return RecordDetail(number, max(0, found.window.previous + 1), batch, problem=batch.problem)
     content, j = reader.decoded.of(reader, found.held, found.i), number - found.begin
     if j >= len(content.columns):
-        row = _row(number, j, batch, content)
+        row = _row(number, j, batch, content, reader.path.name)
         return RecordDetail(number, row.offset, batch, problem=row.problem)
     return _whole(number, j, batch, content.columns)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from inspector.reading.through import Part, Place, Step, Unread, places_of, steps
+from inspector.reading.through import Part, Place, Step, Unread, Unreadable, places_of, steps
 from kafkalog import RecordColumns
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """How far a search has come. unreadable: batches that were stepped over, `problem` says why the last one was.
+    """How far a search has come. unreadable: batches that were stepped over; first_unreadable: the first of them, in the
+    order of the search, which `problem` tells of.
 
     complete: it has come to its end, and has read everything on the way.
     """
@@ -62,6 +63,7 @@ class SearchProgress:
     total_bytes: int = 0
     unreadable: int = 0
     problem: str | None = None
+    first_unreadable: Unreadable | None = None
     finished: bool = False
     cancelled: bool = False
 
@@ -142,7 +144,7 @@ class Search:
         """How far it has come."""
         return SearchProgress(
             self._reached, self._end, self._matches, self._done, self._total, self._unread.batches,
-            self._unread.problem, finished, self.cancelled,
+            self._unread.problem, self._unread.first, finished, self.cancelled,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[Match | SearchProgress]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from inspector.reading.answers import Progress
 from inspector.reading.batches import STEP_SECONDS
-from inspector.reading.through import Part, Step, Unread, places_of, steps
+from inspector.reading.through import Part, Step, Unread, Unreadable, places_of, steps
 from inspector.reading.windows import codec_name
 from kafkalog import RecordColumns
 
@@ -56,7 +56,8 @@ class StatisticsState:
     """What is known so far. times: (start of the bucket, records), bucket_ms long each, none left out between.
 
     sizes: (smallest size, records) of values that are not null. top_keys: (key, records at least), the most first;
-    key_error: how many more each may have. unreadable: batches stepped over.
+    key_error: how many more each may have. unreadable: batches stepped over; first_unreadable: the first of them, which
+    `problem` tells of.
     """
 
     records: int = 0
@@ -75,6 +76,7 @@ class StatisticsState:
     key_error: int = 0
     unreadable: int = 0
     problem: str | None = None
+    first_unreadable: Unreadable | None = None
     progress: Progress = field(default_factory=lambda: Progress(0, 0))
 
 
@@ -126,7 +128,8 @@ class Statistics:
         return StatisticsState(
             self._records, self._batches, self._null_keys, self._null_values, self._key_bytes, self._value_bytes,
             self._header_bytes, self._largest, self._times.buckets(), self._times.width, tuple(sizes), tuple(codecs),
-            self._keys.top(top), self._keys.error, self._unread.batches, self._unread.problem, self.progress,
+            self._keys.top(top), self._keys.error, self._unread.batches, self._unread.problem, self._unread.first,
+            self.progress,
         )  # fmt: skip
 
     def _take(self, part: Part) -> None:

@@ -26,17 +26,36 @@ from kafkalog.errors import KafkaLogError
 _FAILURES = (OSError, KafkaLogError, ValueError)
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What could not be read, and why. path: its file, None = the directory; position: there, None = all of it."""
+
+    path: Path | None
+    position: int | None
+    problem: str
+
+    def __str__(self) -> str:
+        if self.path is None or self.position is None:
+            return self.problem
+        return f"{self.path.name}: position {self.position}: {self.problem}"
+
+
 @dataclass(slots=True)
 class Unread:
-    """What could not be read: how many batches, and what was wrong with the last of them."""
+    """What could not be read: how many batches, and the first that was met."""
 
     batches: int = 0
-    problem: str | None = None
+    first: Unreadable | None = None
 
-    def note(self, problem: str | None, batches: int = 1) -> None:
+    @property
+    def problem(self) -> str | None:
+        """Of the first: where it is, and what is wrong."""
+        return None if self.first is None else str(self.first)
+
+    def note(self, path: Path | None, position: int | None, problem: str | None, batches: int = 1) -> None:
         """Count some."""
         self.batches += batches
-        self.problem = problem
+        self.first = self.first or Unreadable(path, position, problem or "it cannot be read")
 
 
 class Part(NamedTuple):
@@ -69,7 +88,7 @@ class Place(NamedTuple):
 def places_of(state: PartitionState, unread: Unread) -> list[Place]:
     """The segments of a partition, as it was; where there are none because of a problem, that is noted."""
     if not state.segments and state.problem is not None:
-        unread.note(state.problem, 0)
+        unread.note(None, None, state.problem, 0)
     return [Place(row.base_offset, row.path, row.bytes) for row in state.segments]
 
 
@@ -80,7 +99,7 @@ def steps(place: Place, unread: Unread, *, first_offset: int = 0, backwards: boo
     """
     reader = SegmentReader(place.path, place.base_offset)
     if reader.problem is not None:
-        unread.note(reader.problem)
+        unread.note(place.path, None, reader.problem)
         return
     try:
         yield from _backwards(reader, place, unread) if backwards else _forwards(reader, place, unread, first_offset)
@@ -111,7 +130,7 @@ def _failed(reader: SegmentReader, unread: Unread) -> bool:
     before = reader.batches
     progress = reader.index_more()
     if progress.is_done and not reader.is_walked and reader.batches == before:
-        unread.note(reader.problem)
+        unread.note(reader.path, reader.indexed_bytes, reader.problem)
         return True
     return False
 
@@ -129,27 +148,26 @@ def _backwards(reader: SegmentReader, place: Place, unread: Unread) -> Iterator[
 def _parts(reader: SegmentReader, place: Place, window: Window, unread: Unread) -> Iterator[Part]:
     if window.lost is not None:
         if not window.zeroed:
-            unread.note(window.lost)
+            unread.note(place.path, window.position, window.lost)
         return
     held = reader.held(window)
     if held.rows is None:
-        unread.note(held.bad.get(0), window.rows)
+        unread.note(place.path, window.position, held.bad.get(0), window.rows)
         return
-    if held.bad:
-        for problem in held.bad.values():
-            unread.note(problem)
-    for run in _runs(held.rows, held.bad):
-        yield from _decoded(reader, place, run, unread)
+    for run, problem in _runs(held.rows, held.bad):
+        if problem is None:
+            yield from _decoded(reader, place, run, unread)
+        else:
+            unread.note(place.path, int(run["position"][0]), problem)
 
 
-def _runs(rows: Rows, bad: dict[int, str]) -> Iterator[Rows]:
-    """Sound batches of one codec that lie together."""
+def _runs(rows: Rows, bad: dict[int, str]) -> Iterator[tuple[Rows, str | None]]:
+    """Sound batches of one codec that lie together; a damaged one by itself, and what is wrong with it."""
     breaks = np.flatnonzero(np.diff(rows["compression_type"])) + 1
     edges = {0, len(rows), *breaks.tolist(), *bad, *(i + 1 for i in bad)}
     ordered = sorted(edges)
     for start, stop in pairwise(ordered):
-        if start not in bad:
-            yield rows[start:stop]
+        yield rows[start:stop], bad.get(start)
 
 
 def _decoded(reader: SegmentReader, place: Place, run: Rows, unread: Unread) -> Iterator[Part]:
@@ -158,7 +176,7 @@ def _decoded(reader: SegmentReader, place: Place, run: Rows, unread: Unread) -> 
         found = list(_columns(reader, run))
     except _FAILURES as error:
         if len(run) == 1:
-            unread.note(str(error))
+            unread.note(place.path, int(run["position"][0]), _why(error))
             return
         for i in range(len(run)):
             yield from _decoded(reader, place, run[i : i + 1], unread)
@@ -168,6 +186,13 @@ def _decoded(reader: SegmentReader, place: Place, run: Rows, unread: Unread) -> 
     for i, columns in enumerate(found):
         first = i == 0
         yield Part(place.base_offset, columns, codec, stored if first else 0, len(run) if first else 0)
+
+
+def _why(error: Exception) -> str:
+    """Without its own place, which is where in the batch reading ended: one goes to where the batch begins."""
+    if isinstance(error, KafkaLogError):
+        return str(KafkaLogError(error.message, expected=error.expected, found=error.found))
+    return str(error)
 
 
 def _columns(reader: SegmentReader, run: Rows) -> Iterator[RecordColumns]:

@@ -19,7 +19,7 @@ from inspector.reading.answers import Offset
 from inspector.reading.search import Match
 from inspector.rows import ItemSource, Mark
 from inspector.screens.view import View
-from inspector.screens.work import ShowsRun
+from inspector.screens.work import ShowsRun, left_out
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.search_prompt import STARTS_NAMED
 
@@ -63,6 +63,9 @@ class SearchView(ShowsRun[SearchRun], View):
             table.show(self._source, count)
         table.refresh()
         self.query_one(".reached", Static).update("" if run is None else reached(run))
+
+    def problem(self, run: SearchRun) -> str | None:
+        return run.problem or (None if run.reached is None else left_out(run.reached.unreadable, run.reached.problem))
 
     def headings(self) -> list[str]:
         return [] if self.run is None else [found(self.run)]
@@ -108,8 +111,7 @@ def reached(run: SearchRun) -> str:
     line = f"{STARTS_NAMED[run.job.wanted.start]}: reached {at} of {end}"
     if progress.unreadable:
         batches = "batch" if progress.unreadable == 1 else "batches"
-        why = text.printable(progress.problem)
-        return f"! {line}, incomplete: {progress.unreadable:,} unreadable {batches} left out ({why})"
+        return f"! {line}, incomplete: {progress.unreadable:,} unreadable {batches} left out"
     return f"{line}, complete" if progress.complete and run.state == "finished" else f"{line}, incomplete"
 
 

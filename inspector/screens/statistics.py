@@ -20,7 +20,7 @@ from inspector.charts import has_blocks, report
 from inspector.keys import bindings
 from inspector.rows import Column, Row, Rows
 from inspector.screens.view import View
-from inspector.screens.work import ShowsRun
+from inspector.screens.work import ShowsRun, left_out
 from inspector.widgets.lazy_table import LazyTable
 
 NARROWEST = 20
@@ -65,6 +65,10 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
         # The lines stay where they are while their numbers grow.
         cursor = self.table.cursor
         self.table.show(Rows(Row((line,)) for line in self._lines), len(self._lines), cursor=cursor)
+
+    def problem(self, run: StatisticsRun) -> str | None:
+        known = run.statistics
+        return run.problem or (None if known is None else left_out(known.unreadable, known.problem))
 
     def headings(self) -> list[str]:
         run = self.run

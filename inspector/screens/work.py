@@ -93,6 +93,11 @@ class ShowsRun(Widget, Generic[R]):
         """Once more, from the start."""
 
 
+def left_out(unreadable: int, problem: str | None) -> str | None:
+    """Of what could not be read: the first of 12 left out: 0....log: position 4096: the checksum does not hold."""
+    return f"the first of {unreadable:,} left out: {problem}" if unreadable > 1 else problem
+
+
 def _progress(run: Run[Any]) -> list[str]:
     """50% of 1.0 GiB, 4 s  esc ends it | done in 8 s | ! cancelled at 50% after 4 s."""
     progress = run.progress

@@ -334,7 +334,8 @@ def test_a_search_past_damage_says_that_it_is_incomplete(damaged: Path) -> None:
         await opened(at)
         await at.press("9", sees="nothing has been searched for; / begins")
         await searched(at, "!!")
-        await at.sees("! from the start: reached offset 40 of 40, incomplete: 2 unreadable")
+        await at.sees("! from the start: reached offset 40 of 40, incomplete: 2 unreadable batches left out")
+        await at.sees("! the first of 2 left out: 00000000000000000000.log: position ")
 
     drive(damaged / "damaged-0", steps)
 
@@ -407,6 +408,7 @@ def test_statistics_say_what_they_leave_out(damaged: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.press("0", sees="30 records in 6 batches  ! 2 unreadable left out")
+        await at.sees("! the first of 2 left out: 00000000000000000000.log: position ")
 
     drive(damaged / "damaged-0", steps)
 

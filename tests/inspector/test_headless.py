@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from fsck.damage import flipped, start_of
+from fsck.damage import log as damaged_log
+from inspected import segment_file
 from inspector import headless
+from inspector.background.jobs import Wanted
 from kafkalog import ByteBufferMessageSet, Record
 
 
@@ -75,6 +79,21 @@ def test_damage_is_in_the_rows_and_in_the_exit_code(tmp_path: Path, capsys: pyte
     assert document(path, "batches", capsys, 1)["rows"][0]["kind"] == "corrupt"
     assert headless.show(path, "records", "text") == 1
     assert "\n  ! " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("screen", ["search", "statistics"])
+def test_what_was_left_out_is_in_json_and_text_with_its_place(
+    screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches = damaged_log()
+    place = start_of(batches, 3)
+    path = segment_file(tmp_path, flipped(b"".join(batches), place + 300, 0))
+    options = headless.Options(find=Wanted("nothing"))
+    assert headless.show(path, screen, "json", options=options) == 1
+    first = json.loads(capsys.readouterr().out)["first_unreadable"]
+    assert (first["path"], first["position"], "checksum" in first["problem"]) == (str(path), place, True)
+    assert headless.show(path, screen, "text", options=options) == 1
+    assert f"problem: {path.name}: position {place}: {first['problem']}\n" in capsys.readouterr().out
 
 
 def test_text_has_the_columns_of_the_screen_and_no_control_characters(

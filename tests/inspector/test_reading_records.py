@@ -9,8 +9,8 @@ import pytest
 from golden import Segment
 from inspected import all_records, golden_segment, reader_of, segment_file, with_every_segment
 from inspector.reading import windows
-from inspector.reading.records import PREVIEW
-from kafkalog import ByteBufferMessageSet, CompressionType, Record
+from inspector.reading.records import PREVIEW, Content
+from kafkalog import ByteBufferMessageSet, CompressionType, Record, RecordColumns
 from reference.encode import GZIP, V2Batch, records
 
 
@@ -154,4 +154,16 @@ def test_a_batch_that_cannot_be_decompressed_stands_for_its_records(tmp_path: Pa
     found = reader.record(2)
     assert found is not None
     assert (found.offset, found.value, found.problem) == (2, None, rows[2].problem)
+    reader.close()
+
+
+def test_records_that_a_header_promises_and_that_are_not_there_say_where_the_batch_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [V2Batch(records(b"%d" % i, offset=i)).encoded() for i in range(3)]
+    path = segment_file(tmp_path, b"".join(batches))
+    monkeypatch.setattr("inspector.reading.records.decoded", lambda _: Content(RecordColumns.empty()))
+    reader = reader_of(path)
+    said = f"{path.name}: position {len(batches[0])}: the header promises more records than there are"
+    assert reader.record_rows(1, 1)[0].problem == said
     reader.close()

@@ -132,6 +132,18 @@ def test_damage_is_stepped_over_and_the_search_says_that_it_was_not_complete(tmp
     assert "checksum" in (progress.problem or "")
 
 
+def test_the_first_of_what_was_left_out_is_told_with_its_file_and_place(tmp_path: Path) -> None:
+    greedy = V2Batch(records(b"v", offset=10), last_offset_delta=4, records_count=5).encoded()
+    batches = log((2, greedy))
+    path = segment_file(tmp_path / "t-0", flipped(b"".join(batches), start_of(batches, 3) + 300, 0))
+    _, progress = searched(tmp_path / "t-0", b"k1")
+    first = progress.first_unreadable
+    assert first is not None
+    assert (progress.unreadable, first.path, first.position) == (2, path, start_of(batches, 2))
+    assert first.problem.startswith("a field needs more bytes than are left")
+    assert progress.problem == f"{path.name}: position {first.position}: {first.problem}"
+
+
 def test_a_search_can_be_cancelled_from_another_thread(directory: Path) -> None:
     model = Model(directory)
     search = Search(model.partition(), b"Value")

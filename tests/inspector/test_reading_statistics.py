@@ -60,7 +60,9 @@ def test_damage_is_stepped_over_and_counted(tmp_path: Path) -> None:
     segment_file(tmp_path / "t-0", flipped(b"".join(batches), start_of(batches, 3) + 300, 0))
     found = counted(tmp_path / "t-0")
     assert (found.records, found.unreadable) == (35, 1)
-    assert "checksum" in (found.problem or "")
+    assert found.first_unreadable is not None
+    assert found.first_unreadable.position == start_of(batches, 3)
+    assert f"0.log: position {start_of(batches, 3)}: the checksum" in (found.problem or "")
 
 
 def test_an_empty_partition_has_none(tmp_path: Path) -> None:
