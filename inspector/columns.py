@@ -202,7 +202,7 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
             lambda finding: list(SEVERITIES).index(finding.severity),
         ),
         Shown("CODE", 16, lambda finding: finding.code),
-        Shown("FILE", 40 if wide else 24, lambda finding: _relative(finding.path, path)),
+        Shown("FILE", 40 if wide else 24, lambda finding: relative(finding.path, path)),
         Shown(
             "POSITION", 13, lambda finding: text.number(finding.position), lambda finding: finding.position, right=True
         ),
@@ -279,7 +279,8 @@ def excerpt(match: Match) -> tuple[str, str, str]:
     return text.printable(data[:start]), text.printable(data[start:end]), text.printable(data[end:])
 
 
-def _relative(path: str, home: Path) -> str:
+def relative(path: str, home: Path) -> str:
+    """A path as one knows it who looks at `home`; safe to show."""
     place = Path(path)
     if place == home or home not in place.parents:
         return text.printable(place.name)

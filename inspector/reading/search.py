@@ -50,8 +50,8 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """How far a search has come. unreadable: batches that were stepped over; first_unreadable: the first of them, in the
-    order of the search, which `problem` tells of.
+    """How far a search has come. unreadable: batches that were stepped over; first_unreadable: the first of them, in
+    the order of the search, which `problem` tells of.
 
     complete: it has come to its end, and has read everything on the way.
     """

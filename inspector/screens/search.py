@@ -110,8 +110,7 @@ def reached(run: SearchRun) -> str:
     at = "the end" if progress.reached_offset == UNKNOWN_END else f"offset {text.number(progress.reached_offset)}"
     line = f"{STARTS_NAMED[run.job.wanted.start]}: reached {at} of {end}"
     if progress.unreadable:
-        batches = "batch" if progress.unreadable == 1 else "batches"
-        return f"! {line}, incomplete: {progress.unreadable:,} unreadable {batches} left out"
+        return f"! {line}, incomplete: {progress.unreadable:,} unreadable left out"
     return f"{line}, complete" if progress.complete and run.state == "finished" else f"{line}, incomplete"
 
 

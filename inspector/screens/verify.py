@@ -1,13 +1,14 @@
 """The check of a partition, or of a whole data directory, while the screen goes on; Enter goes to the byte.
 
 3 errors, 1 warning, 0 good to know   50% of 1.0 GiB, 4 s  esc ends it
-    SEVERITY  CODE          FILE                      POSITION      OFFSET   TEXT
-  ! error     crc-mismatch  00000000000000000000.log  40,960        1,042    checksum does not match
+    SEVERITY  CODE          POSITION  TEXT                       OFFSET  FILE
+  ! error     crc-mismatch    40,960  checksum does not match     1,042  00000000000000000000.log
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,7 +32,10 @@ from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.lines import TopLine
 from kafkalog.fsck import Finding, Severity
 
-TEXT_COLUMN = 5
+# What has no room stands in the line below. Of a data directory one asks first which partition it is.
+ORDER = ("SEVERITY", "CODE", "POSITION", "TEXT", "OFFSET", "FILE")
+WIDE_ORDER = ("SEVERITY", "FILE", "CODE", "TEXT", "POSITION", "OFFSET")
+TEXT_COLUMN = 3
 
 
 class VerifyPanel(ShowsRun[VerifyRun]):
@@ -51,7 +55,9 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         self._path = path
         self._deep = False
         self._order: Sequence[Finding] = ()
-        self._source = ItemSource(self._read, columns.findings(path, wide=wide), columns.look_of_finding)
+        shown = {each.title: each for each in columns.findings(path, wide=wide)}
+        ordered = [shown[title] for title in (WIDE_ORDER if wide else ORDER)]
+        self._source = ItemSource(self._read, ordered, columns.look_of_finding)
 
     def compose(self) -> ComposeResult:
         yield Static(classes="heading")
@@ -99,8 +105,12 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         return [deep + again, ", ".join(f"{word} {counts[severity]:,}" for severity, word in found), listed]
 
     def _show_detail(self, row: int) -> None:
-        finding = self._order[row] if row < len(self._order) else None
-        self.query_one(".detail", Static).update(Text("" if finding is None else text.printable(str(finding))))
+        told = ""
+        if row < len(self._order):
+            finding = self._order[row]
+            # A long path would leave no room for what is wrong.
+            told = text.printable(str(replace(finding, path=columns.relative(finding.path, self._path))))
+        self.query_one(".detail", Static).update(Text(told))
 
     # Keys.
 

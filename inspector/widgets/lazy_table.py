@@ -402,7 +402,7 @@ class LazyTable(ScrollView, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Keys that do nothing here are not in the footer."""
-        if action in {"sort", "narrower", "wider", "column_left", "column_right"} and not self.titles:
+        if action in {"choose", "sort", "narrower", "wider", "column_left", "column_right"} and not self.titles:
             return False
         return self.sortable if action == "sort" else True
 

@@ -109,10 +109,10 @@ class KeysLine(Widget):
         text.append(f" {label} ", click)
 
     def _hints(self) -> list[tuple[str, str, str]]:
-        """(key as shown, label, id of the action)."""
+        """(key as shown, label, id of the action). The way back is known, and gives way where there is no room."""
         found: dict[str, tuple[str, str, str]] = {}
         for active in self.screen.active_bindings.values():
             binding = active.binding
             if binding.show and active.enabled and binding.id is not None and binding.id not in found:
                 found[binding.id] = (self.app.get_key_display(binding), binding.description, binding.id)
-        return list(found.values())
+        return sorted(found.values(), key=lambda hint: hint[2] == "back")

@@ -334,7 +334,7 @@ def test_a_search_past_damage_says_that_it_is_incomplete(damaged: Path) -> None:
         await opened(at)
         await at.press("9", sees="nothing has been searched for; / begins")
         await searched(at, "!!")
-        await at.sees("! from the start: reached offset 40 of 40, incomplete: 2 unreadable batches left out")
+        await at.sees("! from the start: reached offset 40 of 40, incomplete: 2 unreadable left out")
         await at.sees("! the first of 2 left out: 00000000000000000000.log: position ")
 
     drive(damaged / "damaged-0", steps)
@@ -413,6 +413,21 @@ def test_statistics_say_what_they_leave_out(damaged: Path) -> None:
     drive(damaged / "damaged-0", steps)
 
 
+def test_what_is_wrong_is_read_beside_a_finding_and_whole_below_whatever_the_length_of_the_path(
+    damaged: Path, tmp_path: Path
+) -> None:
+    far = tmp_path / ("a" * 200) / ("b" * 200) / "damaged-0"
+    shutil.copytree(damaged / "damaged-0", far)
+
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        await at.press("8", "r", sees="done in")
+        await at.sees("crc-mismatch             10,848  the checksum does not hold")
+        await at.sees(" 00000000000000000000.log:10848: error crc-mismatch: the checksum does not hold", "found 0x")
+
+    drive(far, steps)
+
+
 # As they were last approved.
 
 
@@ -424,12 +439,7 @@ def _same_always(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_same_always")
 @pytest.mark.parametrize("size", SIZES)
-def test_verify_as_approved(damaged: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    # What is shown of findings has their path in it.
-    monkeypatch.setattr(
-        "kafkalog.fsck.Finding.__str__", lambda finding: f"{finding.code}: {finding.message}", raising=True
-    )
-
+def test_verify_as_approved(damaged: Path, size: tuple[int, int]) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.press("8", "r", sees="done in")

@@ -445,3 +445,23 @@ def test_what_the_library_warns_of_is_told_and_not_written_over_the_screen(
     drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
     assert logging.getLogger("kafkalog").handlers == []
     assert capfd.readouterr().err == ""
+
+
+def test_the_last_line_names_what_the_log_is_followed_with_wherever_there_are_rows_of_it(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("[2 Segm")
+        for key, title in (("2", "Segments"), ("3", "Map"), ("4", "Batches"), ("5", "Records"), ("6", "Hex")):
+            await at.press(key, sees=f"[{key} {title}]")
+            await at.until(lambda: all(hint in at.lines[-1] for hint in ("F Follow", ": Go", "/ Find", "? Help")))
+
+    drive(logs(golden_logs) / "v2-txn-0", steps)
+
+
+def test_the_last_line_names_no_key_for_opening_where_there_is_nothing_to_open(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="[5 Records]")
+        await at.until(lambda: "enter Open" in at.lines[-1])
+        await at.press("0", sees="SIZES of values")
+        await at.until(lambda: "w Whole" in at.lines[-1] and "Open" not in at.lines[-1])
+
+    drive(logs(golden_logs) / "v2-zstd-0", steps)
