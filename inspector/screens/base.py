@@ -13,8 +13,8 @@ from textual.widget import Widget
 from inspector import messages
 from inspector.keys import bindings
 from inspector.screens.view import problem_text
-from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.lines import KeysLine, TopLine
+from inspector.widgets.paged import PagedView
 from inspector.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class InspectorScreen(Screen[None]):
     def on_told(self, message: messages.Told) -> None:
         self.tell(message.problem)
 
-    def on_lazy_table_failed(self, message: LazyTable.Failed) -> None:
+    def on_paged_view_failed(self, message: PagedView.Failed) -> None:
         self.tell(problem_text(message.error))
 
     def action_back(self) -> None:

@@ -190,7 +190,7 @@ class HexView(View):
         browsing, lines, segment = self.browsing, self._lines, self.browsing.segment
         place = browsing.place
         if browsing.following:
-            lines.go(lines.total - 1)
+            lines.go(lines.count - 1)
         elif segment is not None and place is not None and place is not self._followed:
             if place.base_offset != browsing.base_offset:
                 return
@@ -198,8 +198,8 @@ class HexView(View):
             if not browsing.is_waiting:
                 position = await browsing.ask(position_of, segment, place)
                 self._followed = place
-            if position >= lines.total > 0:
-                self.notify(f"the segment has {lines.total:,} bytes", severity="warning", markup=False)
+            if position >= lines.count > 0:
+                self.notify(f"the segment has {lines.count:,} bytes", severity="warning", markup=False)
             lines.go(position)
 
     async def refreshed(self) -> None:
@@ -209,7 +209,7 @@ class HexView(View):
         lines.following = self.browsing.following
         lines.resize_to(self._total(segment))
         if self.browsing.following:
-            lines.go(lines.total - 1)
+            lines.go(lines.count - 1)
 
     async def indexed(self) -> None:
         await self.refreshed()
@@ -257,7 +257,7 @@ class HexView(View):
         self._followed = browsing.place = Place(browsing.base_offset, batch.position, self._seen.offset)
 
     def _show(self, position: int, data: bytes) -> None:
-        seen, total = self._seen, self._lines.total
+        seen, total = self._seen, self._lines.count
         cursor = f"cursor at {position:,} ({position:#x}) of {total:,}"
         if not total:
             self._tell("no bytes")
@@ -311,7 +311,7 @@ class HexView(View):
     async def copied(self) -> str:
         """The bytes of the field, in figures."""
         field, segment = self._seen.field, self.browsing.segment
-        if segment is None or not self._lines.total:
+        if segment is None or not self._lines.count:
             return ""
         start_at, length = (self._lines.cursor, 1) if field is None else (field.start, field.length)
         data = await self.browsing.ask(segment.read_bytes, start_at, min(length, MOST_COPIED_BYTES))

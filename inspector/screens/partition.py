@@ -398,7 +398,7 @@ class PartitionScreen(InspectorScreen):
         self._wake.set()
         self._show_lines()
 
-    def on_lazy_table_paused(self) -> None:
+    def on_paged_view_paused(self) -> None:
         """Scrolled up: the end is followed no more until somebody goes there."""
         if self.browsing is not None and self.browsing.following:
             self.browsing.following = False
@@ -408,7 +408,7 @@ class PartitionScreen(InspectorScreen):
             self._paused = True
             self._show_lines()
 
-    def on_lazy_table_resumed(self) -> None:
+    def on_paged_view_resumed(self) -> None:
         if self._paused:
             self._paused = False
             start(self, "view", self._follow_again)

@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from inspector import messages
 from inspector.widgets.lazy_table import LazyTable
+from inspector.widgets.paged import PagedView
 
 if TYPE_CHECKING:
     from textual.worker import WorkType
@@ -88,6 +89,6 @@ class View(Vertical):
         """What `c` copies; "" = nothing."""
         return ""
 
-    def on_lazy_table_failed(self, message: LazyTable.Failed) -> None:
+    def on_paged_view_failed(self, message: PagedView.Failed) -> None:
         message.stop()
         self.post_message(messages.Told(problem_text(message.error)))

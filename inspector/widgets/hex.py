@@ -10,29 +10,24 @@ A source is asked for bytes in a worker's thread, a few kilobytes at a time and 
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
 from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from inspector.desk import Desk
 from inspector.keys import bindings
 from inspector.rows import TONES
 from inspector.text import ascii_text
-from inspector.widgets.lazy_table import LazyTable
+from inspector.widgets.paged import PagedView
 
 CHUNK = 4096
-CHUNKS_KEPT = 16
 WIDE, NARROW = 16, 8
 # The cursor's mark, damage's, a blank behind the position.
 GUTTER, GAP = 2, 1
@@ -65,7 +60,7 @@ class ByteSource(Protocol):
         ...
 
 
-class HexLines(ScrollView, can_focus=True):
+class HexLines(PagedView[Window]):
     """See above. `show` gives it what to show; `cursor` is the byte that the keys are at; `field` what is enclosed."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -97,56 +92,34 @@ class HexLines(ScrollView, can_focus=True):
             super().__init__()
 
     def __init__(self) -> None:
-        super().__init__()
-        self.cursor = 0
-        self.total = 0
+        super().__init__(CHUNK)
         self.per_row = WIDE
         self.field: tuple[int, int] | None = None
-        self.following = False
-        self.when_empty = ""
-        self._source: ByteSource | None = None
-        self._desk: Desk | None = None
-        self._chunks: OrderedDict[int, Window] = OrderedDict()
-        self._wanted: list[int] = []
-        self._loading = False
-        # Bytes that are on their way when this rises are of something that is shown no more.
-        self._generation = 0
 
     # What is shown.
 
-    def show(self, source: ByteSource | None, total: int, desk: Desk, *, cursor: int = 0) -> None:
+    def show(self, source: ByteSource | None, count: int, desk: Desk, *, cursor: int = 0) -> None:
         """Bytes of another file, or of one that was cut."""
-        self._source, self._desk = source, desk
+        self._show_pieces(None if source is None else source.window, desk)
         self.field = None
-        self.reread()
-        self.total = total
+        self.count = count
         self._resized()
         self.go(cursor, tell=True)
 
-    def resize_to(self, total: int) -> None:
+    def resize_to(self, count: int) -> None:
         """The file is so long now; what was there before is as it was, unless it is shorter."""
-        if total < self.total:
-            self.reread()
-        elif total > self.total:
-            self._chunks.pop(self.total // CHUNK, None)
-            self._generation += 1
-        if total != self.total:
-            self.total = total
-            self._resized()
-            self._move(self.cursor)
-
-    def reread(self) -> None:
-        """The same file, of which other bytes may be there."""
-        self._generation += 1
-        self._chunks.clear()
-        self._wanted.clear()
-        self.refresh()
+        if count == self.count:
+            return
+        self._forget(self.count if count > self.count else 0)
+        self.count = count
+        self._resized()
+        self._move(self.cursor)
 
     def reread_unknown(self, known_end: int) -> None:
         """Of whose bytes it was not known where batches begin, and is now, up to `known_end`."""
-        for number, window in list(self._chunks.items()):
+        for number, window in list(self._pieces.items()):
             if not window.is_known and number * CHUNK < known_end:
-                del self._chunks[number]
+                del self._pieces[number]
                 self.refresh()
 
     def enclose(self, field: tuple[int, int] | None) -> None:
@@ -155,47 +128,11 @@ class HexLines(ScrollView, can_focus=True):
             self.field = field
             self.refresh()
 
-    # Reading.
-
-    def _chunk(self, number: int) -> Window | None:
-        window = self._chunks.get(number)
-        if window is not None:
-            self._chunks.move_to_end(number)
-            return window
-        if number not in self._wanted:
-            self._wanted.append(number)
-        if not self._loading and self.is_attached:
-            self._loading = True
-            self.run_worker(self._load(), group="bytes", exit_on_error=False)
-        return None
-
-    async def _load(self) -> None:
-        """What was asked for last comes first: it is what is seen."""
-        try:
-            while self._wanted and self._source is not None and self._desk is not None:
-                generation, number = self._generation, self._wanted.pop()
-                window = await self._desk(self._source.window, number * CHUNK, CHUNK)
-                if generation != self._generation:
-                    continue
-                self._chunks[number] = window
-                while len(self._chunks) > CHUNKS_KEPT:
-                    self._chunks.popitem(last=False)
-                del self._wanted[:-4]
-                self.refresh()
-        except asyncio.CancelledError:
-            self._wanted.clear()
-            raise
-        except Exception as error:  # noqa: BLE001 - told in its place; the program goes on
-            self._wanted.clear()
-            self.post_message(LazyTable.Failed(error))
-        finally:
-            self._loading = False
-
     # Drawing.
 
     @property
     def _digits(self) -> int:
-        return max(8, len(f"{self.total:x}"))
+        return max(8, len(f"{self.count:x}"))
 
     def _width_of(self, per_row: int) -> int:
         """Gutter, position, bytes with a sign before each and one behind the last, a gap in the middle, the text."""
@@ -204,29 +141,23 @@ class HexLines(ScrollView, can_focus=True):
     def _resized(self) -> None:
         width = self.scrollable_content_region.width
         self.per_row = WIDE if width >= self._width_of(WIDE) else NARROW
-        rows = -(-self.total // self.per_row)
+        rows = -(-self.count // self.per_row)
         self.virtual_size = Size(self._width_of(self.per_row), rows + 1)
         self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """One line of what is seen."""
-        x, top = self.scroll_offset
-        strip = self._titles() if y == 0 else self._row(top + y - 1)
-        return strip.crop_extend(x, x + self.size.width, self.rich_style).apply_offsets(x, y)
 
     def _titles(self) -> Strip:
         columns = "".join(f"{_gap(i)} {i:02x}" for i in range(self.per_row))
         title = f"{'':{GUTTER}}{'position':{self._digits}}{'':{GAP}}{columns} {'':{GAP}}text"
         return Strip([Segment(title, self.get_component_rich_style("hex-lines--titles"))])
 
-    def _row(self, row: int) -> Strip:
+    def _line(self, number: int) -> Strip:
         muted = self.get_component_rich_style("hex-lines--muted")
-        start = row * self.per_row
-        if start >= self.total:
-            return Strip([Segment(f"  {self.when_empty}" if row == 0 else "", muted)])
+        start = number * self.per_row
+        if start >= self.count:
+            return Strip([Segment(f"  {self.when_empty}" if number == 0 else "", muted)])
         position = f"{start:0{self._digits}x}{'':{GAP}}"
         here = ">" if start <= self.cursor < start + self.per_row else " "
-        window = self._chunk(start // CHUNK)
+        window = self._piece_with(start)
         if window is None:
             return Strip([Segment(f"{here} {position} …", muted)])
         end = start + self.per_row
@@ -287,46 +218,20 @@ class HexLines(ScrollView, can_focus=True):
 
     # Moving.
 
-    def go(self, position: int, *, tell: bool = False) -> None:
-        """The cursor to a byte, which is brought to the middle if it was not seen; tell: also where it was there."""
-        row, height = position // self.per_row, self._rows_seen()
-        if not self.scroll_offset.y <= row < self.scroll_offset.y + height:
-            self.scroll_to(y=max(0, row - height // 2), animate=False, immediate=True, force=True)
-        self._move(position, tell=tell)
+    def _line_of(self, cursor: int) -> int:
+        return cursor // self.per_row
 
-    def _move(self, position: int, *, tell: bool = False, by_key: bool = False) -> None:
-        before, self.cursor = self.cursor, max(0, min(position, self.total - 1))
-        self._scroll_to_cursor()
+    def _move(self, cursor: int, *, tell: bool = False, by_user: bool = False) -> None:
+        super()._move(cursor, tell=tell, by_user=by_user)
         if self.field is not None and not self._is_in_field(self.cursor):
             self.field = None
-        self.refresh()
-        if tell or before != self.cursor:
-            self.post_message(self.Moved(self.cursor, by_key=by_key))
 
-    def _rows_seen(self) -> int:
-        return max(1, self.scrollable_content_region.height - 1)
-
-    def _scroll_to_cursor(self) -> None:
-        row, top, height = self.cursor // self.per_row, self.scroll_offset.y, self._rows_seen()
-        if row < top:
-            self.scroll_to(y=row, animate=False, immediate=True, force=True)
-        elif row >= top + height:
-            self.scroll_to(y=row - height + 1, animate=False, immediate=True, force=True)
-
-    def _by_key(self, position: int) -> None:
-        if position < self.cursor:
-            self.pause()
-        self._move(position, by_key=True)
-
-    def pause(self) -> None:
-        """The end is followed no more."""
-        if self.following:
-            self.following = False
-            self.post_message(LazyTable.Paused())
+    def _moved(self, *, by_user: bool) -> Message:
+        return self.Moved(self.cursor, by_key=by_user)
 
     def _by_rows(self, rows: int) -> None:
         """As many rows as there are; in the first and the last it stays in its column."""
-        last = max(0, self.total - 1) // self.per_row
+        last = max(0, self.count - 1) // self.per_row
         row = max(0, min(self.cursor // self.per_row + rows, last))
         self._by_key(row * self.per_row + self.cursor % self.per_row)
 
@@ -343,23 +248,22 @@ class HexLines(ScrollView, can_focus=True):
         self._by_rows(1)
 
     def action_hex_page_up(self) -> None:
-        self._by_rows(-self._rows_seen())
+        self._by_rows(-self._lines_seen())
 
     def action_hex_page_down(self) -> None:
-        self._by_rows(self._rows_seen())
+        self._by_rows(self._lines_seen())
 
     def action_hex_half_page_up(self) -> None:
-        self._by_rows(-max(1, self._rows_seen() // 2))
+        self._by_rows(-max(1, self._lines_seen() // 2))
 
     def action_hex_half_page_down(self) -> None:
-        self._by_rows(max(1, self._rows_seen() // 2))
+        self._by_rows(max(1, self._lines_seen() // 2))
 
     def action_hex_start(self) -> None:
         self._by_key(0)
 
     def action_hex_end(self) -> None:
-        self._move(self.total - 1, by_key=True)
-        self.post_message(LazyTable.Resumed())
+        self._to_end()
 
     def action_next_field(self) -> None:
         self.post_message(self.StepWanted("field", forwards=True))
@@ -374,21 +278,13 @@ class HexLines(ScrollView, can_focus=True):
         self.post_message(self.StepWanted("batch", forwards=False))
 
     def action_hex_open(self) -> None:
-        if self.total:
+        self._choose()
+
+    def _choose(self) -> None:
+        if self.count:
             self.post_message(self.Chosen())
 
-    # The mouse.
-
-    def on_click(self, event: events.Click) -> None:
-        position = self._position_at(self.scroll_offset.x + int(event.x), int(event.y))
-        if position is None:
-            return
-        if position == self.cursor and event.chain == 2:
-            self.action_hex_open()
-        else:
-            self._by_key(position)
-
-    def _position_at(self, x: int, y: int) -> int | None:
+    def _at(self, x: int, y: int) -> int | None:
         """The byte that is shown there, in figures or as text."""
         start = (self.scroll_offset.y + y - 1) * self.per_row
         text = self._width_of(self.per_row) - self.per_row
@@ -396,20 +292,7 @@ class HexLines(ScrollView, can_focus=True):
         columns = [left + 3 * i + len(_gap(WIDE // 2)) * (i >= WIDE // 2) for i in range(self.per_row)]
         column = x - text if x >= text else max((i for i, each in enumerate(columns) if each <= x), default=-1)
         position = start + column
-        return position if y > 0 and 0 <= column < self.per_row and position < self.total else None
-
-    def on_mouse_scroll_up(self) -> None:
-        self.pause()
-
-    def on_resize(self) -> None:
-        self._resized()
-        self._scroll_to_cursor()
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
+        return position if y > 0 and 0 <= column < self.per_row and position < self.count else None
 
 
 def _gap(column: int) -> str:

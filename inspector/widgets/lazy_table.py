@@ -11,10 +11,8 @@ until they come, an ellipsis stands for them. No cell is ever taken for markup.
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -23,24 +21,20 @@ from textual import events
 from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from inspector.desk import Desk
 from inspector.keys import bindings
-from inspector.rows import TONES, Column, Row, Rows, Source
-
-if TYPE_CHECKING:
-    from textual.worker import WorkType
+from inspector.rows import TONES, Column, Row, Source
+from inspector.widgets.paged import PagedView
 
 PAGE = 64
-PAGES_KEPT = 16
 # Cursor, mark, the symbol of the row, a blank.
 GUTTER = 4
 NARROWEST, WIDEST = 3, 400
 
 
-class LazyTable(ScrollView, can_focus=True):
+class LazyTable(PagedView[Sequence[Row]]):
     """See above. `show` gives it what to show, `grow` says that there is more, `cursor` is the row the keys are at."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -83,40 +77,15 @@ class LazyTable(ScrollView, can_focus=True):
             """The table."""
             return self.table
 
-    class Failed(Message):
-        """Rows could not be read; they stay away."""
-
-        def __init__(self, error: Exception) -> None:
-            self.error = error
-            super().__init__()
-
-    class Paused(Message):
-        """The user has scrolled up, away from the end that was followed."""
-
-    class Resumed(Message):
-        """The user has gone to the end."""
-
     def __init__(self, columns: Sequence[Column], *, titles: bool = True, flexible: int | None = None) -> None:
         """flexible: the column that takes what room the others leave."""
-        super().__init__()
+        super().__init__(PAGE, titles=titles, unreadable=())
         self.columns = tuple(columns)
-        self.titles = titles
         self.widths = [column.width for column in columns]
-        self.cursor = 0
-        self.count = 0
         self.column = 0
         self.sorted_by: tuple[int, bool] | None = None
         self.marked: set[int] = set()
-        self.following = False
-        self.when_empty = ""
         self.sortable = True
-        self._source: Source = Rows()
-        self._desk: Desk | None = None
-        self._pages: OrderedDict[int, Sequence[Row]] = OrderedDict()
-        self._wanted: list[int] = []
-        self._loading = False
-        # Rows that are on their way when this rises are of something that is shown no more.
-        self._generation = 0
         self._dragged: int | None = None
         self._flexible = flexible
 
@@ -124,37 +93,38 @@ class LazyTable(ScrollView, can_focus=True):
 
     def show(self, source: Source, count: int, desk: Desk | None = None, *, cursor: int = 0) -> None:
         """Rows of another source; without a desk they are asked for at once, as they are in memory."""
-        self._source, self._desk = source, desk
+        self._show_pieces(source.rows, desk)
         self.marked.clear()
-        self._forget()
         self._set_count(count)
-        self._go(cursor, tell=True)
+        self._move(cursor, tell=True)
 
     def grow(self, count: int) -> None:
         """So many rows now; those that were there are as they were."""
         if count < self.count:
             self.reread(count)
         elif count > self.count:
-            self._pages.pop(self.count // PAGE, None)
+            self._forget(self.count)
             self._set_count(count)
             if self.following:
-                self._go(count - 1, tell=True)
+                self._move(count - 1, tell=True)
 
     def reread(self, count: int | None = None) -> None:
         """The same source, whose rows may have changed; cursor and marks stay where they are."""
         self._forget()
         self._set_count(self.count if count is None else count)
         self.marked = {row for row in self.marked if row < self.count}
-        self._go(self.cursor, tell=self.cursor >= self.count)
+        self._move(self.cursor, tell=self.cursor >= self.count)
 
     def row_under_cursor(self) -> Row | None:
         """None: it is not there, or not there yet."""
         return self._row(self.cursor) if self.cursor < self.count else None
 
-    def _forget(self) -> None:
-        self._generation += 1
-        self._pages.clear()
-        self._wanted.clear()
+    def _row(self, row: int) -> Row | None:
+        page, within = self._piece_with(row), row % PAGE
+        return page[within] if page is not None and within < len(page) else None
+
+    def _most_wanted(self) -> int:
+        return 2 * (1 + self.size.height // PAGE)
 
     def _set_count(self, count: int) -> None:
         self.count = count
@@ -172,67 +142,9 @@ class LazyTable(ScrollView, can_focus=True):
         self.virtual_size = Size(width, self.count + self.titles)
         self.refresh()
 
-    # Reading.
-
-    def _row(self, row: int) -> Row | None:
-        number, within = divmod(row, PAGE)
-        page = self._pages.get(number)
-        if page is None and self._desk is None:
-            page = self._keep(number, self._source.rows(number * PAGE, PAGE))
-        if page is None:
-            self._want(number)
-            return None
-        self._pages.move_to_end(number)
-        return page[within] if within < len(page) else None
-
-    def _keep(self, number: int, rows: Sequence[Row]) -> Sequence[Row]:
-        self._pages[number] = rows
-        while len(self._pages) > PAGES_KEPT:
-            self._pages.popitem(last=False)
-        return rows
-
-    def _want(self, page: int) -> None:
-        if page not in self._wanted:
-            self._wanted.append(page)
-        if not self._loading and self.is_attached:
-            self._loading = True
-            load: WorkType[None] = self._load
-            self.run_worker(load, group="rows", exit_on_error=False)
-
-    async def _load(self) -> None:
-        """Page after page, the one that was asked for last first: it is the one that is seen."""
-        try:
-            while self._wanted and self._desk is not None:
-                generation, page = self._generation, self._wanted.pop()
-                rows = await self._read(page)
-                if generation == self._generation:
-                    self._keep(page, rows)
-                    del self._wanted[: -2 * (1 + self.size.height // PAGE)]
-                    self.refresh()
-        except asyncio.CancelledError:
-            self._wanted.clear()
-            raise
-        finally:
-            self._loading = False
-
-    async def _read(self, page: int) -> Sequence[Row]:
-        assert self._desk is not None
-        try:
-            return await self._desk(self._source.rows, page * PAGE, PAGE)
-        except Exception as error:  # noqa: BLE001 - told in its place; the program goes on
-            self.post_message(self.Failed(error))
-            return ()
-
     # Drawing.
 
-    def render_line(self, y: int) -> Strip:
-        """One line of what is seen."""
-        x, top = self.scroll_offset
-        strip = self._titles_strip() if self.titles and y == 0 else self._row_strip(top + y - self.titles, y)
-        strip = strip.crop_extend(x, x + self.size.width, self.rich_style)
-        return strip.apply_offsets(x, y)
-
-    def _titles_strip(self) -> Strip:
+    def _titles(self) -> Strip:
         plain = self.get_component_rich_style("lazy-table--titles")
         current = self.get_component_rich_style("lazy-table--column")
         segments = [Segment(" " * GUTTER, plain)]
@@ -248,9 +160,9 @@ class LazyTable(ScrollView, can_focus=True):
             return self.columns[i].title
         return ("v" if self.sorted_by[1] else "^") + self.columns[i].title
 
-    def _row_strip(self, number: int, y: int) -> Strip:
+    def _line(self, number: int) -> Strip:
         if not 0 <= number < self.count:
-            text = f"  {self.when_empty}" if self.count == 0 and y == self.titles else ""
+            text = f"  {self.when_empty}" if self.count == 0 and number == 0 else ""
             return Strip([Segment(text, self.get_component_rich_style("lazy-table--muted"))])
         row = self._row(number)
         style = self.get_component_rich_style(f"lazy-table--{row.tone if row else 'muted'}")
@@ -284,38 +196,13 @@ class LazyTable(ScrollView, can_focus=True):
 
     # Moving.
 
-    def _go(self, row: int, *, tell: bool = False, by_user: bool = False) -> None:
-        """The cursor to a row; tell: also where it was there already."""
-        before, self.cursor = self.cursor, max(0, min(row, self.count - 1))
-        self._scroll_to_cursor()
-        self.refresh()
-        if tell or before != self.cursor:
-            self.post_message(self.Moved(self, self.cursor, by_user=by_user))
+    def _moved(self, *, by_user: bool) -> Message:
+        return self.Moved(self, self.cursor, by_user=by_user)
 
-    def go(self, row: int) -> None:
-        """The cursor to a row, which is brought to the middle if it was not seen."""
-        height = self._page_height()
-        if self.size.height and not self.scroll_offset.y <= row < self.scroll_offset.y + height:
-            self.scroll_to(y=max(0, row - height // 2), animate=False, immediate=True, force=True)
-        self._go(row)
-
-    def _page_height(self) -> int:
-        return max(1, self.scrollable_content_region.height - self.titles)
-
-    def _scroll_to_cursor(self) -> None:
-        if not self.size.height:
-            # Where rows will be seen is known only once there is room for them.
-            return
-        top, height = self.scroll_offset.y, self._page_height()
-        if self.cursor < top:
-            self.scroll_to(y=self.cursor, animate=False, immediate=True, force=True)
-        elif self.cursor >= top + height:
-            self.scroll_to(y=self.cursor - height + 1, animate=False, immediate=True, force=True)
-
-    def _by_key(self, row: int) -> None:
-        if row < self.cursor:
-            self.pause()
-        self._go(row, by_user=True)
+    def _show_line(self, line: int, *, in_middle: bool = False) -> None:
+        # Where rows will be seen is known only once there is room for them.
+        if self.size.height:
+            super()._show_line(line, in_middle=in_middle)
 
     def action_cursor_up(self) -> None:
         self._by_key(self.cursor - 1)
@@ -324,23 +211,22 @@ class LazyTable(ScrollView, can_focus=True):
         self._by_key(self.cursor + 1)
 
     def action_page_up(self) -> None:
-        self._by_key(self.cursor - self._page_height())
+        self._by_key(self.cursor - self._lines_seen())
 
     def action_page_down(self) -> None:
-        self._by_key(self.cursor + self._page_height())
+        self._by_key(self.cursor + self._lines_seen())
 
     def action_half_page_up(self) -> None:
-        self._by_key(self.cursor - max(1, self._page_height() // 2))
+        self._by_key(self.cursor - max(1, self._lines_seen() // 2))
 
     def action_half_page_down(self) -> None:
-        self._by_key(self.cursor + max(1, self._page_height() // 2))
+        self._by_key(self.cursor + max(1, self._lines_seen() // 2))
 
     def action_first_row(self) -> None:
         self._by_key(0)
 
     def action_last_row(self) -> None:
-        self._go(self.count - 1, by_user=True)
-        self.post_message(self.Resumed())
+        self._to_end()
 
     def action_column_left(self) -> None:
         self._at_column(self.column - 1)
@@ -375,13 +261,16 @@ class LazyTable(ScrollView, can_focus=True):
     # Choosing, marking, sorting.
 
     def action_choose(self) -> None:
+        self._choose()
+
+    def _choose(self) -> None:
         if self.count:
             self.post_message(self.Chosen(self, self.cursor))
 
     def action_mark(self) -> None:
         if self.count:
             self.marked ^= {self.cursor}
-            self._go(self.cursor + 1, by_user=True)
+            self._move(self.cursor + 1, by_user=True)
 
     def action_sort(self) -> None:
         """Up, down, and as the source has them, by turns."""
@@ -408,9 +297,10 @@ class LazyTable(ScrollView, can_focus=True):
 
     # The mouse.
 
-    def _row_at(self, event: events.MouseEvent) -> int | None:
-        row = self.scroll_offset.y + int(event.y) - self.titles
-        return row if event.y >= self.titles and 0 <= row < self.count else None
+    def _at(self, x: int, y: int) -> int | None:
+        del x
+        row = self.scroll_offset.y + y - self.titles
+        return row if y >= self.titles and 0 <= row < self.count else None
 
     def _column_at(self, x: int) -> tuple[int, bool] | None:
         """The column at so many cells from the left, and whether it is its right border."""
@@ -420,15 +310,6 @@ class LazyTable(ScrollView, can_focus=True):
             if x < end:
                 return i, x >= end - 2
         return None
-
-    def on_click(self, event: events.Click) -> None:
-        row = self._row_at(event)
-        if row is None:
-            return
-        if row == self.cursor and event.chain == 2:
-            self.action_choose()
-        else:
-            self._by_key(row)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if not self.titles or event.y != 0:
@@ -453,30 +334,6 @@ class LazyTable(ScrollView, can_focus=True):
         if self._dragged is not None:
             self._dragged = None
             self.release_mouse()
-
-    def pause(self) -> None:
-        """The end is followed no more."""
-        if self.following:
-            self.following = False
-            self.post_message(self.Paused())
-
-    def on_mouse_scroll_up(self) -> None:
-        self.pause()
-
-    def on_resize(self) -> None:
-        self._resized()
-        self._scroll_to_cursor()
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
-
-    def watch_has_focus(self, value: bool) -> None:
-        """The cursor looks another way."""
-        super().watch_has_focus(value)
-        self.refresh()
 
 
 def _fitted(text: str, width: int, right: bool) -> str:

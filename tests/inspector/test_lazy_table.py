@@ -52,13 +52,13 @@ class TableApp(App[None]):
         self.messages.append(("sort", message.column, message.reverse))
         message.table.show_sorted(message.column, message.reverse)
 
-    def on_lazy_table_paused(self) -> None:
+    def on_paged_view_paused(self) -> None:
         self.messages.append("paused")
 
-    def on_lazy_table_resumed(self) -> None:
+    def on_paged_view_resumed(self) -> None:
         self.messages.append("resumed")
 
-    def on_lazy_table_failed(self, message: LazyTable.Failed) -> None:
+    def on_paged_view_failed(self, message: LazyTable.Failed) -> None:
         self.messages.append(str(message.error))
 
 
@@ -166,6 +166,38 @@ def test_rows_that_come_late_of_something_shown_no_more_are_thrown_away() -> Non
         await asyncio.sleep(0.05)
         await pilot.pause()
         assert seen(app)[1] == ">   other"
+        desk.close()
+
+    with_table(steps)
+
+
+def test_a_page_that_is_on_its_way_while_the_table_grows_is_read_once_more() -> None:
+    class Growing(Numbers):
+        total = 10
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.read = threading.Event()
+
+        def rows(self, first: int, count: int) -> Sequence[Row]:
+            known = self.total
+            found = super().rows(first, count)[: known - first]
+            self.read.set()
+            return found
+
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        source, desk = Growing(), Desk("test")
+        source.gate.clear()
+        table.show(source, source.total, desk)
+        await pilot.pause()
+        source.total = 20
+        table.grow(source.total)
+        source.gate.set()
+        # The page comes before anything is drawn again.
+        assert source.read.wait(10)
+        await settled(pilot, lambda: "row 0" in "\n".join(seen(app)))
+        await pilot.press("G")
+        await settled(pilot, lambda: "row 19" in "\n".join(seen(app)))
         desk.close()
 
     with_table(steps)

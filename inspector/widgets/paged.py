@@ -1,0 +1,230 @@
+"""Lines of something long, read in pieces, and only where they are seen; a cursor in it.
+
+    pieces     0        1        2        3        4           of so many rows, or bytes, each
+    seen                         ======
+    kept       x                 x                             the last that were seen, sixteen at most
+    wanted                                3                    the last that was asked for is read first
+
+A worker asks for one piece after another in the thread of the desk. A piece that is forgotten on its way (of what is
+shown no more, or of an end that has grown) is thrown away when it comes. Subclasses say what a line looks like and
+where the cursor is in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from textual import events
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from inspector.desk import Desk
+
+if TYPE_CHECKING:
+    from textual.worker import WorkType
+
+P = TypeVar("P")
+PIECES_KEPT = 16
+
+
+class PagedView(ScrollView, Generic[P], can_focus=True):
+    """See above. `cursor` is the row, or byte, that the keys are at, of `count`; `following`: it stays at the end."""
+
+    class Failed(Message):
+        """A piece could not be read."""
+
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+            super().__init__()
+
+    class Paused(Message):
+        """The user has gone up, away from the end that was followed."""
+
+    class Resumed(Message):
+        """The user has gone to the end."""
+
+    def __init__(self, piece: int, *, titles: bool = True, unreadable: P | None = None) -> None:
+        """piece: how long one is. unreadable: kept for one that fails; None: it is asked for again when it is seen."""
+        super().__init__()
+        self.titles = titles
+        self.cursor = 0
+        self.count = 0
+        self.following = False
+        self.when_empty = ""
+        self._piece = piece
+        self._unreadable = unreadable
+        self._read: Callable[[int, int], P] | None = None
+        self._desk: Desk | None = None
+        self._pieces: OrderedDict[int, P] = OrderedDict()
+        self._wanted: list[int] = []
+        self._loading = False
+        # The piece on its way; None also when it has been forgotten since.
+        self._awaited: int | None = None
+
+    # What differs.
+
+    @abstractmethod
+    def _titles(self) -> Strip:
+        """The line at the top, which stays."""
+
+    @abstractmethod
+    def _line(self, number: int) -> Strip:
+        """A line, or a blank one behind the last."""
+
+    @abstractmethod
+    def _resized(self) -> None:
+        """There is other room, or more to show: `virtual_size` is to be set."""
+
+    @abstractmethod
+    def _moved(self, *, by_user: bool) -> Message:
+        """What is told where the cursor is at another place."""
+
+    @abstractmethod
+    def _at(self, x: int, y: int) -> int | None:
+        """Where the cursor goes with a click: x cells from the left of all, y lines below the top of what is seen."""
+
+    @abstractmethod
+    def _choose(self) -> None:
+        """What the cursor is at was chosen."""
+
+    def _line_of(self, cursor: int) -> int:
+        return cursor
+
+    def _most_wanted(self) -> int:
+        """The pieces seen at once, and as many again; what was asked for before them is seen no more."""
+        return 4
+
+    # Reading.
+
+    def _show_pieces(self, read: Callable[[int, int], P] | None, desk: Desk | None) -> None:
+        """Others: `read(first, count)` is called in the desk's thread; without a desk at once."""
+        self._read, self._desk = read, desk
+        self._forget()
+
+    def _forget(self, first: int = 0) -> None:
+        """What has been read from a row, or byte, on; the piece that it is in too."""
+        start = first // self._piece
+        for number in [each for each in self._pieces if each >= start]:
+            del self._pieces[number]
+        self._wanted = [each for each in self._wanted if each < start]
+        if self._awaited is not None and self._awaited >= start:
+            self._awaited = None
+
+    def _piece_with(self, place: int) -> P | None:
+        """The piece that a row, or byte, is in. None: it is not there yet, and has been asked for."""
+        number = place // self._piece
+        piece = self._pieces.get(number)
+        if piece is None and self._desk is None and self._read is not None:
+            piece = self._keep(number, self._read(number * self._piece, self._piece))
+        if piece is None:
+            self._want(number)
+            return None
+        self._pieces.move_to_end(number)
+        return piece
+
+    def _keep(self, number: int, piece: P) -> P:
+        self._pieces[number] = piece
+        while len(self._pieces) > PIECES_KEPT:
+            self._pieces.popitem(last=False)
+        return piece
+
+    def _want(self, number: int) -> None:
+        if number not in self._wanted:
+            self._wanted.append(number)
+        if not self._loading and self.is_attached:
+            self._loading = True
+            load: WorkType[None] = self._load
+            self.run_worker(load, group="pieces", exit_on_error=False)
+
+    async def _load(self) -> None:
+        """What was asked for last comes first: it is what is seen."""
+        try:
+            while self._wanted and self._desk is not None and self._read is not None:
+                number = self._awaited = self._wanted.pop()
+                piece = await self._read_at(self._desk, self._read, number)
+                if piece is not None and self._awaited is not None:
+                    self._keep(number, piece)
+                    del self._wanted[: -self._most_wanted()]
+                    self.refresh()
+        except asyncio.CancelledError:
+            self._wanted.clear()
+            raise
+        finally:
+            self._loading, self._awaited = False, None
+
+    async def _read_at(self, desk: Desk, read: Callable[[int, int], P], number: int) -> P | None:
+        try:
+            return await desk(read, number * self._piece, self._piece)
+        except Exception as error:  # noqa: BLE001 - told in its place; the program goes on
+            self.post_message(self.Failed(error))
+            return self._unreadable
+
+    # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what is seen."""
+        x, top = self.scroll_offset
+        strip = self._titles() if self.titles and y == 0 else self._line(top + y - self.titles)
+        return strip.crop_extend(x, x + self.size.width, self.rich_style).apply_offsets(x, y)
+
+    def _lines_seen(self) -> int:
+        return max(1, self.scrollable_content_region.height - self.titles)
+
+    # Moving.
+
+    def go(self, cursor: int, *, tell: bool = False) -> None:
+        """The cursor to a place, which is brought to the middle if it was not seen; tell: also where it was there."""
+        self._show_line(self._line_of(cursor), in_middle=True)
+        self._move(cursor, tell=tell)
+
+    def _move(self, cursor: int, *, tell: bool = False, by_user: bool = False) -> None:
+        before, self.cursor = self.cursor, max(0, min(cursor, self.count - 1))
+        self._show_line(self._line_of(self.cursor))
+        self.refresh()
+        if tell or before != self.cursor:
+            self.post_message(self._moved(by_user=by_user))
+
+    def _show_line(self, line: int, *, in_middle: bool = False) -> None:
+        """Scroll, as far as is needed, where it is not seen."""
+        top, height = self.scroll_offset.y, self._lines_seen()
+        if top <= line < top + height:
+            return
+        nearest = line if line < top else line - height + 1
+        y = max(0, line - height // 2) if in_middle else nearest
+        self.scroll_to(y=y, animate=False, immediate=True, force=True)
+
+    def _by_key(self, cursor: int) -> None:
+        if cursor < self.cursor:
+            self.pause()
+        self._move(cursor, by_user=True)
+
+    def _to_end(self) -> None:
+        self._move(self.count - 1, by_user=True)
+        self.post_message(self.Resumed())
+
+    def pause(self) -> None:
+        """The end is followed no more."""
+        if self.following:
+            self.following = False
+            self.post_message(self.Paused())
+
+    def on_click(self, event: events.Click) -> None:
+        at = self._at(self.scroll_offset.x + int(event.x), int(event.y))
+        if at is None:
+            return
+        if at == self.cursor and event.chain == 2:
+            self._choose()
+        else:
+            self._by_key(at)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.pause()
+
+    def on_resize(self) -> None:
+        self._resized()
+        self._show_line(self._line_of(self.cursor))
