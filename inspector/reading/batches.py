@@ -6,56 +6,24 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from inspector.reading import batch_rows, finding
 from inspector.reading import fields as naming
 from inspector.reading import records as reading
 from inspector.reading import strip as mapping
-from inspector.reading.answers import (
-    BatchKind,
-    BatchRow,
-    Cell,
-    Field,
-    Progress,
-    RecordDetail,
-    RecordRow,
-)
+from inspector.reading.answers import BatchRow, Cell, Field, Progress, RecordDetail, RecordRow
+from inspector.reading.batch_rows import Held
+from inspector.reading.fates import AbortedRange
 from inspector.reading.files import SegmentFile
+from inspector.reading.headers import Rows, time_of
 from inspector.reading.locking import locked
-from inspector.reading.windows import (
-    ABORTED,
-    CONTROL,
-    CORRUPT,
-    DATA,
-    TRANSACTIONAL,
-    AbortedRange,
-    Rows,
-    Window,
-    Windows,
-    codec_name,
-    control_of,
-)
-from kafkalog import TimestampType
+from inspector.reading.window import Window
+from inspector.reading.windows import Windows
 from kafkalog.errors import KafkaLogError
 
 # What a step does at most, so that whoever waits for the worker waits no longer.
 STEP_SECONDS = 0.01
 _HELD_WINDOWS = 32
-_TRANSACTIONAL_BIT, _CONTROL_BIT = 0x10, 0x20
-
-
-class Held(NamedTuple):
-    """A window's batches as read again. bad: row in the window -> what is wrong; empty for lost bytes."""
-
-    rows: Rows | None
-    bad: dict[int, str]
-    counts: NDArray[np.int64]
-
-
-_NO_COUNTS = np.zeros(1, np.int64)
 
 
 class SegmentReader:
@@ -146,8 +114,8 @@ class SegmentReader:
 
     def _ask_later(self, windows: Windows) -> None:
         self._asked_later = True
-        if self._later_aborted is not None and windows.open_producers:
-            windows.decide(self._later_aborted())
+        if self._later_aborted is not None and windows.fates.open_producers:
+            windows.fates.decide(self._later_aborted())
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -193,12 +161,12 @@ class SegmentReader:
     @property
     def first_timestamp(self) -> int | None:
         """Of the first record that has one, ms."""
-        return _time(self._windows.first_timestamp) if self._windows is not None else None
+        return time_of(self._windows.first_timestamp) if self._windows is not None else None
 
     @property
     def last_timestamp(self) -> int | None:
         """The largest, ms."""
-        return _time(self._windows.last_timestamp) if self._windows is not None else None
+        return time_of(self._windows.last_timestamp) if self._windows is not None else None
 
     # --- batches
 
@@ -219,7 +187,7 @@ class SegmentReader:
                 break
             held = self.held(window)
             start, stop = max(first - window.first_row, 0), min(first + count - window.first_row, window.rows)
-            rows += [self.row_of(window, held, i) for i in range(start, stop)]
+            rows += [batch_rows.row_of(self, window, held, i) for i in range(start, stop)]
         return rows
 
     @locked
@@ -230,25 +198,11 @@ class SegmentReader:
         if found is not None:
             self._held.move_to_end(key)
             return found
-        found = self._read(window)
-        self._held[key] = found
+        assert self._windows is not None
+        found = self._held[key] = batch_rows.read(self._windows, window)
         while len(self._held) > _HELD_WINDOWS:
             self._held.popitem(last=False)
         return found
-
-    def _read(self, window: Window) -> Held:
-        assert self._windows is not None
-        if window.lost is not None:
-            return Held(None, {}, _NO_COUNTS)
-        try:
-            rows = self._windows.rows(window)
-            bad = self._windows.bad_rows(rows)
-            counts = self._windows.record_counts(rows)
-        except (OSError, KafkaLogError, ValueError) as error:
-            return Held(None, {0: str(error)}, _NO_COUNTS)
-        if bad:
-            window.worst = CORRUPT
-        return Held(rows, bad, counts)
 
     def header_rows(self, window: Window) -> Rows | None:
         """The header table of a window; None where it cannot be read."""
@@ -260,87 +214,6 @@ class SegmentReader:
         except (OSError, KafkaLogError, ValueError):
             return None
 
-    def ranks(self, window: Window, rows: Rows) -> list[int]:
-        """The kind of each batch of a window, as its place in `KINDS`; the checksums are those already looked at."""
-        assert self._windows is not None
-        flags = np.where(rows["magic"] >= 2, rows["attributes"], 0)
-        ranks = np.where(flags & _CONTROL_BIT, CONTROL, np.where(flags & _TRANSACTIONAL_BIT, TRANSACTIONAL, DATA))
-        if window.worst >= ABORTED:
-            for i in np.flatnonzero(ranks == TRANSACTIONAL).tolist():
-                if self._windows.is_aborted(int(rows["producer_id"][i]), int(rows["base_offset"][i])):
-                    ranks[i] = ABORTED
-        if window.worst == CORRUPT:
-            ranks[list(self.held(window).bad)] = CORRUPT
-        found: list[int] = ranks.tolist()
-        return found
-
-    def row_of(self, window: Window, held: Held, i: int) -> BatchRow:
-        """Row i of a window."""
-        number = window.first_row + i
-        if held.rows is None:
-            problem = window.lost or held.bad.get(0)
-            kind: BatchKind = "data" if window.zeroed else "corrupt"
-            problem = self._placed(problem, window.position)
-            return BatchRow(number, window.position, window.end - window.position, kind, problem=problem)
-        return self._batch_row(number, held, i, window)
-
-    def _batch_row(self, number: int, held: Held, i: int, window: Window) -> BatchRow:
-        assert held.rows is not None
-        assert self._windows is not None
-        row = held.rows[i]
-        magic, base, last = int(row["magic"]), int(row["base_offset"]), int(row["last_offset"])
-        is_v2, problem = magic >= 2, held.bad.get(i)
-        flags = int(row["attributes"]) if is_v2 else 0
-        records: int | None = int(row["records_count"]) if is_v2 else 1
-        if not is_v2 and row["compression_type"]:
-            offsets = self._windows.decoded_offsets(row)
-            base, records = (int(offsets[0]), len(offsets)) if len(offsets) else (last, None)
-        before = int(held.rows["last_offset"][:i].max()) if i else window.previous
-        before = max(before, window.previous)
-        if problem is None and before >= 0 and base <= before:
-            problem = f"it begins no later than the batch before (expected at least {before + 1}, found {base})"
-        return BatchRow(
-            number,
-            int(row["position"]),
-            int(row["size_in_bytes"]),
-            self._kind(row, flags, i in held.bad),
-            base,
-            last,
-            records,
-            codec_name(int(row["compression_type"])),
-            magic,
-            _known(row["producer_id"]) if is_v2 else None,
-            _known(row["producer_epoch"]) if is_v2 else None,
-            _known(row["base_sequence"]) if is_v2 else None,
-            _known(row["partition_leader_epoch"]) if is_v2 else None,
-            _time(int(row["base_timestamp"] if is_v2 else row["max_timestamp"])),
-            _time(int(row["max_timestamp"])),
-            _timestamp_type(int(row["timestamp_type"])),
-            bool(flags & _TRANSACTIONAL_BIT),
-            control_of(self._windows.batch(row)) if flags & _CONTROL_BIT else None,
-            int(row["checksum"]),
-            max(0, base - before - 1) if before >= 0 else self._gap_at_start(base),
-            self._placed(problem, int(row["position"])),
-        )
-
-    def _placed(self, problem: str | None, position: int) -> str | None:
-        """With the file and the place in it."""
-        return None if problem is None else f"{self.path.name}: position {position}: {problem}"
-
-    def _gap_at_start(self, base: int) -> int:
-        return max(0, base - self.base_offset) if self.base_offset is not None else 0
-
-    def _kind(self, row: np.void, flags: int, bad: bool) -> BatchKind:
-        assert self._windows is not None
-        if bad:
-            return "corrupt"
-        if flags & _CONTROL_BIT:
-            return "control"
-        if not flags & _TRANSACTIONAL_BIT:
-            return "data"
-        aborted = self._windows.is_aborted(int(row["producer_id"]), int(row["base_offset"]))
-        return "aborted" if aborted else "transactional"
-
     # --- finding
 
     @locked
@@ -351,76 +224,17 @@ class SegmentReader:
 
         None where there is none, or it is not known yet.
         """
-        if self._windows is None:
-            return None
-        if position is not None:
-            return self._row_at_position(self._windows, position)
-        if offset is not None:
-            return self._first_row(self._windows, "last_offset", offset)
-        if timestamp is not None:
-            return self._first_row(self._windows, "max_timestamp", timestamp)
-        raise ValueError("a position, an offset or a timestamp is needed")
-
-    def _row_at_position(self, windows: Windows, position: int) -> int | None:
-        number = windows.number_at(lambda window: window.position, position)
-        if number < 0 or position >= windows.all[-1].end:
-            return None
-        window = windows.all[number]
-        rows = self.held(window).rows
-        if rows is None:
-            return window.first_row
-        return window.first_row + int(np.searchsorted(rows["position"], position, "right")) - 1
-
-    def _first_row(self, windows: Windows, name: str, value: int) -> int | None:
-        """The first batch whose `name` is `value` or more."""
-        if name == "last_offset":
-            candidates = windows.from_number(windows.number_at(lambda window: window.last_offset, value - 1) + 1)
-        else:
-            candidates = (window for window in windows.all if window.max_timestamp >= value)
-        for window in candidates:
-            rows = self.held(window).rows
-            if rows is None:
-                continue
-            found = np.flatnonzero(rows[name] >= value)
-            if len(found):
-                return window.first_row + int(found[0])
-        return None
+        return finding.batch_at(self, position=position, offset=offset, timestamp=timestamp)
 
     @locked
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
         """The next damaged batch after (or before) a row; None where none is known."""
-        return self._next(row, forwards, lambda each: each.kind == "corrupt", lambda window: window.worst == CORRUPT)
+        return finding.next_damage(self, row, forwards)
 
     @locked
     def next_transaction(self, row: int, forwards: bool = True) -> int | None:
         """The next batch of another transaction, or marker, after (or before) a row; None where none is known."""
-        here = self.batch(row)
-        producer = here.producer_id if here is not None and here.is_transactional else None
-
-        def wanted(each: BatchRow) -> bool:
-            other = each.producer_id != producer or each.control is not None
-            return each.is_transactional and other
-
-        return self._next(row, forwards, wanted, lambda window: window.has_transactional)
-
-    def _next(
-        self, row: int, forwards: bool, wanted: Callable[[BatchRow], bool], in_window: Callable[[Window], bool]
-    ) -> int | None:
-        if self._windows is None or not self._windows.all:
-            return None
-        number = max(0, self._windows.number_at(lambda window: window.first_row, row))
-        numbers = range(number, len(self._windows.all)) if forwards else range(number, -1, -1)
-        for each in numbers:
-            window = self._windows.all[each]
-            if not in_window(window):
-                continue
-            held = self.held(window)
-            places = range(window.rows) if forwards else range(window.rows - 1, -1, -1)
-            for i in places:
-                beyond = window.first_row + i > row if forwards else window.first_row + i < row
-                if beyond and wanted(self.row_of(window, held, i)):
-                    return window.first_row + i
-        return None
+        return finding.next_transaction(self, row, forwards)
 
     @locked
     def strip(self, width: int) -> list[Cell]:
@@ -494,16 +308,3 @@ class SegmentReader:
     def raw(self) -> Windows | None:
         """The sparse index itself, for the parts of this package."""
         return self._windows
-
-
-def _known(value: np.generic) -> int | None:
-    number = int(value)
-    return None if number == -1 else number
-
-
-def _time(value: int) -> int | None:
-    return value if value >= 0 else None
-
-
-def _timestamp_type(value: int) -> str:
-    return TimestampType(value).label

@@ -25,16 +25,16 @@ from inspector.reading.answers import (
     Transactions,
     TransactionsState,
 )
+from inspector.reading.headers import Rows, control_of
 from inspector.reading.transactions import transactions_of
-from inspector.reading.windows import Rows, control_of
 from kafkalog import FileMessageSet, Log
+from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from kafkalog.errors import KafkaLogError
 
 # Of those that have ended the newest are told, and all are counted.
 TOLD_ENDED = 1_000
 STEP_SECONDS = 0.05
 _FAILURES = (OSError, KafkaLogError, ValueError)
-_TRANSACTIONAL_BIT, _CONTROL_BIT, _HORIZON_BIT = 0x10, 0x20, 0x40
 _ENDS: dict[str, TransactionKind] = {"COMMIT": "committed", "ABORT": "aborted"}
 
 
@@ -125,10 +125,10 @@ class TransactionScan:
         self._done = before
 
     def _take(self, batches: FileMessageSet, rows: Rows) -> None:
-        own = (rows["magic"] >= 2) & (rows["attributes"] & _TRANSACTIONAL_BIT != 0)
+        own = (rows["magic"] >= 2) & (rows["attributes"] & TRANSACTIONAL_BIT != 0)
         for i in np.flatnonzero(own).tolist():
             row = rows[i]
-            if row["attributes"] & _CONTROL_BIT:
+            if row["attributes"] & CONTROL_BIT:
                 self._end(row, _control(batches, row))
             else:
                 self._grow(row)
@@ -138,7 +138,7 @@ class TransactionScan:
         found = self._growing.get(producer)
         if found is None:
             # Compaction may have put there until when markers are to be kept.
-            start = -1 if row["attributes"] & _HORIZON_BIT else int(row["base_timestamp"])
+            start = -1 if row["attributes"] & DELETE_HORIZON_BIT else int(row["base_timestamp"])
             found = self._growing[producer] = _Growing(int(row["producer_epoch"]), int(row["base_offset"]), start)
         found.batches += 1
         found.records += int(row["records_count"])

@@ -34,9 +34,9 @@ from inspector.reading.answers import (
 from inspector.reading.batches import SegmentReader
 from inspector.reading.ended import TransactionScan
 from inspector.reading.ends import log_end_of
+from inspector.reading.fates import AbortedRange
 from inspector.reading.locking import locked
 from inspector.reading.stable import LastStable
-from inspector.reading.windows import AbortedRange
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
 

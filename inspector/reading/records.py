@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from inspector.reading.answers import BatchRow, RecordDetail, RecordRow, Span
+from inspector.reading.batch_rows import row_of
+from inspector.reading.headers import batch_of, time_of
 from kafkalog import RecordBatch, RecordColumns
 from kafkalog.errors import KafkaLogError
 from kafkalog.record.control import ControlRecordType, control_type
 
 if TYPE_CHECKING:
-    from inspector.reading.batches import Held, SegmentReader
-    from inspector.reading.windows import Window
+    from inspector.reading.batch_rows import Held
+    from inspector.reading.batches import SegmentReader
+    from inspector.reading.window import Window
 
 # Bytes of key and value that a table is given.
 PREVIEW = 512
@@ -61,7 +64,7 @@ class Decoded:
         if found is None:
             raw = reader.raw
             assert raw is not None
-            found = self._held[key] = decoded(lambda: raw.batch(row))
+            found = self._held[key] = decoded(lambda: batch_of(raw.file, row))
             self._weight += found.weight
             while self._weight > HELD_BYTES and len(self._held) > 1:
                 self._weight -= self._held.popitem(last=False)[1].weight
@@ -125,14 +128,14 @@ def _from(reader: SegmentReader, first: int) -> Iterator[RecordRow]:
 
 
 def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iterator[RecordRow]:
-    batch = reader.row_of(window, held, 0)
+    batch = row_of(reader, window, held, 0)
     for number in range(max(first, window.first_record), window.first_record + window.records):
         yield RecordRow(number, max(0, window.previous + 1), batch.row, "corrupt", problem=batch.problem)
 
 
 def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[RecordRow]:
     """The rows of a batch from record `first` on."""
-    batch = reader.row_of(place.window, place.held, place.i)
+    batch = row_of(reader, place.window, place.held, place.i)
     content = reader.decoded.of(reader, place.held, place.i)
     for number in range(max(place.begin, first), place.begin + int(place.held.counts[place.i])):
         yield _row(number, number - place.begin, batch, content, reader.path.name)
@@ -155,7 +158,7 @@ def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> R
         int(columns.offset[j]),
         batch.row,
         batch.kind,
-        _time(int(columns.timestamp[j])),
+        time_of(int(columns.timestamp[j])),
         key,
         value,
         key_size if key_size >= 0 else None,
@@ -180,10 +183,6 @@ def _control(batch: BatchRow, key: bytes | None) -> str | None:
     except KafkaLogError:
         return None
     return f"UNKNOWN {number}" if kind is ControlRecordType.UNKNOWN else kind.name
-
-
-def _time(value: int) -> int | None:
-    return value if value >= 0 else None
 
 
 class _Located(NamedTuple):
@@ -213,7 +212,7 @@ def detail(reader: SegmentReader, number: int) -> RecordDetail | None:
     found = _locate(reader, number)
     if found is None:
         return None
-    batch = reader.row_of(found.window, found.held, found.i)
+    batch = row_of(reader, found.window, found.held, found.i)
     if found.held.rows is None:
         return RecordDetail(number, max(0, found.window.previous + 1), batch, problem=batch.problem)
     content, j = reader.decoded.of(reader, found.held, found.i), number - found.begin
@@ -229,7 +228,7 @@ def _whole(number: int, j: int, batch: BatchRow, columns: RecordColumns) -> Reco
         number,
         record.offset,
         batch,
-        _time(record.timestamp),
+        time_of(record.timestamp),
         record.timestamp_type.label,
         record.sequence if record.sequence >= 0 else None,
         record.key,

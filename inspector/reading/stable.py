@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from inspector.reading.windows import Rows
+from inspector.reading.headers import Rows
 from kafkalog import Log
-
-_TRANSACTIONAL_BIT, _CONTROL_BIT = 0x10, 0x20
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 
 
 class LastStable:
@@ -47,11 +46,11 @@ class LastStable:
 
     def _take(self, rows: Rows) -> None:
         own = np.flatnonzero(
-            (rows["magic"] >= 2) & (rows["attributes"] & _TRANSACTIONAL_BIT != 0) & (rows["last_offset"] >= self.end)
+            (rows["magic"] >= 2) & (rows["attributes"] & TRANSACTIONAL_BIT != 0) & (rows["last_offset"] >= self.end)
         )
         columns = (rows[name][own].tolist() for name in ("producer_id", "base_offset", "attributes"))
         for producer, offset, attributes in zip(*columns, strict=True):
-            if attributes & _CONTROL_BIT:
+            if attributes & CONTROL_BIT:
                 first = self._open.pop(producer, None)
                 if first is not None:
                     self._ended.append((first, offset))

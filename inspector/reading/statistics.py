@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from inspector.reading.answers import Progress
 from inspector.reading.batches import STEP_SECONDS
+from inspector.reading.headers import codec_name
 from inspector.reading.through import Part, Step, Unread, Unreadable, places_of, steps
-from inspector.reading.windows import codec_name
 from kafkalog import RecordColumns
 
 if TYPE_CHECKING:

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from inspector.reading.answers import KINDS, Cell, CellKind
-from inspector.reading.windows import WINDOW_BYTES, Window
+from inspector.reading.batch_rows import ranks
+from inspector.reading.window import Window
+from inspector.reading.windows import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from inspector.reading.batches import SegmentReader
@@ -109,6 +111,6 @@ def _batches(reader: SegmentReader, window: Window) -> Iterator[_Stretch]:
         yield _Stretch(window.position, window.end, len(KINDS) - 1, window.first_row, window.first_row)
         return
     positions, sizes = rows["position"].tolist(), rows["size_in_bytes"].tolist()
-    for i, worst in enumerate(reader.ranks(window, rows)):
+    for i, worst in enumerate(ranks(reader, window, rows)):
         number = window.first_row + i
         yield _Stretch(positions[i], positions[i] + sizes[i], worst, number, number)

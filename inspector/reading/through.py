@@ -19,7 +19,8 @@ import numpy as np
 
 from inspector.reading.answers import PartitionState
 from inspector.reading.batches import SegmentReader
-from inspector.reading.windows import Rows, Window
+from inspector.reading.headers import Rows
+from inspector.reading.window import Window
 from kafkalog import RecordColumns
 from kafkalog.errors import KafkaLogError
 

@@ -15,25 +15,24 @@ is searched for.
 from __future__ import annotations
 
 import time
-from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inspector.reading.answers import Progress
+from inspector.reading.checksums import Checksums, said
+from inspector.reading.fates import Fates
 from inspector.reading.files import SegmentFile
-from kafkalog import ByteBufferMessageSet, CompressionType, EndKind, RecordBatch
+from inspector.reading.headers import Rows, codec_name, flags_of, record_counts
+from inspector.reading.window import CONTROL, CORRUPT, DATA, Window
+from kafkalog import EndKind
+from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck import SoundEntries
-from kafkalog.record.control import ControlRecordType, control_type
-
-Rows: TypeAlias = NDArray[np.void]
-AbortedRange: TypeAlias = tuple[int, int, int]
 
 WINDOW_ROWS = 1024
 WINDOW_BYTES = 256 << 10
@@ -41,49 +40,7 @@ WINDOW_BYTES = 256 << 10
 PRINT_BYTES = 61
 # Searched for a sound batch, or checked, at a time.
 PIECE_BYTES = 1 << 20
-# An entry that is longer has its checksum computed piece by piece.
-LARGE_BYTES = 4 << 20
-# A longer one is not decoded: of a damaged batch the size may be anything.
-MOST_BYTES = 64 << 20
-DATA, TRANSACTIONAL, CONTROL, ABORTED, CORRUPT = range(5)
-_TRANSACTIONAL_BIT, _CONTROL_BIT = 0x10, 0x20
-_SHORTEST = (26, 34, 61)
-# Control batches are this short: type of the first record's key at 68 where the usual bytes are before it.
-_MARKER_KEY_AT = 66
 _NONE = -(2**63)
-
-
-@dataclass(slots=True)
-class Window:
-    """Some batches one after the other. previous, last_offset: the largest offset before them, and up to their end.
-
-    worst: the worst kind seen in it. checked: its checksums have been looked at. lost: what is wrong with bytes among
-    which there is no batch. tail: they reach to the end of the file, and may become a batch yet.
-    """
-
-    position: int
-    end: int
-    first_row: int
-    rows: int
-    first_record: int
-    records: int
-    previous: int
-    last_offset: int
-    max_timestamp: int = -1
-    worst: int = DATA
-    has_transactional: bool = False
-    checked: bool = False
-    lost: str | None = None
-    tail: bool = False
-    zeroed: bool = False
-
-
-@dataclass(slots=True)
-class _Open:
-    """A producer's transaction under way: its first offset here, and the windows that it has batches in."""
-
-    first_offset: int
-    windows: list[int] = field(default_factory=list)
 
 
 class Windows:
@@ -106,10 +63,9 @@ class Windows:
         self._cause = ""
         self._checked = 0
         self._checked_bytes = 0
-        self._open: dict[int, _Open] = {}
-        self._aborted: dict[int, tuple[array[int], array[int]]] = {}
+        self.fates = Fates(self.file)
+        self._checksums = Checksums(self.file)
         self._print: tuple[int, bytes] | None = None
-        self._sound: tuple[int, SoundEntries] | None = None
         # Whether the last window takes no more.
         self._full = False
 
@@ -132,11 +88,6 @@ class Windows:
         """Whether all batches that the file had when it was last looked at are known."""
         return self._at >= self.size or (bool(self.all) and self.all[-1].tail and self.all[-1].end >= self.size)
 
-    @property
-    def open_producers(self) -> frozenset[int]:
-        """Producers with a transaction that has no end in this segment, as far as it is known."""
-        return frozenset(self._open)
-
     def follow(self) -> bool:
         """See whether the file has grown, or was cut or written anew: then all begins again. Returns whether it has."""
         size = self.file.size
@@ -145,7 +96,7 @@ class Windows:
             return True
         if size != self.size:
             self.size = size
-            self._sound = None
+            self._checksums = Checksums(self.file)
             self._seek = None
             self._drop_tail()
         return False
@@ -193,7 +144,7 @@ class Windows:
                 self._end_at(part.end_of_data)
                 return
         except KafkaLogError as error:
-            self._begin_search(self._at, self._said(error))
+            self._begin_search(self._at, said(error))
             return
         end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
         if end < self.size and not self._follows(end):
@@ -204,10 +155,6 @@ class Windows:
                 self._begin_search(int(rows["position"][sound]), cause)
                 return
         self._commit(rows)
-
-    def _said(self, error: KafkaLogError) -> str:
-        details = [f"{name} {value}" for name, value in (("expected", error.expected), ("found", error.found)) if value]
-        return error.message + (f" ({', '.join(details)})" if details else "")
 
     def _end_at(self, end: Any) -> None:
         if end.kind is EndKind.ZEROED:
@@ -240,7 +187,7 @@ class Windows:
         self._at, self._seek, self._cause = position, position + 1, cause
 
     def _search(self, start: int) -> None:
-        sound = self._sound_entries()
+        sound = self._checksums.sound_entries(self.size)
         stop = min(start + PIECE_BYTES, self.size)
         try:
             found = self._own(sound, start, stop)
@@ -263,11 +210,6 @@ class Windows:
             start = place + 1
         return None
 
-    def _sound_entries(self) -> SoundEntries:
-        if self._sound is None or self._sound[0] != self.size:
-            self._sound = self.size, SoundEntries(self.file, self.size)
-        return self._sound[1]
-
     def _add_lost(self, start: int, end: int, cause: str, *, zeroed: bool = False) -> None:
         last = self.all[-1].last_offset if self.all else _NONE
         window = Window(start, end, self.batches, 1, self.records, 0 if zeroed else 1, last, last, lost=cause)
@@ -282,7 +224,7 @@ class Windows:
     def _commit(self, rows: Rows) -> None:
         if not len(rows):
             return
-        counts = self.record_counts(rows)
+        counts = record_counts(self.file, rows)
         ends = rows["position"] + rows["size_in_bytes"]
         first = 0
         while first < len(rows):
@@ -323,36 +265,9 @@ class Windows:
         self._full = window.rows >= WINDOW_ROWS
         self.batches += len(rows)
         self.records += records
-        self._note_transactions(window, rows)
-
-    def record_counts(self, rows: Rows) -> NDArray[np.int64]:
-        """How many records each row stands for in tables: one at least where its header makes no sense."""
-        most = rows["last_offset"] - rows["base_offset"] + 1
-        counts = np.where(rows["magic"] >= 2, rows["records_count"], 1).astype(np.int64)
-        senseless = (rows["magic"] >= 2) & ((counts < 0) | (most < 1) | (counts > most))
-        counts[senseless] = 1
-        wrappers = (rows["magic"] < 2) & (rows["compression_type"] > 0)
-        for i in np.flatnonzero(wrappers).tolist():
-            counts[i] = max(1, len(self.decoded_offsets(rows[i])))
-        return counts
-
-    def decoded_offsets(self, row: np.void) -> NDArray[np.int64]:
-        """The offsets inside a wrapper; none where it cannot be read."""
-        try:
-            batch = self.batch(row)
-            return np.empty(0, np.int64) if batch is None else batch.columns(check_crcs=False).offset
-        except KafkaLogError:
-            return np.empty(0, np.int64)
-
-    def batch(self, row: np.void) -> RecordBatch | None:
-        """The batch of a row. None: it is not there any more. CorruptRecordError: it is too large to be held."""
-        start = int(row["position"])
-        if row["size_in_bytes"] > MOST_BYTES:
-            what = "the batch is too large to be looked into here"
-            raise CorruptRecordError(
-                what, str(self.file.path), start, f"at most {MOST_BYTES} bytes", int(row["size_in_bytes"])
-            )
-        return next(self.file.part(start, start + int(row["size_in_bytes"])).batches(), None)
+        if (flags_of(rows) & CONTROL_BIT).any():
+            window.worsen(CONTROL)
+        self.fates.note(window, rows)
 
     def _count(self, rows: Rows) -> None:
         for codec, count in zip(*np.unique(rows["compression_type"], return_counts=True), strict=True):
@@ -364,67 +279,6 @@ class Windows:
                 row = rows[int(known[0])]
                 self.first_timestamp = int(row["base_timestamp"] if row["magic"] >= 2 else row["max_timestamp"])
         self.last_timestamp = max(self.last_timestamp, int(times.max()))
-
-    # --- transactions
-
-    def _note_transactions(self, window: Window, rows: Rows) -> None:
-        flags = np.where(rows["magic"] >= 2, rows["attributes"], 0)
-        if flags.any() and (flags & _CONTROL_BIT).any():
-            window.worst = max(window.worst, CONTROL)
-        own = np.flatnonzero(flags & _TRANSACTIONAL_BIT)
-        if not len(own):
-            return
-        window.has_transactional = True
-        window.worst = max(window.worst, TRANSACTIONAL)
-        number = len(self.all) - 1
-        markers = _Markers(self, rows) if (flags[own] & _CONTROL_BIT).any() else None
-        columns = zip(
-            own.tolist(), rows["producer_id"][own].tolist(), rows["base_offset"][own].tolist(),
-            (flags[own] & _CONTROL_BIT != 0).tolist(), strict=True,
-        )  # fmt: skip
-        for i, producer, offset, control in columns:
-            if control:
-                self._ended(producer, offset, markers is not None and markers.is_abort(i))
-                continue
-            known = self._open.get(producer)
-            if known is None:
-                known = self._open[producer] = _Open(offset)
-            if not known.windows or known.windows[-1] != number:
-                known.windows.append(number)
-
-    def _ended(self, producer: int, offset: int, aborted: bool) -> None:
-        known = self._open.pop(producer, None)
-        if not aborted:
-            return
-        # Without batches here the transaction began before this segment, or is empty.
-        first = offset if known is None else known.first_offset
-        self.add_aborted(producer, first, offset)
-        for number in known.windows if known is not None else ():
-            self.all[number].worst = max(self.all[number].worst, ABORTED)
-
-    def add_aborted(self, producer: int, first: int, last: int) -> None:
-        """A transaction was aborted: its batches lie in [first, last]."""
-        firsts, lasts = self._aborted.setdefault(producer, (array("q"), array("q")))
-        if not lasts or last > lasts[-1]:
-            firsts.append(first)
-            lasts.append(last)
-
-    def decide(self, aborted: Iterable[AbortedRange]) -> None:
-        """What later segments say of transactions that are open at this one's end: producer, first and last offset."""
-        for producer, first, last in aborted:
-            known = self._open.get(producer)
-            if known is not None and first <= known.first_offset <= last:
-                self.add_aborted(producer, known.first_offset, last)
-                for number in known.windows:
-                    self.all[number].worst = max(self.all[number].worst, ABORTED)
-
-    def is_aborted(self, producer: int, offset: int) -> bool:
-        """Whether a transactional batch of that producer and offset belongs to an aborted transaction."""
-        found = self._aborted.get(producer)
-        if found is None:
-            return False
-        i = bisect_right(found[0], offset) - 1
-        return i >= 0 and offset <= found[1][i]
 
     # --- checksums
 
@@ -451,47 +305,7 @@ class Windows:
 
     def bad_rows(self, rows: Rows) -> dict[int, str]:
         """Of rows one after the other, which are no sound batches, and why."""
-        bad: dict[int, str] = {}
-        first = 0
-        sizes = rows["size_in_bytes"]
-        for large in [*np.flatnonzero(sizes > LARGE_BYTES).tolist(), len(rows)]:
-            self._check_run(rows, first, large, bad)
-            if large < len(rows):
-                self._check_large(rows, large, bad)
-            first = large + 1
-        return bad
-
-    def _check_run(self, rows: Rows, first: int, stop: int, bad: dict[int, str]) -> None:
-        while first < stop:
-            start = int(rows["position"][first])
-            ends = rows["position"][first:stop] + rows["size_in_bytes"][first:stop]
-            last = first + max(1, int(np.searchsorted(ends, start + LARGE_BYTES, "right")))
-            end = int(ends[last - first - 1])
-            data = memoryview(self.file.read(start, end - start))
-            self._check_bytes(rows[first:last], first, data, bad)
-            first = last
-
-    def _check_bytes(self, rows: Rows, number: int, data: memoryview, bad: dict[int, str]) -> None:
-        start, first = int(rows["position"][0]), 0
-        while first < len(rows):
-            at = int(rows["position"][first]) - start
-            try:
-                ByteBufferMessageSet(data[at:]).ensure_valid()
-            except KafkaLogError as error:
-                wrong = max(
-                    first, int(np.searchsorted(rows["position"], start + at + (error.position or 0), "right")) - 1
-                )
-                bad[number + wrong] = self._said(error)
-                first = wrong + 1
-            else:
-                return
-
-    def _check_large(self, rows: Rows, i: int, bad: dict[int, str]) -> None:
-        computed, stored = self._sound_entries().checksum(rows[i]), int(rows["checksum"][i])
-        if not 0 <= rows["magic"][i] <= 2:
-            bad[i] = f"the magic is none of 0, 1, 2 (expected 0..2, found {int(rows['magic'][i])})"
-        elif computed != stored:
-            bad[i] = f"the checksum does not hold (expected {stored:#010x}, found {computed:#010x})"
+        return self._checksums.bad_rows(rows, self.size)
 
     # --- finding
 
@@ -502,38 +316,3 @@ class Windows:
     def from_number(self, number: int) -> Iterator[Window]:
         """The windows from one on."""
         return iter(self.all[max(0, number) :])
-
-
-class _Markers:
-    """What the control batches among some rows say; their bytes are read together."""
-
-    def __init__(self, windows: Windows, rows: Rows) -> None:
-        self._windows = windows
-        self._rows = rows
-        self._start = int(rows["position"][0])
-        end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
-        self._data = windows.file.read(self._start, end - self._start) if end - self._start <= LARGE_BYTES else b""
-
-    def is_abort(self, i: int) -> bool:
-        at = int(self._rows["position"][i]) - self._start
-        record = self._data[at + 61 : at + _MARKER_KEY_AT + 4]
-        if len(record) == 9 and record[1:5] == b"\0\0\0\x08" and record[0] < 0x80:
-            return record[5:] == b"\0\0\0\0"
-        return control_of(self._windows.batch(self._rows[i])) == "ABORT"
-
-
-def control_of(batch: RecordBatch | None) -> str | None:
-    """What the first record of a control batch is, by its name; None where it cannot be read."""
-    try:
-        record = next(iter(batch.columns(check_crcs=False)), None) if batch is not None else None
-        if record is None:
-            return None
-        kind, number = control_type(record.key)
-    except KafkaLogError:
-        return None
-    return f"UNKNOWN {number}" if kind is ControlRecordType.UNKNOWN else kind.name
-
-
-def codec_name(codec: int) -> str:
-    """Kafka's name of a codec."""
-    return CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"

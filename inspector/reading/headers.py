@@ -1,0 +1,82 @@
+"""What the rows of a header table stand for: how many records, which batch, which codec, which marker.
+
+position  base_offset  last_offset  magic  attributes   stands for
+0         100          109          2      0x00         10 records, or as many as the header says there are
+512       110          119          1                   a wrapper: as many records as are found in it
+900       120          120          2      0x30         a marker: what its first record says
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inspector.reading.files import SegmentFile
+from kafkalog import CompressionType, RecordBatch
+from kafkalog.errors import CorruptRecordError, KafkaLogError
+from kafkalog.record.control import ControlRecordType, control_type
+
+Rows: TypeAlias = NDArray[np.void]
+
+# A longer one is not decoded: of a damaged batch the size may be anything.
+MOST_BYTES = 64 << 20
+
+
+def flags_of(rows: Rows) -> NDArray[np.int64]:
+    """The attributes, of the formats that have transactions; else 0."""
+    flags: NDArray[np.int64] = np.where(rows["magic"] >= 2, rows["attributes"], 0)
+    return flags
+
+
+def record_counts(file: SegmentFile, rows: Rows) -> NDArray[np.int64]:
+    """How many records each row stands for in tables: one at least where its header makes no sense."""
+    most = rows["last_offset"] - rows["base_offset"] + 1
+    counts = np.where(rows["magic"] >= 2, rows["records_count"], 1).astype(np.int64)
+    senseless = (rows["magic"] >= 2) & ((counts < 0) | (most < 1) | (counts > most))
+    counts[senseless] = 1
+    wrappers = (rows["magic"] < 2) & (rows["compression_type"] > 0)
+    for i in np.flatnonzero(wrappers).tolist():
+        counts[i] = max(1, len(decoded_offsets(file, rows[i])))
+    return counts
+
+
+def decoded_offsets(file: SegmentFile, row: np.void) -> NDArray[np.int64]:
+    """The offsets inside a wrapper; none where it cannot be read."""
+    try:
+        batch = batch_of(file, row)
+        return np.empty(0, np.int64) if batch is None else batch.columns(check_crcs=False).offset
+    except KafkaLogError:
+        return np.empty(0, np.int64)
+
+
+def batch_of(file: SegmentFile, row: np.void) -> RecordBatch | None:
+    """The batch of a row. None: it is not there any more. CorruptRecordError: it is too large to be held."""
+    start = int(row["position"])
+    if row["size_in_bytes"] > MOST_BYTES:
+        what = "the batch is too large to be looked into here"
+        raise CorruptRecordError(what, str(file.path), start, f"at most {MOST_BYTES} bytes", int(row["size_in_bytes"]))
+    return next(file.part(start, start + int(row["size_in_bytes"])).batches(), None)
+
+
+def control_of(batch: RecordBatch | None) -> str | None:
+    """What the first record of a control batch is, by its name; None where it cannot be read."""
+    try:
+        record = next(iter(batch.columns(check_crcs=False)), None) if batch is not None else None
+        if record is None:
+            return None
+        kind, number = control_type(record.key)
+    except KafkaLogError:
+        return None
+    return f"UNKNOWN {number}" if kind is ControlRecordType.UNKNOWN else kind.name
+
+
+def codec_name(codec: int) -> str:
+    """Kafka's name of a codec."""
+    return CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"
+
+
+def time_of(value: int) -> int | None:
+    """A timestamp, ms; None where there is none."""
+    return value if value >= 0 else None
