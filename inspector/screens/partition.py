@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from inspector.background.jobs import Wanted
     from inspector.background.runs import SearchRun
     from inspector.reading.answers import PartitionState, Target
+
+P = ParamSpec("P")
 
 FOLLOWING_SECONDS = 0.5
 WATCHING_SECONDS = 1.0
@@ -68,6 +72,8 @@ class PartitionScreen(InspectorScreen):
         self._wake = asyncio.Event()
         self._paused = False
         self._showing = asyncio.Lock()
+        # Where a jump goes that is not there so far; what is begun meanwhile is begun from there.
+        self._target: Target | None = None
 
     def compose_middle(self) -> ComposeResult:
         yield TabLine()
@@ -239,7 +245,7 @@ class PartitionScreen(InspectorScreen):
             # A key that came before the partition was open.
             self._first_view = name
         else:
-            start(self, "view", self._show_view, name)
+            self._go(self._show_view, name)
 
     def action_topics(self) -> None:
         self.inspector.close_partition()
@@ -253,11 +259,20 @@ class PartitionScreen(InspectorScreen):
         else:
             self.inspector.close_partition()
 
+    def _go(self, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Does it in the place of what was begun before; a jump alone is not left halfway."""
+        start(self, "view", self._from_there, partial(work, *args, **kwargs))
+
+    async def _from_there(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._target is not None:
+            await self._move(self._target)
+        await work()
+
     def on_open_view(self, message: messages.OpenView) -> None:
         self.action_view(message.name)
 
     def on_select_segment(self, message: messages.SelectSegment) -> None:
-        start(self, "view", self._go_to_segment, message.base_offset, message.view)
+        self._go(self._go_to_segment, message.base_offset, message.view)
 
     async def _go_to_segment(self, base_offset: int, view: str | None) -> None:
         if base_offset != self._browsing().base_offset:
@@ -266,14 +281,29 @@ class PartitionScreen(InspectorScreen):
             await self._show_view(view)
 
     def on_jump(self, message: messages.Jump) -> None:
+        self._target = message.target
         start(self, "view", self._jump, message.target, message.view)
 
     async def _jump(self, target: Target, view: str | None) -> None:
+        if await self._move(target):
+            await self._show_place(view)
+
+    async def _move(self, target: Target) -> bool:
+        """Whether the place that views agree on is there now; else there is none."""
+        try:
+            moved = await self._place_at(target)
+        except Exception:
+            self._target = None
+            raise
+        self._target = None
+        return moved
+
+    async def _place_at(self, target: Target) -> bool:
         browsing = self._browsing()
         place = await browsing.ask(browsing.reader.locate, target)
         if place is None:
             self.notify("there is no such place in the log", severity="warning", markup=False)
-            return
+            return False
         browsing.following = False
         if place.base_offset != browsing.base_offset:
             await browsing.select(place.base_offset)
@@ -282,6 +312,9 @@ class PartitionScreen(InspectorScreen):
         browsing.is_waiting = not await browsing.is_reached()
         if browsing.search is not None:
             browsing.search.on_the_way = False
+        return True
+
+    async def _show_place(self, view: str | None) -> None:
         if view is not None:
             await self._show_view(view)
         elif self.view is not None:
@@ -346,7 +379,7 @@ class PartitionScreen(InspectorScreen):
         if isinstance(self.view, SearchView):
             self.view.step(forwards)
         else:
-            start(self, "view", self._go_to_match, self.browsing.search, forwards)
+            self._go(self._go_to_match, self.browsing.search, forwards)
 
     async def _go_to_match(self, run: SearchRun, forwards: bool) -> None:
         """From the record at the cursor, or from the match that is just gone to, to the next one there is."""
@@ -377,7 +410,7 @@ class PartitionScreen(InspectorScreen):
             return
         self.browsing.following = not self.browsing.following
         if self.browsing.following:
-            start(self, "view", self._to_the_end)
+            self._go(self._to_the_end)
         else:
             self._set_following(False)
 
@@ -411,7 +444,7 @@ class PartitionScreen(InspectorScreen):
     def on_paged_view_resumed(self) -> None:
         if self._paused:
             self._paused = False
-            start(self, "view", self._follow_again)
+            self._go(self._follow_again)
 
     async def _follow_again(self) -> None:
         self._browsing().following = True
@@ -424,14 +457,17 @@ class PartitionScreen(InspectorScreen):
         self._step_segment(-1)
 
     def _step_segment(self, step: int) -> None:
-        if self.browsing is None:
-            return
-        base_offset = self.browsing.neighbour(step)
+        if self.browsing is not None:
+            self._go(self._go_to_neighbour, step)
+
+    async def _go_to_neighbour(self, step: int) -> None:
+        browsing = self._browsing()
+        base_offset = browsing.neighbour(step)
         if base_offset is None:
             self.notify("there is no segment before" if step < 0 else "there is no further segment", timeout=2)
         else:
-            self.browsing.following = False
-            start(self, "view", self._go_to_segment, base_offset, None)
+            browsing.following = False
+            await self._go_to_segment(base_offset, None)
 
     def action_reload(self) -> None:
         if self.browsing is None:
@@ -455,7 +491,7 @@ class PartitionScreen(InspectorScreen):
 
     def _step_to(self, what: str, forwards: bool) -> None:
         if self.browsing is not None:
-            start(self, "view", self._step_batches, what, forwards)
+            self._go(self._step_batches, what, forwards)
 
     async def _step_batches(self, what: str, forwards: bool) -> None:
         """From the batch at the cursor to the next one that is damaged, or of a transaction."""
@@ -504,7 +540,7 @@ class PartitionScreen(InspectorScreen):
 
     def times_changed(self) -> None:
         if self.view is not None:
-            start(self, "view", self.view.appear)
+            self._go(self.view.appear)
         self._show_lines()
 
     def _show_lines(self) -> None:

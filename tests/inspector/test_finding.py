@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +15,8 @@ from fsck import damage
 from golden import unpacked
 from inspected import segment_file
 from inspector.background.runs import SearchRun, StatisticsRun, VerifyRun
-from inspector.reading.answers import Byte
+from inspector.model import PartitionReader
+from inspector.reading.answers import Byte, Offset
 from inspector.screens.partition import PartitionScreen
 from inspector.screens.verify import view_of_bytes
 from inspector.widgets.lazy_table import LazyTable
@@ -98,16 +100,16 @@ def test_findings_are_sorted_and_copied(damaged: Path) -> None:
         await opened(at)
         await at.press("8", "r", sees="done in")
         table = at.app.screen.query_one("VerifyPanel LazyTable", LazyTable)
-        await at.press("l", "l", "l", "s", "s", sees="vPOSITION")
+        await at.press("l", "l", "s", "s", sees="vPOSITION")
         first = table.row_under_cursor()
         assert first is not None
-        assert first.cells[3] == f"{start_of(6):,}"
+        assert first.cells[2] == f"{start_of(6):,}"
         await at.press("m", "m", "c", sees="copied 2 lines")
         assert at.app.clipboard.count("crc-mismatch") == 2
         await at.press("s")
         first = table._row(0)
         assert first is not None
-        assert first.cells[3] == f"{start_of(3):,}"
+        assert first.cells[2] == f"{start_of(3):,}"
 
     drive(damaged / "damaged-0", steps)
 
@@ -508,6 +510,49 @@ def test_what_is_typed_at_once_behind_a_key_that_opens_the_prompt_is_searched_fo
         typed_at_once(at, "colon", *"17", "enter")
         await at.until(lambda: browsing(at).place is not None and browsing(at).place.offset == 17)
         await at.sees("[5 Rec")
+
+    drive(TXN, steps)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Where a place is, is not found before this is set."""
+    found = threading.Event()
+    locate = PartitionReader.locate
+    monkeypatch.setattr(PartitionReader, "locate", lambda *args: found.wait(60) and locate(*args))
+    return found
+
+
+async def answered(at: Terminal, slow: threading.Event) -> None:
+    """All keys have been taken, and only then a place is found."""
+    for _ in range(20):
+        await at.pilot.pause()
+    slow.set()
+
+
+@pytest.mark.parametrize(("keys", "shows"), [("5", "[5 Rec"), ("4", "[4 Batch"), ("z6", "[6 Hex"), ("53", "[3 Map")])
+def test_a_view_chosen_at_once_behind_a_jump_is_shown_at_its_place(
+    keys: str, shows: str, slow: threading.Event
+) -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        typed_at_once(at, "colon", *"100", "enter", *keys)
+        await answered(at, slow)
+        await at.sees(shows)
+        place = browsing(at).reader.locate(Offset(100))
+        assert place is not None
+        await at.until(lambda: browsing(at).place is not None and browsing(at).place.position == place.position)
+
+    drive(TXN, steps)
+
+
+def test_a_segment_chosen_at_once_behind_a_jump_is_beside_the_one_gone_to(slow: threading.Event) -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        bases = [row.base_offset for row in browsing(at).state.segments]
+        typed_at_once(at, "colon", *str(bases[1]), "enter", "right_square_bracket")
+        await answered(at, slow)
+        await at.until(lambda: browsing(at).base_offset == bases[2])
 
     drive(TXN, steps)
 
