@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from kafkalog.errors import LogStateError
+from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.spark.joining import JoinedLog, segment_bytes_in
 from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.atomic import sync_directory, write_atomically
@@ -52,12 +52,15 @@ class Exchange:
             sync_directory(self.job / name)
         write_atomically(self.job / JOURNAL, self._text().encode())
         sync_directory(self.job.parent)
+        known = sessions.read_checkpoints(self.data_dir)
         try:
             self._do(lock)
         except BaseException as error:
             try:
                 self._undo()
-            except OSError as another:
+                sessions.restore_checkpoints(self.data_dir, lock, known)
+                self._forget()
+            except (OSError, KafkaLogError) as another:
                 raise ExceptionGroup(f"{self.data_dir}: neither changed nor put back", [another]) from error
             raise
         _remove_job(self.job)
@@ -124,6 +127,8 @@ class Exchange:
         for name in self.going:
             with suppress(FileNotFoundError):
                 (self.job / OLD / name).rename(self.data_dir / name)
+
+    def _forget(self) -> None:
         (self.job / JOURNAL).unlink()
         sync_directory(self.data_dir)
 

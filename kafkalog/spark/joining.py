@@ -24,7 +24,7 @@ from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.spark.task_files import PartitionFile
-from kafkalog.storage.atomic import sync_directory
+from kafkalog.storage.atomic import naming, sync_directory
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.data_dir_session import Checkpoints
 from kafkalog.storage.embedded import FIRST_LEADER_EPOCH
@@ -202,5 +202,5 @@ def _linked(path: Path, to: Path) -> bool:
 
 def _copy(path: Path, to: Path) -> None:
     shutil.copy2(path, to)
-    with open(to, "rb") as file:
+    with open(to, "rb") as file, naming(to):
         os.fsync(file.fileno())

@@ -357,7 +357,7 @@ class RemotePartition(PartitionSource):
 
 
 def remote_partitions(url: str, wanted: Wanted) -> Iterator[PartitionSource]:
-    """The partitions asked for, of those that a URL, or what it matches as a glob, leads to: one, or a data directory's.
+    """The partitions asked for, of those a URL, or what it matches as a glob, leads to: one, or a data directory's.
 
     Of what a glob matches, the logs. FileNotFoundError: there is nothing. NotALogError: there is something else.
     ImportError, OSError: as `Store`.

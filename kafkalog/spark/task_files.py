@@ -19,6 +19,7 @@ from kafkalog.errors import RecordBatchTooLargeError
 from kafkalog.record.builder import COMPRESSION_RATE_ESTIMATION_FACTOR, BatchSettings, RecordsBuilder
 from kafkalog.record.layout import RECORD_BATCH_OVERHEAD
 from kafkalog.spark.write_options import WriteOptions
+from kafkalog.storage.atomic import naming
 from kafkalog.storage.paths import LOG_SUFFIX, TopicPartition, offset_file
 
 # What is compressed into one batch is not more, however well it compresses.
@@ -133,7 +134,7 @@ class _Batches:
             raise RecordBatchTooLargeError(
                 "a record is larger than segmentBytes", str(self._path), None, limit, len(batch)
             )
-        with open(self._path, "ab") as file:
+        with naming(self._path), open(self._path, "ab") as file:
             file.write(batch)
         found = builder.estimated_compression_ratio
         # Bad news is believed at once, good news by half.

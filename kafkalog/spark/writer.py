@@ -82,7 +82,11 @@ class WriteJob:
                 counts[topic] = max(counts.get(topic, 0), number + 1)
         job = cls(options, overwrite, uuid4().hex, counts)
         job._check_topic_id()
-        _make(job.directory / TASKS)
+        try:
+            _make(job.directory / TASKS)
+        except BaseException:
+            remove_job(job.directory)
+            raise
         return job
 
     @property
@@ -107,8 +111,8 @@ class WriteJob:
 
         Waits for other jobs that commit to the same directory. LogLockedError: a broker, or somebody who takes too
         long, writes there. CorruptRecordError: a task's file is not as it was left. ExceptionGroup: what had been
-        changed could not be put back; the next job to commit, or `recover`, completes it. OSError, and what
-        `kafkalog.open` raises of a log that is damaged.
+        changed could not be put back; the next job to commit, or `recover`, completes it. OSError, LogStateError
+        of a log that could not be flushed before, and what `kafkalog.open` raises of one that is damaged.
         """
         done = sorted(tasks, key=lambda each: each.task)
         with _locked(self.options.path) as (session, lock):

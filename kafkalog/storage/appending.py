@@ -12,8 +12,8 @@ import fcntl
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from errno import EFBIG, EINVAL, EIO, ENOENT, EOPNOTSUPP
 from pathlib import Path
 from time import monotonic
@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
-from kafkalog.storage.atomic import sync_directory
+from kafkalog.storage.atomic import naming, sync_directory
 from kafkalog.storage.mapped import CLOSE_ON_EXEC, ReadableFile
 
 # Positions in a segment are Java ints.
@@ -369,17 +369,6 @@ class AppendableFile(ReadableFile):
         elif getattr(self, "_fd", -1) >= 0:
             warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)
             self.release()
-
-
-@contextmanager
-def naming(path: os.PathLike[str]) -> Iterator[None]:
-    """Have OSErrors, which know a descriptor only, say which file it was."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
 
 
 def lengthen(fd: int, length: int) -> None:

@@ -9,7 +9,8 @@ is written over by the next one. Source: server-common/.../CheckpointFile.java, 
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kafkalog.storage.paths import TEMPORARY_SUFFIX
@@ -23,7 +24,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
     """
     unfinished = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        with open(unfinished, "wb", opener=_without_waiting) as file:
+        with naming(unfinished), open(unfinished, "wb", opener=_without_waiting) as file:
             file.write(data)
             file.flush()
             if sync:
@@ -53,10 +54,22 @@ def make_directory(directory: Path) -> None:
         sync_directory(directory.absolute().parent)
 
 
+@contextmanager
+def naming(path: os.PathLike[str]) -> Iterator[None]:
+    """Have OSErrors, which know a descriptor only, say which file it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
 def sync_directory(directory: Path) -> None:
     """Names made, changed or removed in a directory outlast a power cut once this returns. OSError: not so."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        with naming(directory):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

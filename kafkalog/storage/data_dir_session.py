@@ -98,10 +98,15 @@ def _write_checkpoints(data_dir: Path, logs: Iterable[Checkpointed]) -> None:
         starts.pop(partition, None)
         if log.log_start_offset > log.first_base_offset:
             starts[partition] = log.log_start_offset
+    _put_checkpoints(data_dir, current, Checkpoints(points, starts, marks))
+
+
+def _put_checkpoints(data_dir: Path, current: Checkpoints, wanted: Checkpoints) -> None:
+    """Those that say something else, or are not there."""
     for name, before, offsets in (
-        (RECOVERY_POINT_CHECKPOINT, current.recovery_points, points),
-        (LOG_START_OFFSET_CHECKPOINT, current.log_starts, starts),
-        (HIGH_WATERMARK_CHECKPOINT, current.high_watermarks, marks),
+        (RECOVERY_POINT_CHECKPOINT, current.recovery_points, wanted.recovery_points),
+        (LOG_START_OFFSET_CHECKPOINT, current.log_starts, wanted.log_starts),
+        (HIGH_WATERMARK_CHECKPOINT, current.high_watermarks, wanted.high_watermarks),
     ):
         if offsets != before or not (data_dir / name).exists():
             write_offset_checkpoint(data_dir / name, offsets)
@@ -267,6 +272,13 @@ def update_checkpoints(data_dir: Path, lock: DirectoryLock, logs: Iterable[Check
     does not keep others out any more; see `DirectoryLock.ensure_held`.
     """
     _alone_with_checkpoints(data_dir, lock, lambda: _write_checkpoints(data_dir, logs))
+
+
+def restore_checkpoints(data_dir: Path, lock: DirectoryLock, before: Checkpoints) -> None:
+    """Have the checkpoints say again what they said, where they do not. Errors as `update_checkpoints`."""
+    current = read_checkpoints(data_dir)
+    if current != before:
+        _alone_with_checkpoints(data_dir, lock, lambda: _put_checkpoints(data_dir, current, before))
 
 
 def _alone_with_checkpoints(data_dir: Path, lock: DirectoryLock, action: Callable[[], Result]) -> Result:

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from kafkalog._speedups.index_search import search_entries, search_index
 from kafkalog.errors import CorruptIndexError
-from kafkalog.storage.appending import naming, sync
+from kafkalog.storage.appending import sync
+from kafkalog.storage.atomic import naming
 from kafkalog.storage.mapped import CLOSE_ON_EXEC, closed
 from kafkalog.storage.open_files import OpenFiles
 
@@ -276,9 +277,10 @@ def reserve(fd: int, start: int, length: int) -> None:
                 raise OSError(ENOSPC, os.strerror(ENOSPC)) from None
 
 
-def sync_and_close(fd: int) -> None:
+def sync_and_close(fd: int, path: Path) -> None:
     """Put a file's bytes on the disk. OSError: it failed."""
     try:
-        sync(fd)
+        with naming(path):
+            sync(fd)
     finally:
         os.close(fd)

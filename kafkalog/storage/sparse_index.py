@@ -281,7 +281,7 @@ class Index(ABC, Generic[Entry]):
         with self._lock:
             fd = self._file.open_for_sync()
         if fd is not None:
-            sync_and_close(fd)
+            sync_and_close(fd, self.path)
 
     def close(self) -> None:
         """Trim and close. Closing twice does nothing. OSError: it could not be trimmed; it is closed all the same."""

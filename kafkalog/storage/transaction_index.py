@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from kafkalog.errors import CorruptIndexError
-from kafkalog.storage.appending import naming, sync
+from kafkalog.storage.appending import sync
+from kafkalog.storage.atomic import naming
 from kafkalog.storage.mapped import CLOSE_ON_EXEC, closed
 
 VERSION = 0

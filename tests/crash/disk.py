@@ -107,7 +107,8 @@ class Disk:
             self._real[name] = getattr(owner, name)
             self._patches.enter_context(mock.patch.object(owner, name, wrapper(name)))
 
-    def _call(self, name: str, real: Callable[[], Any], part: Callable[[], Any] | None = None) -> Any:
+    def _call(self, name: str, real: Callable[[], Any], part: Callable[[], Any] | None = None, path: Any = None) -> Any:
+        """path: what the system names in an error; it names nothing where it was given a descriptor."""
         if self.stopped:
             raise Stopped
         self.calls += 1
@@ -121,7 +122,7 @@ class Disk:
         if isinstance(fault, Fail) and fault.at <= self.calls < fault.at + fault.times and name not in _NEVER_FAIL:
             if fault.half and part is not None and self.calls == fault.at:
                 return part()
-            raise OSError(fault.code, os.strerror(fault.code))
+            raise OSError(fault.code, os.strerror(fault.code), path)
         return real()
 
     def _is_ours(self, path: Any) -> bool:
@@ -133,7 +134,7 @@ class Disk:
         def call(path: Any, *arguments: Any, **options: Any) -> Any:
             if not self._is_ours(path):
                 return real(path, *arguments, **options)
-            outcome = self._call(name, lambda: real(path, *arguments, **options))
+            outcome = self._call(name, lambda: real(path, *arguments, **options), path=os.fspath(path))
             self._note_names(Path(path).parent)
             return outcome
 
@@ -145,7 +146,7 @@ class Disk:
         def call(old: Any, new: Any, **options: Any) -> Any:
             if not self._is_ours(old):
                 return real(old, new, **options)
-            outcome = self._call(name, lambda: real(old, new, **options))
+            outcome = self._call(name, lambda: real(old, new, **options), path=os.fspath(old))
             self._note_names(Path(old).parent)
             return outcome
 
@@ -185,7 +186,7 @@ class Disk:
             creates = flags & os.O_CREAT and self._is_ours(path) and not os.path.lexists(path)
             if not creates:
                 return real(path, flags, *arguments, **options)
-            descriptor = self._call("create", lambda: real(path, flags, *arguments, **options))
+            descriptor = self._call("create", lambda: real(path, flags, *arguments, **options), path=os.fspath(path))
             self._note_names(Path(path).parent)
             return descriptor
 
@@ -198,7 +199,7 @@ class Disk:
     def _open_file(self, path: Any, mode: str = "r", *, opener: Any = None) -> Any:
         """The built-in one, for whoever writes a whole file."""
         # closed by the wrapper
-        file = self._call("create", lambda: builtins.open(path, mode, opener=opener))  # noqa: SIM115
+        file = self._call("create", lambda: builtins.open(path, mode, opener=opener), path=path)  # noqa: SIM115
         self._note_names(Path(path).parent)
         return _WholeFile(file, self._call)
 
@@ -208,7 +209,7 @@ class Disk:
 
 
 class _WholeFile:
-    """An open file whose bytes go to the disk when it is flushed."""
+    """An open file whose bytes go to the disk when it is flushed, or closed."""
 
     def __init__(self, file: Any, call: Callable[..., Any]) -> None:
         self._file = file
@@ -219,7 +220,7 @@ class _WholeFile:
         self._data += data
 
     def flush(self) -> None:
-        data = self._data
+        data, self._data = self._data, b""
 
         def put(part: bytes) -> None:
             self._file.write(part)
@@ -237,8 +238,10 @@ class _WholeFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._file:
+            if self._data and kind is None:
+                self.flush()
 
 
 @dataclass

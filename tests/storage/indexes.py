@@ -47,12 +47,12 @@ def base_offset(path: Path) -> int:
 
 
 @contextmanager
-def small_disk(directory: Path) -> Iterator[Path]:
-    """A file system of 128 KiB, where the process may mount one."""
+def small_disk(directory: Path, size: int = 128 << 10) -> Iterator[Path]:
+    """A file system of so many bytes, where the process may mount one."""
     directory.mkdir()
     if sys.platform != "linux" or not shutil.which("mount"):
         pytest.skip("mounting file systems is for Linux")
-    command = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(directory)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("this process may not mount a file system")
     try:

@@ -1,0 +1,307 @@
+"""What a writer leaves where the disk is full or refuses: all of a job or nothing, no file of its own, and the path."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+from unittest import mock
+
+import pytest
+
+from crash.disk import Disk, Fail
+from kafkalog.errors import LogStateError
+from kafkalog.spark import exchange, task_files, writer
+from kafkalog.spark.task_files import TaskFiles
+from kafkalog.spark.writer import WriteJob, recover
+from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
+from spark.writing import partitions_in, rows, started, state_of, values, values_in, written
+from storage.indexes import fill, small_disk
+
+REFUSALS = [errno.ENOSPC, errno.EACCES]
+FOREVER = 10**6
+# Of a commit's calls, which are about 150, each fifth fails, in each run another one of five.
+STEP = 5
+OLD = [b"old %d" % i * 60 for i in range(20)]
+NEW = [b"new %d" % i * 60 for i in range(9)]
+
+
+class WritersDisk(Disk):
+    """Also what only a writer of Spark's asks of the system: links, copies, two names exchanged, tasks' files."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._patch(os, "link", self._renaming)
+        self._patch(os, "sendfile", self._by_descriptor)
+        self._patch(exchange, "_exchanged", self._renaming)
+        self._patches.enter_context(mock.patch.object(task_files, "open", self._open_file, create=True))
+        return self
+
+
+@pytest.fixture(autouse=True)
+def one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the n-th call is the same one in each run."""
+    monkeypatch.setattr(writer, "_JOINED_AT_ONCE", 1)
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """What is looked at is not how long a disk takes."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
+        yield Path(directory)
+
+
+# --- the jobs, and what is there before and after
+
+
+def there_before(path: Path) -> None:
+    """t-0 of three segments, and t-2, which goes where t is replaced."""
+    written(path, [values(*OLD, partition=0), values(b"old", partition=2)], batchBytes=500, segmentBytes="3k")
+
+
+def appending(path: Path) -> WriteJob:
+    return started(path, segmentBytes="3k", batchBytes=500)
+
+
+def replacing(path: Path) -> WriteJob:
+    return started(path, overwrite=True, topic="t", partitions=2, segmentBytes="3k", batchBytes=500)
+
+
+def tasks_of(job: WriteJob) -> list[TaskFiles]:
+    return [job.write([values(*NEW, partition=n)], n) for n in range(2)]
+
+
+def found_in(path: Path) -> dict[str, list[bytes | None]]:
+    return {name: values_in(path, name) for name in partitions_in(path) if name != exchange.TEMPORARY}
+
+
+BEFORE: dict[str, list[bytes]] = {"t-0": OLD, "t-2": [b"old"]}
+AFTER: dict[Any, dict[str, list[bytes]]] = {
+    appending: {"t-0": OLD + NEW, "t-1": NEW, "t-2": [b"old"]},
+    replacing: {"t-0": NEW, "t-1": NEW},
+}
+jobs = pytest.mark.parametrize("job_in", [appending, replacing])
+
+
+def logs_in(path: Path) -> dict[str, bytes]:
+    """Every file but the job's own, and the mark of a clean stop, which a disk that stays full does not take."""
+    left_out = exchange.TEMPORARY, CLEAN_SHUTDOWN_FILE
+    return {name: data for name, data in state_of(path).items() if not name.startswith(left_out)}
+
+
+def names_a_path_in(root: Path, error: BaseException) -> bool:
+    if isinstance(error, ExceptionGroup):
+        return all(names_a_path_in(root, each) for each in error.exceptions)
+    # LogStateError: a segment was flushed in vain before, and the error says which, and why.
+    why = isinstance(error, OSError | LogStateError) and any(os.strerror(code) in str(error) for code in REFUSALS)
+    return why and str(root) in str(error)
+
+
+# --- a call that fails
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+@pytest.mark.parametrize("times", [1, FOREVER])
+def test_a_task_whose_disk_refuses_leaves_nothing_whichever_call_it_is(in_memory: Path, code: int, times: int) -> None:
+    job, at, refused = started(in_memory, batchBytes=500), 0, True
+    while refused:
+        at += 1
+        with WritersDisk(in_memory, Fail(at, times, code, half=True)) as disk:
+            try:
+                job.write([values(*NEW, partition=n) for n in range(2)])
+            except OSError as error:
+                assert names_a_path_in(in_memory, error), (at, disk.names[-1], error)
+                assert list((job.directory / exchange.TASKS).iterdir()) == []
+            else:
+                refused = False
+    assert at > 20
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+@pytest.mark.parametrize("times", [1, FOREVER])
+def test_a_job_that_cannot_begin_leaves_nothing_whichever_call_it_is(in_memory: Path, code: int, times: int) -> None:
+    there_before(in_memory)
+    before, at, refused = state_of(in_memory), 0, True
+    while refused:
+        at += 1
+        with WritersDisk(in_memory, Fail(at, times, code)) as disk:
+            try:
+                appending(in_memory)
+            except OSError as error:
+                assert names_a_path_in(in_memory, error), (at, disk.names[-1], error)
+                assert state_of(in_memory) == before
+                assert not (in_memory / exchange.TEMPORARY).exists()
+            else:
+                refused = False
+    assert at > 3
+
+
+@pytest.mark.slow
+@jobs
+@pytest.mark.parametrize(
+    ("exchanges", "first", "times", "code"),
+    [
+        (True, 1, 1, errno.ENOSPC),
+        (True, 2, FOREVER, errno.ENOSPC),
+        (True, 3, FOREVER, errno.EACCES),
+        (False, 4, 1, errno.ENOSPC),
+        (False, 5, FOREVER, errno.ENOSPC),
+    ],
+)
+def test_a_commit_that_the_disk_refuses_changes_all_or_nothing_whichever_call_it_is(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch, job_in: Any, exchanges: bool, first: int, times: int, code: int
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(exchange, "_exchanged", lambda *_: False)
+    outcomes = set()
+    there_before(in_memory / "before")
+    for at in range(first, 10**6, STEP):
+        path = in_memory / str(at)
+        shutil.copytree(in_memory / "before", path)
+        outcomes.add(outcome := committed_on(path, job_in, Fail(at, times, code, half=True)))
+        if outcome == "not refused":
+            break
+    assert {"put back", "not refused"} <= outcomes
+
+
+def committed_on(path: Path, job_in: Callable[[Path], WriteJob], fault: Fail) -> str:
+    """A commit whose call fails; what became of it, when all has been looked at."""
+    before, job = logs_in(path), job_in(path)
+    messages = tasks_of(job)
+    with WritersDisk(path, fault) as disk:
+        try:
+            job.commit(messages)
+            outcome = "not refused" if disk.calls < fault.at else "done without"
+        except (OSError, LogStateError, ExceptionGroup) as error:
+            assert names_a_path_in(path, error), (fault, disk.names[fault.at - 1], error)
+            outcome = "put back"
+        disk.heal()
+    if (job.directory / exchange.JOURNAL).exists():
+        job.abort()
+        assert recover(path) == [job.directory]
+        outcome = "completed later"
+    elif outcome == "put back" and found_in(path) != AFTER[job_in]:
+        assert found_in(path) == BEFORE
+        assert logs_in(path) == before
+        job.abort()
+    else:
+        assert found_in(path) == AFTER[job_in]
+    assert not (path / exchange.TEMPORARY).exists(), (fault, outcome)
+    written(path, [values(b"more", partition=0)])
+    assert values_in(path)[-1] == b"more"
+    return outcome
+
+
+# --- a disk that is full
+
+
+@pytest.mark.slow
+@jobs
+def test_on_a_disk_of_any_room_a_job_is_done_or_leaves_what_was_there(tmp_path: Path, job_in: Any) -> None:
+    outcomes = set()
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        path = disk / "data"
+        there_before(path)
+        before, filling = state_of(path), fill(disk)
+        for pages in range(0, 256, 3):
+            os.truncate(filling, max(0, filling.stat().st_size - 3 * 4096 * bool(pages)))
+            try:
+                job = job_in(path)
+                try:
+                    job.commit(tasks_of(job))
+                except BaseException:
+                    job.abort()
+                    raise
+            except OSError as error:
+                assert names_a_path_in(disk, error), error
+                assert not (path / exchange.TEMPORARY).exists()
+                assert state_of(path) | marks(path, before) == before
+                assert found_in(path) == BEFORE
+                outcomes.add("full")
+            else:
+                assert found_in(path) == AFTER[job_in]
+                outcomes.add("written")
+                break
+    assert outcomes == {"full", "written"}
+
+
+def marks(path: Path, before: dict[str, bytes]) -> dict[str, bytes]:
+    """The mark of a clean stop, where the disk had no room for it: the logs are then read again when they are opened."""
+    return {} if (path / CLEAN_SHUTDOWN_FILE).exists() else {CLEAN_SHUTDOWN_FILE: before[CLEAN_SHUTDOWN_FILE]}
+
+
+# --- no permission
+
+
+@contextmanager
+def without_permission(directory: Path) -> Iterator[None]:
+    """Nothing can be made in a directory, by whoever runs this: root, whom nothing keeps out, is somebody else."""
+    mode, user = stat.S_IMODE(directory.stat().st_mode), os.geteuid()
+    directory.chmod(0o555)
+    try:
+        if user == 0:
+            os.seteuid(65534)
+        yield
+    finally:
+        if user == 0:
+            os.seteuid(0)
+        directory.chmod(mode)
+
+
+@pytest.fixture
+def ours() -> Iterator[Path]:
+    """A directory that others may enter."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        (Path(directory) / "data").mkdir()
+        yield Path(directory) / "data"
+
+
+def everybodys(path: Path) -> None:
+    for each in [path, *path.rglob("*")]:
+        each.chmod(0o777 if each.is_dir() else 0o666)
+
+
+def test_where_nothing_may_be_written_a_job_does_not_begin(ours: Path) -> None:
+    there_before(ours)
+    before = state_of(ours)
+    for path in (ours, ours / "new"):
+        with without_permission(ours), pytest.raises(PermissionError, match=str(path)):
+            appending(path)
+    assert state_of(ours) == before
+    assert not (ours / exchange.TEMPORARY).exists()
+
+
+@jobs
+@pytest.mark.parametrize("forbidden", ["", "t-0", exchange.TEMPORARY])
+def test_where_permission_goes_while_a_job_is_under_way_nothing_is_changed(
+    ours: Path, job_in: Any, forbidden: str
+) -> None:
+    there_before(ours)
+    before, job = logs_in(ours), job_in(ours)
+    messages = tasks_of(job)
+    everybodys(ours)
+    with without_permission(ours / forbidden), suppress(PermissionError):
+        job.commit(messages)
+        # The directory's own permission is nobody's business who only renames it.
+        assert forbidden != ""
+    if found_in(ours) == BEFORE:
+        assert logs_in(ours) == before
+        job.abort()
+    else:
+        assert found_in(ours) == AFTER[job_in]
+    assert not (ours / exchange.TEMPORARY).exists()
+
+
+def test_a_task_that_may_not_write_says_where(ours: Path) -> None:
+    job = started(ours)
+    tasks = job.directory / exchange.TASKS
+    with without_permission(tasks), pytest.raises(PermissionError, match=str(tasks)):
+        job.write([rows({"value": b"v", "topic": "t"})])
+    assert list(tasks.iterdir()) == []
