@@ -10,10 +10,6 @@ starts the process and waits for what it says; all that a run holds changes in t
 from __future__ import annotations
 
 import asyncio
-import os
-import pickle
-import subprocess
-import sys
 import time
 from array import array
 from bisect import bisect_left, bisect_right
@@ -21,11 +17,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Thread
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from inspector.background.frames import LENGTH, Frame
+from inspector.background.frames import Frame
 from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
+from inspector.background.server import Child, Server
 from inspector.reading.answers import Progress, TransactionsState
 from inspector.reading.search import Match, SearchProgress
 from inspector.reading.statistics import StatisticsState
@@ -36,9 +33,6 @@ RunState: TypeAlias = Literal["running", "finished", "cancelled", "failed"]
 # Findings and matches that are held; of others only how many there are.
 LISTED = 20_000
 KEPT = 4
-# After a run was begun, until a process is started for the next one.
-REST_SECONDS = 2.0
-CHILD = (sys.executable, "-P", "-m", "inspector.background.child")
 
 
 class Run(Generic[J]):
@@ -53,7 +47,7 @@ class Run(Generic[J]):
         self.version = 0
         self._began = time.monotonic()
         self._took: float | None = None
-        self._child = Child()
+        self._child: Child | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -78,7 +72,8 @@ class Run(Generic[J]):
         """Have it end now; what it has said stays."""
         if self.is_running:
             self._end("cancelled")
-            self._child.kill()
+            if self._child is not None:
+                self._child.kill()
 
     async def changed(self) -> None:
         """Until there is something new, or it has ended."""
@@ -86,39 +81,30 @@ class Run(Generic[J]):
         if self.is_running:
             await self._changed.wait()
 
-    def use(self, child: Child) -> None:
-        """A process that is there already."""
-        self._child = child
-
-    def begin(self) -> None:
+    def begin(self, server: Server) -> None:
         """In the thread that looks at it, which has an event loop."""
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()
-        Thread(target=self._work, name=self.kind, daemon=True).start()
+        Thread(target=self._work, args=(server,), name=self.kind, daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self, server: Server) -> None:
         try:
-            problem = self._listen()
+            problem = self._listen(server)
         except OSError as error:
             problem = str(error)
         # The loop may have ended, with all who look.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._hear, Frame(ended=Ended(problem)))
 
-    def _listen(self) -> str:
+    def _listen(self, server: Server) -> str:
         """What the process says; and why there is no more of it, where it has not said so itself."""
-        process = self._child.start()
-        if process is None:
-            return "cancelled"
-        with process, suppress(RuntimeError):
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with suppress(BrokenPipeError), process.stdin as pipe:
-                pickle.dump(self.job, pipe)
-            while len(length := process.stdout.read(LENGTH.size)) == LENGTH.size:
-                data = process.stdout.read(*LENGTH.unpack(length))
-                self._loop.call_soon_threadsafe(self._hear, pickle.loads(data))  # noqa: S301 - our own process
-        return f"the process that did it has ended (exit code {process.returncode})"
+        self._child = child = server.begin(self.job)
+        if not self.is_running:
+            child.kill()
+        with suppress(RuntimeError):
+            for frame in child.frames():
+                self._loop.call_soon_threadsafe(self._hear, frame)
+        return f"the process that did it has ended (exit code {child.close()})"
 
     def _hear(self, frame: Frame) -> None:
         if not self.is_running:
@@ -266,16 +252,11 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[tuple[str, Path], Run[Any]] = OrderedDict()
-        self._spare: Child | None = None
-        self._prepares = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._server = Server()
 
     def prepare(self) -> None:
-        """Have a process ready from here on, so that what is begun says something soon: to import takes a second."""
-        self._prepares = True
-        if self._spare is None:
-            self._spare = Child()
-            Thread(target=self._spare.prepare, name="spare", daemon=True).start()
+        """Have what forks ready from here on, so that what is begun says something soon: to import takes a second."""
+        Thread(target=self._server.prepare, name="server", daemon=True).start()
 
     def start(self, run: R) -> R:
         """Begins it, and ends what runs of its kind."""
@@ -286,18 +267,8 @@ class Runs:
         self._runs[run.kind, run.job.path] = run
         for key in [key for key in self._runs if key[0] == run.kind][:-KEPT]:
             del self._runs[key]
-        if self._spare is not None:
-            run.use(self._spare)
-            self._spare = None
-        run.begin()
-        if self._prepares:
-            self._rest()
-            self._timer = asyncio.get_running_loop().call_later(REST_SECONDS, self.prepare)
+        run.begin(self._server)
         return run
-
-    def _rest(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     def of_kind(self, kind: str) -> Run[Any] | None:
         """The last of a kind, wherever."""
@@ -311,63 +282,10 @@ class Runs:
 
     def close(self) -> None:
         """Ends all of them."""
-        self._rest()
-        if self._spare is not None:
-            self._spare.drop()
         for run in self._runs.values():
             run.cancel()
+        self._server.close()
 
     def of(self, kind: type[R], path: Path) -> R | None:
         """The last of a kind at a path."""
         return cast("R | None", self._runs.get((kind.kind, path)))
-
-
-class Child:
-    """The process, which may be ended before it is there, and be there before it has a job."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._unwanted = Event()
-        self._lock = Lock()
-
-    def prepare(self) -> None:
-        """Start it; where that cannot be, whoever wants it will hear why."""
-        with suppress(OSError):
-            self.start()
-
-    def drop(self) -> None:
-        """End what never had a job."""
-        self.kill()
-        with self._lock:
-            if self._process is not None:
-                self._process.communicate()
-
-    def start(self) -> subprocess.Popen[bytes] | None:
-        """None: it is not wanted any more."""
-        with self._lock:
-            if self._unwanted.is_set():
-                return None
-            if self._process is not None and self._process.poll() is not None:
-                self._process.communicate()
-                self._process = None
-            return self._process or self._begin()
-
-    def _begin(self) -> subprocess.Popen[bytes]:
-        """It finds the same modules as this one, and hears no signals of the terminal."""
-        self._process = process = subprocess.Popen(  # noqa: S603 - this very interpreter
-            CHILD,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,
-        )
-        if self._unwanted.is_set():
-            process.kill()
-        return process
-
-    def kill(self) -> None:
-        """Now, or as soon as it would begin."""
-        self._unwanted.set()
-        if self._process is not None:
-            self._process.kill()

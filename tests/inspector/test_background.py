@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import pickle
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,7 +15,6 @@ import pytest
 from fsck import damage
 from golden import unpacked
 from inspected import segment_file
-from inspector.background import runs as runs_module
 from inspector.background.child import work
 from inspector.background.frames import LENGTH, MOST, Frame, Gathering
 from inspector.background.jobs import Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
@@ -133,44 +128,6 @@ def test_a_cancelled_run_ends_at_once_and_keeps_what_it_has_found(tmp_path: Path
     within(steps)
 
 
-def test_a_run_may_be_cancelled_before_its_process_is_there() -> None:
-    async def steps(runs: Runs) -> None:
-        run = runs.start(VerifyRun(VerifyJob(DATA)))
-        run.cancel()
-        await asyncio.sleep(0.5)
-        assert (run.state, run.findings, run.problem) == ("cancelled", [], None)
-
-    within(steps)
-
-
-def test_a_process_that_is_killed_is_told_as_a_problem(tmp_path: Path) -> None:
-    path = big_file(tmp_path, batches=400)
-
-    async def steps(runs: Runs) -> None:
-        run = runs.start(SearchRun(SearchJob(path, Wanted("needle"))))
-        while not run.matches:
-            await run.changed()
-        process = run._child._process
-        assert process is not None
-        os.kill(process.pid, signal.SIGKILL)
-        await ended(run)
-        assert (run.state, run.problem) == ("failed", "the process that did it has ended (exit code -9)")
-
-    within(steps)
-
-
-def test_no_process_can_be_started_is_told_as_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_module, "CHILD", ("/there/is/no/such/program",))
-
-    async def steps(runs: Runs) -> None:
-        run = runs.start(VerifyRun(VerifyJob(DATA)))
-        await ended(run)
-        assert run.state == "failed"
-        assert "No such file" in (run.problem or "")
-
-    within(steps)
-
-
 def test_what_cannot_be_opened_is_told_where_it_was_asked_for(tmp_path: Path) -> None:
     async def steps(runs: Runs) -> None:
         run = runs.start(StatisticsRun(StatisticsJob(tmp_path / "gone-0")))
@@ -240,66 +197,3 @@ def test_whatever_goes_wrong_in_a_job_is_the_last_that_it_says() -> None:
     out = io.BytesIO()
     work(Broken(), Gathering(out))  # type: ignore[arg-type]
     assert b"RuntimeError: nothing goes" in out.getvalue()
-
-
-def test_the_process_knows_neither_textual_nor_rich() -> None:
-    code = (
-        "import sys, inspector.background.child; print([m for m in ('textual', 'rich', 'click') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
-    )
-    assert done.stdout.strip() == "[]"
-
-
-def test_a_job_ends_when_nobody_reads_what_it_says() -> None:
-    process = subprocess.Popen(
-        runs_module.CHILD,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdout.close()
-    with process.stdin as pipe:
-        pickle.dump(SearchJob(DATA / "v2-none-0", Wanted("x")), pipe)
-    assert process.wait(PATIENCE_SECONDS) == 0
-
-
-def test_a_process_that_is_ready_before_there_is_a_job_does_it_and_another_follows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(runs_module, "REST_SECONDS", 0.01)
-
-    async def steps(runs: Runs) -> None:
-        runs.prepare()
-        spare = runs._spare
-        assert spare is not None
-        await asyncio.sleep(0.3)
-        run = runs.start(VerifyRun(VerifyJob(DATA / "v2-none-0")))
-        assert run._child is spare
-        await ended(run)
-        assert run.state == "finished"
-        await asyncio.sleep(0.1)
-        assert runs._spare is not None
-        assert runs._spare is not spare
-
-    within(steps)
-
-
-def test_a_process_that_was_ready_and_has_died_is_replaced() -> None:
-    async def steps(runs: Runs) -> None:
-        runs.prepare()
-        spare = runs._spare
-        assert spare is not None
-        spare.prepare()
-        assert spare._process is not None
-        spare._process.kill()
-        spare._process.wait()
-        run = runs.start(VerifyRun(VerifyJob(DATA / "v2-none-0")))
-        await ended(run)
-        assert run.state == "finished"
-
-    within(steps)
