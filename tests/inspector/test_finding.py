@@ -149,7 +149,7 @@ def test_what_a_finished_check_found_is_there_when_one_comes_back(damaged: Path)
 
 
 def test_escape_ends_what_runs_and_then_goes_back(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inspector.background.runs.CHILD", ("sleep", "60"))
+    monkeypatch.setattr("inspector.background.server.COMMAND", ("sleep", "60"))
 
     async def steps(at: Terminal) -> None:
         await opened(at)
@@ -162,7 +162,7 @@ def test_escape_ends_what_runs_and_then_goes_back(damaged: Path, monkeypatch: py
 
 
 def test_leaving_a_partition_ends_what_runs_there(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inspector.background.runs.CHILD", ("sleep", "60"))
+    monkeypatch.setattr("inspector.background.server.COMMAND", ("sleep", "60"))
 
     async def steps(at: Terminal) -> None:
         await at.sees("2 partitions")
@@ -178,7 +178,7 @@ def test_leaving_a_partition_ends_what_runs_there(damaged: Path, monkeypatch: py
 
 
 def test_what_ended_a_check_is_told_in_its_place(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inspector.background.runs.CHILD", ("false",))
+    monkeypatch.setattr("inspector.background.server.COMMAND", ("false",))
 
     async def steps(at: Terminal) -> None:
         await opened(at)
@@ -343,7 +343,7 @@ def test_a_search_past_damage_says_that_it_is_incomplete(damaged: Path) -> None:
 
 
 def test_escape_ends_a_search_which_says_how_far_it_came(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inspector.background.runs.CHILD", ("sleep", "60"))
+    monkeypatch.setattr("inspector.background.server.COMMAND", ("sleep", "60"))
 
     async def steps(at: Terminal) -> None:
         await opened(at)
@@ -395,7 +395,7 @@ def test_statistics_of_the_segment_begin_by_themselves_and_w_takes_the_partition
 
 
 def test_statistics_stop_at_escape_and_say_so(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inspector.background.runs.CHILD", ("sleep", "60"))
+    monkeypatch.setattr("inspector.background.server.COMMAND", ("sleep", "60"))
 
     async def steps(at: Terminal) -> None:
         await opened(at)

@@ -124,7 +124,7 @@ def test_they_are_read_anew_when_the_log_has_grown(tmp_path: Path, monkeypatch: 
 
 def test_escape_ends_the_reading_and_r_begins_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = TransactionsRun.begin
-    monkeypatch.setattr(TransactionsRun, "begin", lambda run: None)
+    monkeypatch.setattr(TransactionsRun, "begin", lambda run, server: None)
 
     async def steps(at: Terminal) -> None:
         await at.sees("[2 Seg")
