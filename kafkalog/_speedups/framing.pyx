@@ -300,7 +300,12 @@ cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t
             break
     if source.error:
         raise OSError(source.error, strerror(source.error))
-    return (parts[0] if len(parts) == 1 else np.concatenate(parts)), scan.status, scan.at, scan.expected, scan.found
+    return (parts[0] if len(parts) == 1 else joined(parts)), scan.status, scan.at, scan.expected, scan.found
+
+
+cdef object joined(list parts):
+    """One after the other; as bytes: numpy would compare the types of all fields, for each part anew."""
+    return np.concatenate([each.view(f"V{sizeof(Header)}") for each in parts]).view(HEADER_DTYPE)
 
 
 def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t start=0, Py_ssize_t limit=-1,

@@ -9,16 +9,23 @@ the active segment is read on from where it ended, or again if it became shorter
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog._speedups.framing import find_file_entry
 from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import compression
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.storage.checkpoints import SETTLED_NS
+from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.paths import segment_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
+
+# Entries are passed over in pieces of so many bytes, cut wherever that is.
+_PASSED_BYTES = 16 << 20
 
 
 class SegmentListing:
@@ -76,8 +83,8 @@ class SegmentListing:
 
     def _measured(self, active: LogSegment) -> LogOffsetMetadata:
         end, last = self._measured_before(active)
-        more, log = True, active.log
-        position, offset = end.relative_position_in_segment, end.message_offset
+        more, log, offset = True, active.log, end.message_offset
+        position = _near_end(log, end.relative_position_in_segment)
         while more:
             rows, stop = log._scan(position, rows=RUN_ROWS, span=-1)
             if len(rows):
@@ -118,3 +125,19 @@ class SegmentListing:
         self.__dict__ |= state
         self._lock = threading.Lock()
         self._end = None
+
+
+def _near_end(log: FileMessageSet, position: int) -> int:
+    """Where an entry begins in front of which, from `position` on, all is whole, and behind which there are more.
+
+    No rows are made of what is passed over, which takes half the time. What the walk ends in, the caller sees to.
+    """
+    before, fd = position, log._file.fileno()
+    # OSError: it is met, and told, when rows are made from there.
+    with suppress(OSError):
+        while position + _PASSED_BYTES < log.size_in_bytes:
+            _, _, reached, _, _ = find_file_entry(fd, position, position + _PASSED_BYTES, INT64_MAX)
+            if reached == position:
+                break
+            before, position = position, reached
+    return before
