@@ -78,3 +78,10 @@ def broker_view() -> dict[str, dict[str, Any]]:
     text = (golden.unpacked() / "kafka-3.9" / "expected" / "broker-view.json").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text)
     return found
+
+
+def limits_work() -> bool:
+    """Whether Spark bounds the micro-batches of a source in Python."""
+    import pyspark
+
+    return tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)

@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,20 +47,23 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip(wrong)
     directory = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in _environment().items():
+        for name, value in _environment(directory).items():
             patch.setenv(name, value)
         session = _started({"spark.sql.warehouse.dir": f"{directory}/wh", "spark.local.dir": f"{directory}/local"})
         yield session
         session.stop()
 
 
-def _environment() -> dict[str, str]:
+def _environment(directory: Path) -> dict[str, str]:
+    (directory / "fsspec").mkdir()
     path = os.pathsep.join(each for each in sys.path if each)
     return {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": path,
+        # Where a test says how its store is reached; what this machine's user has is not asked.
+        "FSSPEC_CONFIG_DIR": str(directory / "fsspec"),
     }
 
 

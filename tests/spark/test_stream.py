@@ -16,7 +16,7 @@ import pytest
 import golden
 import kafkalog
 from kafkalog import LogConfig, Record
-from spark_rows import broker_view, expected_rows, in_ms, of_spark
+from spark_rows import broker_view, expected_rows, in_ms, limits_work, of_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -54,12 +54,6 @@ def step(spark_session: Any, tmp_path: Path) -> Step:
 
 def offsets(batches: list[list[Any]]) -> list[int]:
     return [row.offset for batch in batches for row in batch]
-
-
-def limits_work() -> bool:
-    import pyspark
-
-    return tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
 
 
 def test_a_golden_log_comes_whole_in_micro_batches_with_a_crash_and_a_restart_between(step: Step) -> None:
