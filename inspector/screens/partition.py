@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from inspector.background.jobs import Wanted
     from inspector.background.runs import SearchRun
-    from inspector.reading.answers import PartitionState, Target
+    from inspector.reading.answers import PartitionState, Place, Target
 
 P = ParamSpec("P")
 
@@ -312,6 +312,8 @@ class PartitionScreen(InspectorScreen):
         browsing.is_waiting = not await browsing.is_reached()
         if browsing.search is not None:
             browsing.search.on_the_way = False
+        # Of a long segment all headers before it are read first: what is waited for is told meanwhile.
+        self._show_lines()
         return True
 
     async def _show_place(self, view: str | None) -> None:
@@ -566,8 +568,14 @@ class PartitionScreen(InspectorScreen):
             parts.append(f"segment {browsing.base_offset}")
             if browsing.progress is not None and not browsing.is_indexed:
                 parts.append(f"{100 * browsing.progress.done_bytes // max(1, browsing.progress.total_bytes)}%")
+            if browsing.is_waiting and browsing.place is not None:
+                parts.insert(0, f"reading to {_where(browsing.place)}:")
         return " ".join(parts)
 
     def _right(self) -> str:
         follows = self.browsing is not None and self.browsing.following
         return " ".join(filter(None, ["FOLLOW" if follows else "", self.inspector.zone_name]))
+
+
+def _where(place: Place) -> str:
+    return f"byte {place.position:,}" if place.offset is None else f"offset {place.offset:,}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +16,7 @@ from fsck import damage
 from golden import unpacked
 from inspected import segment_file
 from inspector.background.runs import SearchRun, StatisticsRun, VerifyRun
-from inspector.model import PartitionReader
+from inspector.model import PartitionReader, Progress, SegmentReader
 from inspector.reading.answers import Byte, Offset
 from inspector.screens.partition import PartitionScreen
 from inspector.screens.verify import view_of_bytes
@@ -553,6 +554,31 @@ def test_a_segment_chosen_at_once_behind_a_jump_is_beside_the_one_gone_to(slow: 
         typed_at_once(at, "colon", *str(bases[1]), "enter", "right_square_bracket")
         await answered(at, slow)
         await at.until(lambda: browsing(at).base_offset == bases[2])
+
+    drive(TXN, steps)
+
+
+@pytest.mark.parametrize(("typed", "what"), [("100", "offset 100"), ("+2200", "byte 2,200")])
+def test_while_headers_before_a_place_are_read_it_is_said_what_is_waited_for(
+    typed: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    read, steps_done = SegmentReader.index_more, count()
+
+    def slowly(reader: SegmentReader) -> Progress:
+        return read(reader) if goes_on.is_set() else Progress(next(steps_done), 1 << 40)
+
+    monkeypatch.setattr(SegmentReader, "index_more", slowly)
+
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        await at.press("colon", *typed, "enter")
+        await at.until(lambda: f"reading to {what}: segment" in at.lines[0] and "[4 Batch" in at.text)
+        await at.press("5", sees="[5 Rec")
+        await at.press("4", sees="[4 Batch")
+        goes_on.set()
+        await at.until(lambda: "reading to" not in at.lines[0])
+        await at.sees("checksum")
 
     drive(TXN, steps)
 
