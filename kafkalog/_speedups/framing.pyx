@@ -39,7 +39,6 @@ from kafkalog._speedups.layout cimport (
     SIZE_AT,
     Header,
 )
-from kafkalog._speedups.rows cimport Rows, is_readable, open_rows, region_start
 
 from os import strerror
 
@@ -479,60 +478,3 @@ def load_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t 
     view = PyMemoryView_FromObject(data)[:source.held].toreadonly()
     entry = np.ndarray(1, HEADER_DTYPE, table), view, row.position, row.size_in_bytes
     return entry, scan.status, scan.at, scan.expected, scan.found
-
-
-def cut_rows(rows, int64_t records):
-    """Where to cut `rows` so that no piece holds more than `records` records, or else a single row: the pieces' ends.
-
-    Compressed records count twice, because decompressing them takes room of its own. What a v0/v1 wrapper holds is
-    known only by decompressing it: one record to 64 bytes is assumed. A count is only a claim.
-    """
-    cdef Rows table
-    rows = open_rows(rows, &table)
-    cdef Py_ssize_t count = table.count
-    cdef int64_t together = 0
-    cdef int64_t weight
-    cdef list ends = []
-    cdef Py_ssize_t i
-    for i in range(count):
-        weight = table.at[i].records_count
-        if table.at[i].magic < 2:
-            weight = table.at[i].size_in_bytes >> 6 if table.at[i].compression_type else 1
-        weight = max(1, weight) * (2 if table.at[i].compression_type else 1)
-        if together and weight > records - together:
-            ends.append(i)
-            together = 0
-        together += weight
-    if count:
-        ends.append(count)
-    return ends
-
-
-def first_unreadable(rows):
-    """The first of `rows` that is of no known format or shorter than its format's header; len(rows) if none is."""
-    cdef Rows table
-    rows = open_rows(rows, &table)
-    cdef Py_ssize_t count = table.count
-    cdef Py_ssize_t i
-    for i in range(count):
-        if not is_readable(&table.at[i]):
-            return i
-    return count
-
-
-def stored_regions(rows, int64_t position):
-    """Where the records of each row are stored, as indices in a view whose first byte is at file position `position`.
-
-    Returns (starts, ends), int64. A v2 region begins behind the header, that of a v0/v1 message at its framing.
-    """
-    cdef Rows table
-    rows = open_rows(rows, &table)
-    cdef int64_t[::1] starts
-    cdef int64_t[::1] ends
-    cdef Py_ssize_t i
-    starts_array, ends_array = np.empty(table.count, np.int64), np.empty(table.count, np.int64)
-    starts, ends = starts_array, ends_array
-    for i in range(table.count):
-        starts[i] = region_start(&table.at[i], position)
-        ends[i] = table.at[i].position - position + table.at[i].size_in_bytes
-    return starts_array, ends_array

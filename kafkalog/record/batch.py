@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.checksum import first_invalid
-from kafkalog._speedups.framing import HEADER_DTYPE, first_unreadable
+from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record
+from kafkalog._speedups.rows import first_unreadable
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
 from kafkalog.errors import InvalidRecordError
 from kafkalog.record.columns import RecordColumns

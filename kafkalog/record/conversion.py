@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from kafkalog._speedups import columns as kernel
 from kafkalog._speedups.arguments import EPOCH_MS, INT32_MAX, INT64_MAX, flag, member, whole
 from kafkalog._speedups.checksum import crc32, first_invalid
-from kafkalog._speedups.framing import first_unreadable, scan_headers
+from kafkalog._speedups.framing import scan_headers
+from kafkalog._speedups.rows import first_unreadable
 from kafkalog.attributes import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkalog._speedups import columns as kernel
 from kafkalog._speedups.arena import Block
 from kafkalog._speedups.checksum import first_unsound
-from kafkalog._speedups.framing import cut_rows, first_unreadable, stored_regions
+from kafkalog._speedups.rows import cut_rows, first_unreadable, stored_regions
 from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
 from kafkalog.record import compression

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups import framing
 from kafkalog._speedups.checksum import first_invalid
-from kafkalog._speedups.framing import first_unreadable, scan_headers
+from kafkalog._speedups.framing import scan_headers
+from kafkalog._speedups.rows import first_unreadable
 from kafkalog.errors import CorruptRecordError
 from kafkalog.record.decoding import Entries
 from kafkalog.record.framing import Stop

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT64_MAX, instance
 from kafkalog._speedups.checksum import first_invalid
-from kafkalog._speedups.framing import first_unreadable
+from kafkalog._speedups.rows import first_unreadable
 from kafkalog.attributes import CompressionType
 from kafkalog.errors import (
     CorruptRecordError,

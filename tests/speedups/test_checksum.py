@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from guard import guarded
 from kafkalog._speedups.checksum import first_invalid, first_unsound
-from kafkalog._speedups.framing import first_unreadable
+from kafkalog._speedups.rows import first_unreadable
 from reference.encode import FORMATS, entries, records
 from reference.framing import Headers, scan_headers
 from strategies import damaged, message_sets

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from equivalence import assert_same_reading, assert_same_records
 from guard import guarded
 from kafkalog._speedups import columns
-from kafkalog._speedups.framing import first_unreadable, stored_regions
+from kafkalog._speedups.rows import first_unreadable, stored_regions
 from reference.codes import FaultCode
 from reference.encode import (
     FORMATS,

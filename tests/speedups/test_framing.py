@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from equivalence import assert_same_scan
 from guard import guarded
 from kafkalog._speedups import framing
+from kafkalog._speedups.rows import first_unreadable
 from reference.codes import Status
 from reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, records
 from reference.framing import HEADER_DTYPE, find_entry
@@ -250,9 +251,9 @@ def test_a_file_that_cannot_be_read_is_an_error(path: Path) -> None:
 def test_an_entry_that_no_reader_can_read_is_found() -> None:
     sound, short = BATCH, struct.pack(">qi", 0, 48) + b"\x02" * 48
     unknown = [V2Batch(records(b""), magic=magic).encoded() for magic in (-1, 3)]
-    assert framing.first_unreadable(framing.scan_headers(sound * 2)[0]) == 2
+    assert first_unreadable(framing.scan_headers(sound * 2)[0]) == 2
     for bad in (short, *unknown):
-        assert framing.first_unreadable(framing.scan_headers(sound + bad + sound)[0]) == 1
+        assert first_unreadable(framing.scan_headers(sound + bad + sound)[0]) == 1
 
 
 # --- a search in a file, which sees what the scan sees

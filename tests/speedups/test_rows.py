@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from kafkalog._speedups.framing import first_unreadable, scan_headers
-from kafkalog._speedups.rows import HEADER_DTYPE
+from kafkalog._speedups.framing import scan_headers
+from kafkalog._speedups.rows import HEADER_DTYPE, first_unreadable
 from reference.encode import V2Batch, records
 
 ROWS = scan_headers(V2Batch(records(b"a")).encoded() * 4)[0]
