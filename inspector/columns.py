@@ -86,10 +86,10 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
 def segments(times: Times) -> list[Shown[SegmentRow]]:
     """Of a partition's segments."""
     return [
-        Shown("BASE OFFSET", 12, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
+        Shown("BASE OFFSET", 11, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
-        Shown("RECORDS", 10, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("CODECS", 12, lambda row: " ".join(name for name, _ in row.codecs or ())),
+        Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
+        Shown("CODECS", 9, lambda row: " ".join(name for name, _ in row.codecs or ())),
         Shown("INDEX", 7, lambda row: row.index_state),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
@@ -102,7 +102,7 @@ def batches(times: Times) -> list[Shown[BatchRow]]:
     """Of a segment's batches."""
     return [
         Shown("BASE OFFSET", 12, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
-        Shown("RECORDS", 8, lambda row: text.number(row.records), lambda row: row.records, right=True),
+        Shown("RECORDS", 7, lambda row: text.number(row.records), lambda row: row.records, right=True),
         Shown("SIZE", 9, lambda row: text.size(row.size), lambda row: row.size, right=True),
         Shown("KIND", 7, kind),
         Shown("CODEC", 6, lambda row: row.codec or ""),

@@ -9,6 +9,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from rich.text import Text
 from textual.widget import Widget
+from textual.widgets import Input
+
+from inspector.keys import shown
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -111,8 +114,13 @@ class KeysLine(Widget):
     def _hints(self) -> list[tuple[str, str, str]]:
         """(key as shown, label, id of the action). The way back is known, and gives way where there is no room."""
         found: dict[str, tuple[str, str, str]] = {}
+        typing = isinstance(self.screen.focused, Input)
         for active in self.screen.active_bindings.values():
             binding = active.binding
+            key = shown(binding.key) if typing else self.app.get_key_display(binding)
+            # What would be a letter of the text is no key while somebody types.
+            if typing and len(key) == 1:
+                continue
             if binding.show and active.enabled and binding.id is not None and binding.id not in found:
-                found[binding.id] = (self.app.get_key_display(binding), binding.description, binding.id)
+                found[binding.id] = (key, binding.description, binding.id)
         return sorted(found.values(), key=lambda hint: hint[2] == "back")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from pathlib import Path
 
@@ -453,6 +454,28 @@ def test_the_last_line_names_what_the_log_is_followed_with_wherever_there_are_ro
         for key, title in (("2", "Segments"), ("3", "Map"), ("4", "Batches"), ("5", "Records"), ("6", "Hex")):
             await at.press(key, sees=f"[{key} {title}]")
             await at.until(lambda: all(hint in at.lines[-1] for hint in ("F Follow", ": Go", "/ Find", "? Help")))
+
+    drive(logs(golden_logs) / "v2-txn-0", steps)
+
+
+def test_while_somebody_types_the_last_line_names_no_letter_as_a_key(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("[2 Segm")
+        await at.press("slash", sees="search:")
+        await at.until(lambda: "^r Regex" in at.lines[-1] and "f1 Help" in at.lines[-1])
+        assert "/" not in at.lines[-1]
+        await at.press("escape")
+        await at.until(lambda: "/ Find" in at.lines[-1] and "? Help" in at.lines[-1])
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
+def test_times_of_segments_and_batches_are_whole_at_80_columns(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("[2 Segm")
+        await at.until(lambda: re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( |$)", at.lines[5]))
+        await at.press("4", sees="[4 Batches]")
+        await at.until(lambda: re.search(r"T\d\d:\d\d:\d\d\.\d{3}Z", at.lines[3]))
 
     drive(logs(golden_logs) / "v2-txn-0", steps)
 
