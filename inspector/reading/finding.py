@@ -1,7 +1,9 @@
 """Which batch of a segment is meant: that at a position, an offset or a time; the next one of a kind.
 
-offset 1055       the windows say which one, its header table says which row
-next damage       windows in which there is none are passed over without being read
+    offset 1055       window 3 (1024..2047), row 31 of its header table
+    next damage       window 0, 1, 2: none, not read; window 3: row 4
+
+What the sparse index says of a window tells whether its batches have to be looked at at all.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """What the rows of a header table stand for: how many records, which batch, which codec, which marker.
 
-position  base_offset  last_offset  magic  attributes   stands for
-0         100          109          2      0x00         10 records, or as many as the header says there are
-512       110          119          1                   a wrapper: as many records as are found in it
-900       120          120          2      0x30         a marker: what its first record says
+    position  base_offset  last_offset  magic  attributes   stands for
+    0         100          109          2      0x00         10 records, or as many as the header says there are
+    512       110          119          1                   a wrapper: as many records as are found in it
+    900       120          120          2      0x30         a marker: what its first record says
+
+A header may say anything where there is damage: what makes no sense counts as one record.
 """
 
 from __future__ import annotations

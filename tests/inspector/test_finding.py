@@ -90,7 +90,7 @@ def test_enter_on_a_finding_goes_to_its_byte(damaged: Path) -> None:
         place = browsing(at).place
         assert place is not None
         assert (place.base_offset, place.position) == (0, start_of(6))
-        await at.until(lambda: at.app.screen._way[-1] == view_of_bytes())
+        await at.until(lambda: at.app.screen.views.way[-1] == view_of_bytes())
         await at.press("escape", sees="! errors 2")
 
     drive(damaged / "damaged-0", steps)

@@ -357,7 +357,7 @@ def test_every_view_is_drawn_at_every_size(golden_logs: Path, size: tuple[int, i
         assert isinstance(screen, PartitionScreen)
         for key, name in zip("23452", ("segments", "map", "batches", "records", "segments"), strict=True):
             await at.press(key)
-            await at.until(lambda name=name: screen._way[-1:] == [name])
+            await at.until(lambda name=name: screen.views.way[-1:] == [name])
         await at.press("5", "enter")
         await at.pilot.resize_terminal(120, 30)
         await at.sees("[value")
