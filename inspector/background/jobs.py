@@ -118,15 +118,17 @@ class StatisticsJob:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsJob:
-    """Of the partition, or of the segment file, at `path`; says what is known so far."""
+    """Of the partition, or of the segment file, at `path`; says how much there is, then what is known so far."""
 
     path: Path
 
-    def events(self) -> Iterator[TransactionsState | Ended]:
+    def events(self) -> Iterator[TransactionsState | Progress | Ended]:
         """Now and then, and at the end."""
         from inspector.model import Model
 
         scan = Model(self.path).partition().scan_transactions()
+        # Which are open is known only when the log behind the newest snapshot has been read.
+        yield scan.step(0)
         while not scan.step(STEP_SECONDS).is_done:
             yield scan.state()
         yield scan.state()

@@ -10,6 +10,7 @@ starts the process and waits for what it says; all that a run holds changes in t
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from array import array
 from bisect import bisect_left, bisect_right
@@ -186,6 +187,16 @@ class SearchRun(Run[SearchJob]):
         i = self._place(offset, bisect_left)
         return self.matches[i] if i < len(self.matches) and self.matches[i].offset == offset else None
 
+    def marked_at(self, offset: int) -> re.Pattern[bytes] | None:
+        """What to mark in the record with that offset.
+
+        Of a regular expression, what it has found there: it may itself go back for ever, and all keys with it.
+        """
+        if not self.job.wanted.regex:
+            return self.pattern
+        match = self.match_at(offset)
+        return None if match is None else re.compile(re.escape(match.excerpt[slice(*match.excerpt_span)]))
+
     def beside(self, offset: int | None, forwards: bool) -> int | None:
         """The offset of the next match behind (or before) an offset; None as offset: the first (or last) one."""
         if not self.offsets:
@@ -233,15 +244,20 @@ class TransactionsRun(Run[TransactionsJob]):
     def __init__(self, job: TransactionsJob) -> None:
         super().__init__(job)
         self.transactions: TransactionsState | None = None
+        self._progress = Progress(0, 0)
 
     @property
     def progress(self) -> Progress:
         """In bytes of segments."""
-        return Progress(0, 0) if self.transactions is None else self.transactions.progress
+        return self._progress
 
     def take(self, frame: Frame) -> None:
-        """The latest."""
-        self.transactions = frame.latest or self.transactions
+        """The latest; at first there is only progress."""
+        latest = frame.latest
+        if isinstance(latest, Progress):
+            self._progress = latest
+        elif latest is not None:
+            self.transactions, self._progress = latest, latest.progress
 
 
 R = TypeVar("R", bound=Run[Any])

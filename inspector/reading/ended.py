@@ -101,13 +101,15 @@ class TransactionScan:
                 sets = [self._file]
             else:
                 self._log = kafkalog.open(path)
-                self._known = transactions_of(self._log)
                 sets = [segment.log for segment in self._log.segments]
+            sizes = [each.size_in_bytes for each in sets]
+            self._total = sum(sizes)
+            yield
+            if self._log is not None:
+                self._known = transactions_of(self._log)
         except _FAILURES as error:
             self._problems.append(str(error))
             return
-        sizes = [each.size_in_bytes for each in sets]
-        self._total = sum(sizes)
         yield
         for each, size in zip(sets, sizes, strict=True):
             yield from self._through(each)

@@ -149,6 +149,8 @@ class Search:
 
     def __iter__(self) -> Iterator[Match | SearchProgress]:
         before = 0
+        # A regular expression may go back for ever in the first record.
+        yield self._tell()
         for place in self._wanted_places():
             for step in steps(place, self._unread, first_offset=self._low, backwards=self._backwards):
                 self._done = before + min(step.done_bytes, place.bytes)

@@ -91,7 +91,9 @@ class RecordView(View):
             self.post_message(messages.Told(record.problem))
             self._lines, self._note = await self.browsing.ask(self._lines_of, record)
         run = self.browsing.search
-        wanted = None if run is None or self._part not in (*run.job.wanted.fields,) else run.pattern
+        wanted = None
+        if run is not None and record is not None and self._part in (*run.job.wanted.fields,):
+            wanted = run.marked_at(record.offset)
         rows, first = rows_of(self._lines, wanted)
         self._table.show(Rows(rows), len(rows))
         if first is not None:

@@ -64,10 +64,11 @@ class RecordsView(RowsView[RecordRow]):
         ]
 
     def marks(self, item: RecordRow, cells: tuple[str, ...]) -> tuple[Mark, ...]:
-        del item
         run = self.browsing.search
-        fields = () if run is None else run.job.wanted.fields
-        return () if run is None else marks(run.pattern, cells, [at for name, at in MARKED.items() if name in fields])
+        pattern = None if run is None else run.marked_at(item.offset)
+        if run is None or pattern is None:
+            return ()
+        return marks(pattern, cells, [at for name, at in MARKED.items() if name in run.job.wanted.fields])
 
     def _match(self, item: RecordRow) -> str:
         run = self.browsing.search

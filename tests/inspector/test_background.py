@@ -197,3 +197,16 @@ def test_whatever_goes_wrong_in_a_job_is_the_last_that_it_says() -> None:
     out = io.BytesIO()
     work(Broken(), Gathering(out))  # type: ignore[arg-type]
     assert b"RuntimeError: nothing goes" in out.getvalue()
+
+
+def test_of_a_regular_expression_what_it_has_found_is_marked_and_nothing_else_is_matched_on_the_screen() -> None:
+    async def steps(_: Runs) -> None:
+        run = SearchRun(SearchJob(DATA, Wanted("x+", regex=True)))
+        run.take(Frame(items=[match(5)]))
+        found = run.marked_at(5)
+        assert found is not None
+        assert found.pattern == b"x"
+        assert run.marked_at(4) is None
+        assert SearchRun(SearchJob(DATA, Wanted("x"))).marked_at(4) is not None
+
+    within(steps)

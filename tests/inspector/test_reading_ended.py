@@ -90,6 +90,9 @@ def test_what_a_broker_wrote_is_counted_as_its_markers_are() -> None:
 def test_progress_rises_to_the_end_and_the_state_can_be_asked_on_the_way() -> None:
     scan = Model(GOLDEN / "v2-txn-0").partition().scan_transactions()
     seen = [scan.progress, scan.step(0)]
+    assert 0 == seen[-1].done_bytes < seen[-1].total_bytes
+    assert scan.state().rows == ()
+    seen.append(scan.step(0))
     assert scan.state().rows[0].state == "hanging"
     assert scan.state().rows[0].records is None
     while not seen[-1].is_done:

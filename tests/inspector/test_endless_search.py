@@ -1,0 +1,56 @@
+"""A regular expression that goes back through a record for ever: the screen lives on, and it can be ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from inspected import segment_file
+from reference.encode import V2Batch, records
+
+from .driving import Terminal, drive
+
+ENDLESS = "(a|a)+$"
+
+
+def partition(directory: Path) -> Path:
+    batch = V2Batch(records(b"a" * 5_000 + b"!"))
+    return segment_file(directory / "endless-0", batch.encoded()).parent
+
+
+async def searched(at: Terminal) -> None:
+    await at.sees("[2 Segm", "leader epochs")
+    await at.press("slash", sees="search:")
+    await at.press("ctrl+r", sees="^r regex")
+    await at.types(ENDLESS)
+    await at.press("enter", sees="[9 ")
+    await at.sees("0 matches of /(a|a)+$/", "0% of 5.0 KiB", "esc ends it", "reached offset 0 of 1, incomplete")
+
+
+def test_the_screen_says_that_it_still_searches_and_shows_what_else_is_asked_for(tmp_path: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await searched(at)
+        await at.press("5", sees="[5 Rec")
+        await at.press("enter", sees="[value")
+        await at.press("escape", sees="[5 Rec")
+        await at.press("9", sees="[9 ")
+        run = at.app.runs.of_kind("search")
+        assert run is not None
+        await at.until(lambda: run.seconds > 1 and "0% of 5.0 KiB, 1" in at.text)
+        assert run.is_running
+
+    drive(partition(tmp_path), steps)
+
+
+def test_escape_ends_it_and_another_search_finds_what_there_is(tmp_path: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await searched(at)
+        await at.press("escape", sees="! cancelled at 0%")
+        await at.press("slash", sees="search:")
+        await at.press("ctrl+u", *"a+!", "enter", sees="1 match of /a+!/")
+        await at.sees("complete", "done in")
+
+    drive(partition(tmp_path), steps)
