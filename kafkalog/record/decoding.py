@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 # Compressed records mostly take four times their room once decompressed; for large ones that is not taken for granted.
 MOST_GUESSED_BYTES = 4 << 20
-# So many records a RecordColumns holds, about: its arrays then fit in a core's own cache.
+# So many records a RecordColumns holds at most, or one batch's: its arrays then fit in a core's own cache.
 RECORDS_A_PIECE = 8192
+# Where so many bytes have been decompressed, they are read before the next batch is: a few hundred bytes may stand for
+# a megabyte.
+BYTES_A_PIECE = 16 << 20
 
 
 class Entries(NamedTuple):
@@ -64,11 +67,12 @@ def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
     CorruptRecordError: not a batch, or its checksum does not hold. InvalidRecordError: its content does not follow
     the format.
     """
-    columns, error = _decode(entries, reading)
-    if len(columns):
-        yield columns
-    if error is not None:
-        raise error.at(reading.path)
+    for regions in _regions(entries, reading, control=reading.control):
+        columns, error = _decode(entries, regions)
+        if len(columns):
+            yield columns
+        if error is not None:
+            raise error.at(reading.path)
 
 
 def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
@@ -87,33 +91,44 @@ def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int
 
     Control records too. All of `entries` must be sound. Errors: as `read_columns`.
     """
-    regions = _regions(entries, reading, control=True)
-    buffer, rows, starts, ends, error = regions
-    found, fault = kernel.find_record(buffer, rows, starts, ends, entries.position, offset, timestamp)
-    if fault is not None:
-        error = _fault_error(fault, entries, regions)
-    if error is not None:
-        raise error.at(reading.path)
-    return found
+    for regions in _regions(entries, reading, control=True):
+        buffer, rows, starts, ends, error = regions
+        found, fault = kernel.find_record(buffer, rows, starts, ends, entries.position, offset, timestamp)
+        if fault is not None:
+            error = _fault_error(fault, entries, regions)
+        if error is not None:
+            raise error.at(reading.path)
+        if found is not None:
+            return found
+    return None
 
 
-def _decode(entries: Entries, reading: Reading) -> tuple[RecordColumns, KafkaLogError | None]:
-    regions = _regions(entries, reading, control=reading.control)
+def _decode(entries: Entries, regions: "_Regions") -> tuple[RecordColumns, KafkaLogError | None]:
     buffer, rows, starts, ends, error = regions
     block, batch, count, fault = kernel.decode_batches(buffer, rows, starts, ends, entries.position)
     columns = RecordColumns(buffer, block[:, :count], batch[:count], rows)
     return columns, error if fault is None else _fault_error(fault, entries, regions)
 
 
-def _regions(entries: Entries, reading: Reading, *, control: bool) -> "_Regions":
-    """Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains."""
+def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[_Regions]":
+    """All at once, or so many as may be decompressed together.
+
+    Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains.
+    """
     rows, compressed, has_control, error = _sound_rows(entries, reading)
     if has_control and not control:
         rows = rows[(rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)]
     if not compressed:
-        return _Regions(entries.view, rows, error=error)
-    regions = _decompressed(entries._replace(rows=rows), reading.decompression_limit)
-    return regions if regions.error is not None else regions._replace(error=error)
+        yield _Regions(entries.view, rows, error=error)
+        return
+    while True:
+        regions = _decompressed(entries._replace(rows=rows), reading.decompression_limit)
+        rows = rows[len(regions.rows) :]
+        if regions.error is None and len(rows):
+            yield regions
+            continue
+        yield regions if regions.error is not None else regions._replace(error=error)
+        return
 
 
 class _Sound(NamedTuple):
@@ -180,13 +195,18 @@ class _Regions(NamedTuple):
 
 
 def _decompressed(entries: Entries, limit: int) -> _Regions:
-    """The regions one after the other in a buffer of their own, up to the first that cannot be decompressed."""
+    """The regions one after the other in a buffer of their own, up to the first that cannot be decompressed.
+
+    The first rows' alone, where there is enough in them.
+    """
     rows = entries.rows
     starts, ends = stored_regions(rows, entries.position)
     stored = int((ends - starts).sum())
     out = Gathered(stored + min(3 * stored, MOST_GUESSED_BYTES))
     error: KafkaLogError | None = None
     for i, start, end in zip(range(len(rows)), starts.tolist(), ends.tolist(), strict=True):
+        if out.size >= BYTES_A_PIECE:
+            break
         try:
             out.append(_region(rows[i], entries.view[start:end], limit))
         except KafkaLogError as found:
@@ -204,10 +224,15 @@ class Gathered:
         self._bytes = memoryview(Block(room))
         self.ends: list[int] = []
 
+    @property
+    def size(self) -> int:
+        """Bytes gathered so far."""
+        return self.ends[-1] if self.ends else 0
+
     def append(self, piece: "ReadableBuffer") -> None:
         """Copy one more piece; the room grows by half where it does not fit."""
         data = memoryview(piece)
-        start = self.ends[-1] if self.ends else 0
+        start = self.size
         end = start + data.nbytes
         if end > len(self._bytes):
             larger = memoryview(Block(end + end // 2))
@@ -218,7 +243,7 @@ class Gathered:
 
     def view(self) -> memoryview:
         """All pieces, read-only."""
-        return self._bytes[: self.ends[-1] if self.ends else 0].toreadonly()
+        return self._bytes[: self.size].toreadonly()
 
 
 def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":

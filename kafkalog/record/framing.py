@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 
+# A status that no kernel gives: whoever looks at a checksum before the batch is read tells of it so.
+WRONG_CHECKSUM = -1
+
 
 class EndKind(Enum):
     """How a run of log entries ends."""
@@ -33,7 +36,7 @@ class EndOfData(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Why a scan stopped, as the kernel tells it; `position` counts from the start of the file or buffer."""
+    """Why a scan stopped, mostly as the kernel tells it; `position` counts from the start of the file or buffer."""
 
     status: int
     position: int
@@ -54,7 +57,10 @@ class Stop(NamedTuple):
 
     def damage(self, path: str | None) -> KafkaLogError:
         """The error to raise for a status that is neither LIMIT nor an end."""
-        return CorruptRecordError(_DAMAGE[self.status], path, self.position, self.expected, self.found)
+        what, figures = _DAMAGE[self.status], (self.expected, self.found)
+        if self.status == WRONG_CHECKSUM:
+            return CorruptRecordError(what, path, self.position, *(f"{each:#010x}" for each in figures))
+        return CorruptRecordError(what, path, self.position, *figures)
 
 
 class Header(NamedTuple):
@@ -91,5 +97,6 @@ _END_KINDS = {framing.END: EndKind.END, framing.TORN: EndKind.TORN, framing.ZERO
 _DAMAGE = {
     framing.SIZE_TOO_SMALL: "the size field is less than the smallest record's",
     framing.BAD_MAGIC: "the magic is none of 0, 1, 2",
+    WRONG_CHECKSUM: "the checksum of a batch does not hold",
     framing.SIZE_TOO_LARGE: "the size field is larger than the largest message allowed",
 }

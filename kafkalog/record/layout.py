@@ -6,6 +6,7 @@ That file has the whole table, under the same names; only `MESSAGE_KEY_AT` is no
 # every entry: offset int64 | size int32, of what follows | ...
 SIZE_AT = 8
 LOG_OVERHEAD = 12
+MAGIC_AT = 16
 
 # v0, v1 message: crc | magic | attributes | v1: timestamp | key length, key | value length, value
 MESSAGE_CRC_AT = 12

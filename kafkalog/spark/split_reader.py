@@ -73,7 +73,8 @@ def read_split(
     for each in () if split is None else split.splits:
         maker = BatchMaker(chosen, each)
         for part in split_parts(each, options, indexes):
-            yield from maker.damaged(part) if isinstance(part, Damage) else maker.batches(part)
+            # At once: who takes one may be long in coming for the next, and the file may be shorter by then.
+            yield from list(maker.damaged(part) if isinstance(part, Damage) else maker.batches(part))
 
 
 def read_records(split: AnySplit | None, options: ReadOptions | None = None) -> Iterator[Record]:
@@ -82,7 +83,7 @@ def read_records(split: AnySplit | None, options: ReadOptions | None = None) -> 
     for each in () if split is None else split.splits:
         for part in split_parts(each, options or _DEFAULTS, indexes):
             if isinstance(part, RecordColumns):
-                for records in part.record_lists():
+                for records in list(part.record_lists()):
                     yield from records
 
 
@@ -228,6 +229,7 @@ class _SplitReader:
         first, end = self._split.first_offset, self._split.last_offset + 1
         sound = self._first_foreign(entries.rows)
         for rows in _evened(self._wanted(entries.rows[:sound])):
+            self._ensure_there(rows)
             for columns in read_columns(entries._replace(rows=rows), self._reading):
                 own = self._own(columns)
                 wanted = columns[:own].between(first, end)
@@ -240,6 +242,11 @@ class _SplitReader:
             row = entries.rows[sound]
             offset = max(int(row["base_offset"]), int(row["last_offset"]))
             raise self._foreign(int(row["position"]), offset)
+
+    def _ensure_there(self, rows: NDArray[np.void]) -> None:
+        """ShorterFileError: the file has been cut since they were found: touching them would end the process."""
+        start = int(rows["position"][0])
+        self._window.ensure_there(start, int(rows["position"][-1]) + int(rows["size_in_bytes"][-1]) - start)
 
     def _wanted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """The rows whose batches may hold records that are asked for."""

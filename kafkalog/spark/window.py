@@ -19,8 +19,11 @@ from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.rows import first_unreadable
 from kafkalog.errors import CorruptRecordError
+from kafkalog.fsck.ranges import CRC32, CRC32C
+from kafkalog.fsck.search import SoundEntries
 from kafkalog.record.decoding import Entries
-from kafkalog.record.framing import Stop
+from kafkalog.record.framing import WRONG_CHECKSUM, Stop
+from kafkalog.record.layout import BATCH_CRC_AT, BATCH_CRC_FROM, MAGIC_AT, MESSAGE_CRC_AT, MESSAGE_CRC_FROM
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.storage.mapped import ReadableFile
 
@@ -29,7 +32,9 @@ READ_BYTES = 4 << 20
 # Header rows are read for so many bytes at once: the records left over at a run's end are a small Arrow batch.
 RUN_BYTES = 4 << 20
 # Why a walk may stop where more could follow.
-DAMAGE = (framing.SIZE_TOO_SMALL, framing.BAD_MAGIC, framing.SIZE_TOO_LARGE)
+DAMAGE = (framing.SIZE_TOO_SMALL, framing.BAD_MAGIC, framing.SIZE_TOO_LARGE, WRONG_CHECKSUM)
+# Bytes: a larger batch is looked through before it is read, as memory is taken for what its size says.
+LARGEST_BELIEVED = 16 << 20
 # What is asked for where one batch is looked at: most of them are smaller.
 _ONE_BATCH = 1 << 16
 _PAGE = mmap.ALLOCATIONGRANULARITY
@@ -88,8 +93,23 @@ class Window(ABC):
                 return entries, Stop(status, position + at, expected, found)
             if len(rows):
                 return entries, Stop(framing.LIMIT, position + at, 0, 0)
-            # The first batch is longer than what is at hand.
+            # The first batch is longer than what is at hand. All of it will be, so that its size must be true.
+            if expected > LARGEST_BELIEVED and (lie := self._lie(view, position, expected)) is not None:
+                return entries, lie
             least = max(2 * least, expected)
+
+    def _lie(self, view: memoryview, position: int, length: int) -> Stop | None:
+        """What is wrong with a batch of `length` bytes of which `view` is the beginning, looked at piece by piece."""
+        polynomial, crc_at, crc_from = CRC32C, BATCH_CRC_AT, BATCH_CRC_FROM
+        if view[MAGIC_AT] < 2:
+            polynomial, crc_at, crc_from = CRC32, MESSAGE_CRC_AT, MESSAGE_CRC_FROM
+        stored = int.from_bytes(view[crc_at : crc_at + 4], "big")
+        computed = SoundEntries(self, self.size).range_checksum(position + crc_from, position + length, polynomial)
+        return None if stored == computed else Stop(WRONG_CHECKSUM, position, stored, computed)
+
+    def ensure_there(self, position: int, length: int) -> None:
+        """Before bytes are touched that were at hand a while ago. ShorterFileError: they are gone."""
+        self._check(position, length)
 
     def walk(self, position: int, end: int) -> Iterator[tuple[NDArray[np.void], Stop]]:
         """Header rows, run after run, and why each ended, until there is nothing more in [position, end)."""

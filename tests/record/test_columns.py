@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog import ByteBufferMessageSet, FileMessageSet, Record, RecordColumns
+from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
+from kafkalog.errors import CorruptRecordError
 from reference.compression import GZIP, LZ4
 from reference.encode import PlainRecord, V2Batch, entries, records
 
@@ -96,6 +97,43 @@ def test_columns_come_in_pieces_however_many_records_a_batch_has() -> None:
     offsets = [columns.offset.tolist() for columns in ByteBufferMessageSet(data * 20).columns()]
     assert len(offsets) > 3
     assert list(chain.from_iterable(offsets)) == list(range(3000)) * 20
+
+
+def one_record(offset: int, value: bytes) -> bytes:
+    records = [Record(value)]
+    return bytes(
+        ByteBufferMessageSet.from_records(records, compression_type=CompressionType.ZSTD, base_offset=offset).buffer
+    )
+
+
+def test_bytes_that_stand_for_many_more_are_not_decompressed_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
+    batches = [
+        bytes(
+            ByteBufferMessageSet.from_records(
+                [Record(b"x" * 30_000)], compression_type=CompressionType.ZSTD, base_offset=i
+            ).buffer
+        )
+        for i in range(20)
+    ]
+    data = b"".join(batches)
+    pieces = list(ByteBufferMessageSet(data).columns())
+    assert [len(each) for each in pieces] == [4, 4, 4, 4, 4]
+    assert max(each.buffer.nbytes for each in pieces) < 130_000
+    assert [each.offset.tolist() for each in pieces] == [[*range(i, i + 4)] for i in range(0, 20, 4)]
+    assert {record.value for record in ByteBufferMessageSet(data)} == {b"x" * 30_000}
+
+
+def test_damage_behind_what_is_decompressed_together_comes_after_the_records_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 1000)
+    batches = [bytearray(one_record(i, b"x" * 600)) for i in range(9)]
+    batches[7][-1] ^= 1
+    found = []
+    with pytest.raises(CorruptRecordError, match=f"position {sum(map(len, batches[:7]))}: "):
+        found.extend(record.offset for record in ByteBufferMessageSet(b"".join(batches)))
+    assert found == [0, 1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])

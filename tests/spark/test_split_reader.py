@@ -250,6 +250,66 @@ def test_a_file_that_shrinks_while_it_is_read_does_not_end_the_process(
         Path(split.path).write_bytes(data)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_file_that_shrinks_within_what_was_looked_at_together_does_not_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    monkeypatch.setattr("kafkalog.record.decoding.RECORDS_A_PIECE", 6)
+    directory = log_of(tmp_path / "orders-0", batches=400)
+    parsed = options(directory)
+    split = splits(directory)[which]
+    reading, records = read_split(split, ["offset", "value"], parsed), read_records(split, parsed)
+    assert next(reading).num_rows == 6
+    next(records)
+    os.truncate(split.path, 4000)
+    assert [next(records).offset % 1200 for _ in range(5)] == [1, 2, 3, 4, 5]
+    if which == 0:
+        for rest in (reading, records):
+            with pytest.raises(ShorterFileError, match=split.path):
+                list(rest)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_a_size_claims_is_not_taken_into_memory_before_its_checksum_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    directory = log_of(tmp_path / "orders-0")
+    path = splits(directory)[which].path
+    data = bytearray(Path(path).read_bytes())
+    size = int.from_bytes(data[8:12], "big") + 12
+    data[2 * size + 8 : 2 * size + 12] = (8000).to_bytes(4, "big")
+    Path(path).write_bytes(data)
+    monkeypatch.setattr("kafkalog.spark.window.LARGEST_BELIEVED", 1000)
+    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 500)
+    loaded: list[int] = []
+    for kind in (MappedWindow, ReadWindow):
+        monkeypatch.setattr(kind, "most", 1000)
+        monkeypatch.setattr(kind, "_load", noted(kind._load, loaded))
+    monkeypatch.setattr("kafkalog.fsck.search._PIECE_BYTES", 1000)
+    with pytest.raises(
+        CorruptRecordError, match=rf"{path}: position {2 * size}: the checksum of a batch does not hold"
+    ):
+        offsets(directory)
+    assert max(loaded) < 2000
+    assert offsets(directory, onCorrupt="skip") == [n for n in range(240) if n - 120 * which not in (6, 7, 8)]
+
+
+def test_a_large_batch_whose_checksum_holds_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.spark.window.LARGEST_BELIEVED", 1000)
+    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 500)
+    monkeypatch.setattr(ReadWindow, "most", 1000)
+    directory = written(tmp_path, batch(0), batch(1, [b"x" * 5000]), batch(2))
+    assert offsets(directory) == [0, 1, 2]
+
+
+def noted(load: Any, lengths: list[int]) -> Any:
+    def loading(self: Any, position: int, length: int) -> Any:
+        lengths.append(length)
+        return load(self, position, length)
+
+    return loading
+
+
 def test_a_segment_that_was_replaced_since_is_not_taken_for_the_one_that_was_planned(tmp_path: Path) -> None:
     directory = log_of(tmp_path / "orders-0")
     split = splits(directory)[0]
