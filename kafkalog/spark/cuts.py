@@ -2,12 +2,16 @@
 
     .index      offset - base int32 | position int32     an entry in 4 KiB of log or so; empty slots at the end are zero
 
-An index is searched, never read as a whole: entries lie about as evenly in it as their batches in the log, so that the
-first place looked at is mostly good enough. What it says is a hint; whoever cuts looks at the batch.
+An index is searched, and read as a whole only where many of its entries are wanted: entries lie about as evenly in it
+as their batches in the log, so that the first place looked at is mostly good enough. What it says is a hint; whoever
+cuts looks at the batch.
 """
 
 import struct
 from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kafkalog.storage.index import OffsetEntry
 
@@ -15,6 +19,12 @@ ENTRY_BYTES = 8
 _ENTRY = struct.Struct(">ii")
 # How far from where it should be a cut may lie, as a share of the distance between two.
 _TOLERANCE = 8
+# Where one entry in so many is wanted, all of them are read at once.
+_DENSE = 32
+# Bytes of the shortest batch: a segment has no more entries than batches, whatever follows them in the file.
+_SHORTEST = 26
+
+NO_ENTRIES = np.empty((0, 2), np.int64)
 
 # What is at a position of an index file: so many bytes, or fewer at its end.
 ReadIndex = Callable[[int, int], bytes]
@@ -29,14 +39,34 @@ class SparseIndex:
         self._count = size // ENTRY_BYTES
 
     def cuts(self, start: int, end: int, target: int) -> list[OffsetEntry]:
-        """Entries with rising positions in (start, end), about `target` bytes apart."""
+        """Entries with rising positions in (start, end), about `target` bytes apart: all of them, if need be."""
         pieces = -(-(end - start) // target)
+        if pieces * _DENSE > min(self._count, end // _SHORTEST + 1):
+            return self._of_all(start, end, pieces)
         found: list[OffsetEntry] = []
         for k in range(1, pieces):
             step = (end - start) / pieces
             entry = self._near(start + k * step, end, step / _TOLERANCE)
             if entry is not None and (found[-1].position if found else start) < entry.position < end:
                 found.append(entry)
+        return found
+
+    def _of_all(self, start: int, end: int, pieces: int) -> list[OffsetEntry]:
+        """The first entry in each of so many stretches of equal length that has one."""
+        entries = self.rising(end)
+        entries = entries[(entries[:, 1] > start) & (entries[:, 1] < end)]
+        _, first = np.unique((entries[:, 1] - start) * pieces // (end - start), return_index=True)
+        return [OffsetEntry(*entry) for entry in entries[first].tolist()]
+
+    def rising(self, end: int) -> NDArray[np.int64]:
+        """(Offset, position) of the entries of a segment of `end` bytes, shape (n, 2), but those that do not rise."""
+        raw = self._read(0, min(self._count, end // _SHORTEST + 1) * ENTRY_BYTES)
+        entries = np.frombuffer(raw, ">i4", len(raw) // ENTRY_BYTES * 2).reshape(-1, 2).astype(np.int64)
+        entries = entries[(entries >= 0).all(axis=1)]
+        highest = np.maximum.accumulate(entries, axis=0)
+        rises = np.ones(len(entries), bool)
+        rises[1:] = (entries[1:] > highest[:-1]).all(axis=1)
+        found: NDArray[np.int64] = entries[rises] + np.array([self._base, 0])
         return found
 
     def _near(self, goal: float, end: int, tolerance: float) -> OffsetEntry | None:

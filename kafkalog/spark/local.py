@@ -4,6 +4,7 @@ Names, sizes, indexes and a few headers are read.
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups import framing
 from kafkalog._speedups.framing import find_file_entry, scan_file_headers
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.fsck.search import SoundEntries
 from kafkalog.record.message_set import RUN_ROWS
-from kafkalog.spark.cuts import SparseIndex
+from kafkalog.spark.cuts import NO_ENTRIES, SparseIndex
 from kafkalog.spark.partition import LogEnd, PartitionSource, SegmentFile, segment_file_list
 from kafkalog.spark.window import DAMAGE
 from kafkalog.storage.checkpoints import read_offset_checkpoint
@@ -26,12 +27,13 @@ from kafkalog.storage.file_message_set import NO_OFFSET, NO_TIMESTAMP
 from kafkalog.storage.index import OffsetEntry
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log import Log
-from kafkalog.storage.mapped import CLOSE_ON_EXEC, ReadableFile
+from kafkalog.storage.mapped import ReadableFile
 from kafkalog.storage.paths import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
+    SWAP_SUFFIX,
     TopicPartition,
     segment_base_offset,
 )
@@ -46,7 +48,7 @@ class LocalPartition(PartitionSource):
         self.directory = directory
         self.path = str(directory)
         self.topic_partition = topic_partition
-        self.segments = _listed(self.path)
+        self.segments, self.swaps = _listed(self.path)
         self._open: LogSegment | None = None
 
     @cached_property
@@ -59,8 +61,8 @@ class LocalPartition(PartitionSource):
     def log_end(self) -> LogEnd:
         if not self.segments:
             return LogEnd(self.log_start_offset, 0)
-        offset, position = _end_of(self.segments[-1])
-        return LogEnd(max(offset, self.log_start_offset), position)
+        end = _end_of(self.segments[-1])
+        return end._replace(offset=max(end.offset, self.log_start_offset))
 
     @cached_property
     def last_stable_offset(self) -> int:
@@ -74,7 +76,7 @@ class LocalPartition(PartitionSource):
     def _last_batch_epoch(self) -> int:
         for segment in reversed(self.segments):
             with closing(ReadableFile(segment.path)) as file:
-                runs = _runs(file, 0, segment.size)
+                runs = _runs(file.fileno(), 0, segment.size)
                 epochs = [int(rows["partition_leader_epoch"].max()) for rows, _, _ in runs if len(rows)]
             if epochs:
                 return max(epochs)
@@ -124,6 +126,21 @@ class LocalPartition(PartitionSource):
                 found.extend(_walked(fd, a, b, target))
         return sorted(found)
 
+    def index_entries(self, segment: SegmentFile) -> NDArray[np.int64]:
+        """None of them, where one is wrong."""
+        with _index_of(segment) as index, _opened(segment.path) as fd:
+            if index is None:
+                return NO_ENTRIES
+            entries = index.rising(segment.size)
+            entries = entries[entries[:, 1] < segment.size]
+            right = (_begins(fd, OffsetEntry(*each), segment) for each in entries.tolist())
+            return entries if all(right) else NO_ENTRIES
+
+    def headers(self, segment: SegmentFile, start: int, end: int) -> Iterator[NDArray[np.void]]:
+        with _opened(segment.path) as fd:
+            for rows, _, _ in _runs(fd, start, end):
+                yield rows
+
     def close(self) -> None:
         if self._open is not None:
             self._open.close()
@@ -133,13 +150,16 @@ class LocalPartition(PartitionSource):
             del self._log
 
 
-def _listed(directory: str) -> tuple[SegmentFile, ...]:
+def _listed(directory: str) -> tuple[tuple[SegmentFile, ...], tuple[str, ...]]:
     found: list[tuple[int, str, int]] = []
+    swaps: list[str] = []
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.endswith(LOG_SUFFIX) and (base := segment_base_offset(entry.name)) is not None:
                 found.append((base, entry.path, entry.stat().st_size))
-    return segment_file_list(found)
+            elif entry.name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                swaps.append(entry.name)
+    return segment_file_list(found), tuple(sorted(swaps))
 
 
 def _end_of(segment: SegmentFile) -> LogEnd:
@@ -148,11 +168,12 @@ def _end_of(segment: SegmentFile) -> LogEnd:
     with closing(ReadableFile(segment.path)) as file:
         while True:
             status = framing.END
-            for rows, stopped, at in _runs(file, position, segment.size):
-                offset = int(rows["last_offset"][-1]) + 1 if len(rows) else offset
+            for rows, stopped, at in _runs(file.fileno(), position, segment.size):
+                own = rows["last_offset"][rows["last_offset"] >= segment.base_offset]
+                offset = int(own[-1]) + 1 if len(own) else offset
                 position, status = at, stopped
             if status not in DAMAGE:
-                return LogEnd(offset, position)
+                return LogEnd(offset, position, segment.size - position if status == framing.TORN else 0)
             behind = SoundEntries(file, segment.size).first(position + 1, segment.size)
             if behind is None:
                 return LogEnd(offset, segment.size)
@@ -171,34 +192,39 @@ def _last_indexed(segment: SegmentFile) -> int:
     return 0 if found is None else found.position
 
 
-def _runs(file: ReadableFile, start: int, end: int) -> Iterator[tuple[NDArray[np.void], int, int]]:
+def _runs(fd: int, start: int, end: int) -> Iterator[tuple[NDArray[np.void], int, int]]:
     """Header rows from `start` on, why the walk stopped, and where."""
     status = framing.LIMIT
-    while status == framing.LIMIT:
-        rows, status, start, _, _ = scan_file_headers(file.fileno(), start, end, RUN_ROWS)
+    while status == framing.LIMIT and start < end:
+        rows, status, start, _, _ = scan_file_headers(fd, start, end, RUN_ROWS)
         yield rows, status, start
 
 
 def _indexed(segment: SegmentFile, start: int, end: int, target: int) -> list[OffsetEntry]:
     """What the offset index proposes; nothing where there is none."""
+    with _index_of(segment) as index:
+        return [] if index is None else index.cuts(start, end, target)
+
+
+@contextmanager
+def _index_of(segment: SegmentFile) -> Iterator[SparseIndex | None]:
+    """The offset index, open; None where there is none, or something else in its place: it only tells what to try."""
     path = segment.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
     try:
-        with _opened(path) as fd:
-            size = os.fstat(fd).st_size
-            sparse = SparseIndex(lambda at, length: os.pread(fd, length, at), size, segment.base_offset)
-            return sparse.cuts(start, end, target)
-    except FileNotFoundError:
-        return []
+        file = ReadableFile(path)
+    except (FileNotFoundError, NotALogError):
+        yield None
+        return
+    with closing(file):
+        fd = file.fileno()
+        yield SparseIndex(lambda at, length: os.pread(fd, length, at), file.size, segment.base_offset)
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[int]:
-    """A descriptor: a thousand segments are opened while a plan is made."""
-    fd = os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+    """A descriptor. OSError. NotALogError: it is no regular file."""
+    with closing(ReadableFile(path)) as file:
+        yield file.fileno()
 
 
 def _begins(fd: int, entry: OffsetEntry, segment: SegmentFile) -> bool:
@@ -210,8 +236,12 @@ def _begins(fd: int, entry: OffsetEntry, segment: SegmentFile) -> bool:
 def _walked(fd: int, start: int, end: int, target: int) -> list[int]:
     """Cuts found by walking from header to header, where the index has none."""
     found: list[int] = []
-    while True:
-        _, status, start, _, _ = scan_file_headers(fd, start, end, -1, target)
-        if status != framing.LIMIT or start >= end:
-            return found
-        found.append(start)
+    goal = start + target
+    for rows, _, _ in _runs(fd, start, end):
+        positions = rows["position"].tolist()
+        at = bisect_left(positions, goal)
+        while at < len(positions):
+            found.append(positions[at])
+            goal = positions[at] + target
+            at = bisect_left(positions, goal, at)
+    return found

@@ -7,8 +7,12 @@
 
 import posixpath
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kafkalog.storage.log import NO_END
 from kafkalog.storage.paths import TopicPartition
@@ -18,35 +22,40 @@ Wanted: TypeAlias = Callable[[TopicPartition], bool]
 
 
 class SegmentFile(NamedTuple):
-    """A `.log` file: its base offset, its path or URL, its size (bytes) when it was listed, and the next one's base."""
+    """A `.log` file: its base offset, its path or URL, its size (bytes) when it was listed, and the next one's base.
+
+    sealed: another segment follows, so that nothing is appended any more.
+    """
 
     base_offset: int
     path: str
     size: int
     next_base: int = NO_END
-
-    @property
-    def sealed(self) -> bool:
-        """Whether another segment follows, so that nothing is appended any more."""
-        return self.next_base != NO_END
+    sealed: bool = False
 
 
 class LogEnd(NamedTuple):
-    """The offset of the next record, and where in the last segment (bytes) there is nothing more to read."""
+    """The offset of the next record, and where in the last segment (bytes) there is nothing more to read.
+
+    torn: bytes behind it that are no whole batch, other than zeros.
+    """
 
     offset: int
     position: int
+    torn: int = 0
 
 
 class PartitionSource(ABC):
     """The directory of one partition, as it was when it was listed.
 
-    topic_partition; path: of the directory; segments: in order.
+    topic_partition; path: of the directory; segments: in order; swaps: the names of segments that compaction or
+    splitting left under their temporary name, which a broker puts in place when it starts.
     """
 
     topic_partition: TopicPartition
     path: str
     segments: tuple[SegmentFile, ...]
+    swaps: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -80,6 +89,26 @@ class PartitionSource(ABC):
     def cuts(self, segment: SegmentFile, start: int, end: int, target: int) -> list[int]:
         """Positions in (start, end) where batches begin, about `target` bytes apart, as far as is known."""
 
+    @abstractmethod
+    def index_entries(self, segment: SegmentFile) -> NDArray[np.int64]:
+        """(Offset, position) of its index's entries, rising, shape (n, 2), as far as they are known to be right."""
+
+    @abstractmethod
+    def headers(self, segment: SegmentFile, start: int, end: int) -> Iterator[NDArray[np.void]]:
+        """Header rows of the batches that begin in [start, end), up to the first that is damaged."""
+
+    def remarks(self) -> Iterator[str]:
+        """What a reader leaves out without an error, and yet should know of."""
+        end = self.log_end
+        if end.torn:
+            path = self.segments[-1].path
+            yield f"{path}: position {end.position}: the last {end.torn} bytes are no whole batch and are not read"
+        for name in self.swaps:
+            yield (
+                f"{self.path}/{name} is not read: compaction or splitting did not end; a broker puts it in place when "
+                "it starts, as kafkalog.open(path, 'a') does"
+            )
+
     def end_offset(self, *, committed: bool) -> int:
         """The offset after the last that a reader sees."""
         return min(self.log_end.offset, self.last_stable_offset) if committed else self.log_end.offset
@@ -98,8 +127,8 @@ def segment_file_list(found: list[tuple[int, str, int]]) -> tuple[SegmentFile, .
     found.sort()
     if not found:
         return ()
-    following = [base for base, _, _ in found[1:]] + [NO_END]
-    return tuple(SegmentFile(*each, next_base) for each, next_base in zip(found, following, strict=True))
+    sealed = [SegmentFile(*each, following[0], sealed=True) for each, following in pairwise(found)]
+    return (*sealed, SegmentFile(*found[-1]))
 
 
 class Refused(NamedTuple):

@@ -7,25 +7,23 @@ partition are read once: the one with the highest leader epoch, then the longest
 
 A split owns the batches that begin in [start_pos, end_pos); offset bounds hold inside. Tasks are weighed by bytes, not
 by offsets as in Spark's source: bytes are what takes time. minPartitions makes the pieces smaller,
-maxRecordsPerPartition bounds offsets.
+maxRecordsPerPartition bounds records (`parts.py`).
 """
 
-import glob
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from kafkalog.errors import NotALogError, OffsetOutOfRangeError
-from kafkalog.spark.local import LocalPartition
-from kafkalog.spark.options import Bound, ReadOptions, path_of_file_url
-from kafkalog.spark.partition import PartitionSource, Refused, SegmentFile, Wanted, ensure_not_wanted
-from kafkalog.storage import data_dir
-from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
+from kafkalog.errors import OffsetOutOfRangeError
+from kafkalog.spark.cuts import NO_ENTRIES
+from kafkalog.spark.discovery import discover
+from kafkalog.spark.options import Bound, ReadOptions
+from kafkalog.spark.partition import PartitionSource, SegmentFile
+from kafkalog.spark.parts import Part, parts_of
 from kafkalog.storage.fetching import EARLIEST, LATEST
 from kafkalog.storage.paths import TopicPartition
 
@@ -34,6 +32,8 @@ _log = logging.getLogger(__name__)
 _PACKED_SHARE = 4
 # So often a plan is made where files go while it is made.
 _ATTEMPTS = 5
+# More tasks than that no one wants: Spark would be at them for hours, and its driver at their list.
+_MOST_SPLITS = 100_000
 
 Result = TypeVar("Result")
 
@@ -43,7 +43,8 @@ class Split:
     """What one task reads: the batches of a file that begin in [start_pos, end_pos), bytes.
 
     Of them the records with first_offset <= offset <= last_offset. base_offset <= offset < next_base holds for all of
-    the segment's. file_size: bytes, when it was planned. sealed: nothing is appended to the file any more.
+    the segment's. file_size: bytes, when it was planned. sealed: nothing is appended to the file any more. shared: the
+    batch at start_pos is another split's too, with offsets before these: that one tells of its damage.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Split:
     next_base: int
     file_size: int
     sealed: bool
+    shared: bool = False
 
     @property
     def size_in_bytes(self) -> int:
@@ -140,108 +142,20 @@ def _planned(
 ) -> list[AnySplit]:
     wanted = offset_ranges(options, found) if ranges is None else _still_there(options, found, ranges)
     spans = [(each, wanted[each.topic_partition]) for each in found if each.topic_partition in wanted]
+    if not options.streaming:
+        for source, span in spans:
+            _tell(source, span)
     pieces = [piece for source, span in spans for piece in _pieces(source, span)]
-    target = _target(options, sum(piece.end - piece.start for piece in pieces))
+    target = _target(options, sum(piece.part.end - piece.part.start for piece in pieces))
     cut = [split for piece in pieces for split in _cut(piece, target, options.max_records_per_partition)]
     return list(_packed(cut, target // _PACKED_SHARE, options.max_records_per_partition))
 
 
-# --- what there is
-
-
-def discover(options: ReadOptions) -> list[PartitionSource]:
-    """The partitions that the paths lead to and the options ask for, replicas once, by topic and number.
-
-    No other partition's directory is opened, whatever is wrong with it. FileNotFoundError: a path, or what a glob
-    should match, is not there. NotALogError: it holds no log. ValueError: a topic or partition that is asked for is not
-    there. OSError: one that is asked for cannot be listed.
-    """
-    found: dict[TopicPartition, PartitionSource] = {}
-    seen: set[str] = set()
-    for source in _sources(options):
-        # A directory may be named twice, or by a link: it is no replica of itself.
-        itself = source.path if is_remote(source.path) else os.path.realpath(source.path)
-        if itself in seen:
-            continue
-        seen.add(itself)
-        rival = found.get(source.topic_partition)
-        found[source.topic_partition] = source if rival is None else _better(rival, source)
-    missing = options.topics.missing(found)
-    if missing and not options.streaming:
-        raise ValueError(f"option {options.topics.option}: not found: {', '.join(missing)}")
-    return [found[partition] for partition in sorted(found)]
-
-
-def _better(one: PartitionSource, other: PartitionSource) -> PartitionSource:
-    """The replica to read."""
-
-    def rank(each: PartitionSource) -> tuple[int, int, int]:
-        return each.leader_epoch, each.log_end.offset, -each.log_start_offset
-
-    chosen = other if rank(other) > rank(one) else one
-    _log.info("%s: of %s and %s the replica in %s is read", one.topic_partition, one.path, other.path, chosen.path)
-    return chosen
-
-
-def _sources(options: ReadOptions) -> Iterator[PartitionSource]:
-    wanted = options.topics.wanted
-    for path in options.paths:
-        if is_remote(path):
-            from kafkalog.spark.remote import remote_partitions
-
-            yield from remote_partitions(path, wanted)
-            continue
-        plain = local_path(path)
-        if os.path.lexists(plain) or not glob.has_magic(plain):
-            yield from _local_partitions(data_dir.discover(plain), plain, wanted)
-        else:
-            yield from _matching(path, plain, wanted)
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path is a URL that leads elsewhere than to this machine's files."""
-    return "://" in path and not path.lower().startswith("file:")
-
-
-def local_path(path: str) -> str:
-    """A path, or the path that a file: URL stands for."""
-    return path_of_file_url(path) if path.lower().startswith("file:/") else path
-
-
-def _matching(option: str, pattern: str, wanted: Wanted) -> Iterator[LocalPartition]:
-    """Of what a glob matches, the logs: the rest was not meant, nor what is being deleted or moved here."""
-    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - an absolute pattern
-    if not matches:
-        raise FileNotFoundError(f"option path: nothing matches {option!r}")
-    found: dict[str, DataDir | PartitionDir | LogFile] = {}
-    refused: list[Refused] = []
-    for each in filter(os.path.isdir, matches):
-        try:
-            found[each] = data_dir.discover(each)
-        except NotALogError:
-            continue
-        except OSError as error:
-            refused.append(Refused(each, data_dir.partition_dir(Path(each)).topic_partition, error))
-    ensure_not_wanted(refused, [each for each, there in found.items() if isinstance(there, PartitionDir)], wanted)
-    if not found:
-        what = "a partition directory, <topic>-<number>, or one that holds some is needed; none of what matches is one"
-        raise NotALogError(what, option)
-    for each, there in found.items():
-        if not (isinstance(there, PartitionDir) and there.mark is not None):
-            yield from _local_partitions(there, each, wanted)
-
-
-def _local_partitions(found: DataDir | PartitionDir | LogFile, path: str, wanted: Wanted) -> Iterator[LocalPartition]:
-    if isinstance(found, DataDir):
-        for each in found.partitions:
-            # What is being deleted or moved here is none of the log.
-            if each.mark is None and each.topic_partition is not None and wanted(each.topic_partition):
-                yield LocalPartition(each.path.absolute(), each.topic_partition)
-    elif isinstance(found, PartitionDir) and found.topic_partition is not None:
-        if wanted(found.topic_partition):
-            yield LocalPartition(found.path.absolute(), found.topic_partition)
-    else:
-        raise NotALogError("a partition directory, <topic>-<number>, or one that holds some is needed", path)
+def _tell(source: PartitionSource, span: OffsetRange) -> None:
+    """Warn of what is left out. A stream sees the tail again and again while a broker writes it: it is not told."""
+    if span.end >= source.end_offset(committed=False) or source.swaps:
+        for remark in source.remarks():
+            _log.warning("%s", remark)
 
 
 # --- from where to where
@@ -373,13 +287,11 @@ def _lost(what: str, source: PartitionSource | None, options: ReadOptions) -> No
 
 
 class _Piece(NamedTuple):
-    """What is wanted of a segment: batches that begin in [start, end), offsets in [span.start, span.end)."""
+    """What is wanted of a segment."""
 
     source: PartitionSource
     segment: SegmentFile
-    start: int
-    end: int
-    span: OffsetRange
+    part: Part
 
 
 def _pieces(source: PartitionSource, span: OffsetRange) -> Iterator[_Piece]:
@@ -390,46 +302,44 @@ def _pieces(source: PartitionSource, span: OffsetRange) -> Iterator[_Piece]:
         if span.start > segment.base_offset or span.end < segment.next_base:
             start, end = source.span(segment, span.start, span.end)
         if start < end:
-            yield _Piece(source, segment, start, end, span)
+            yield _Piece(source, segment, Part(start, end, span.start, span.end - 1))
 
 
 def _target(options: ReadOptions, total: int) -> int:
     """About so many bytes a task."""
     wanted = options.min_partitions
-    return options.split_bytes if wanted is None else max(1, min(options.split_bytes, -(-total // wanted)))
+    target = options.split_bytes if wanted is None else max(1, min(options.split_bytes, -(-total // wanted)))
+    least = total // _MOST_SPLITS
+    if target < least:
+        option = "splitBytes" if wanted is None or options.split_bytes <= -(-total // wanted) else "minPartitions"
+        _log.warning("option %s: tasks have %d bytes, not %d, so that there are not more", option, least, target)
+    return max(target, least)
 
 
 def _cut(piece: _Piece, target: int, max_records: int | None) -> Iterator[Split]:
-    if max_records is not None:
-        for part in _by_offsets(piece, max_records):
-            yield from _cut(part, target, None)
-        return
-    yield from _splits(
-        piece, [piece.start, *piece.source.cuts(piece.segment, piece.start, piece.end, target), piece.end]
+    for part in [piece.part] if max_records is None else _by_records(piece, max_records):
+        edges = [part.start, *piece.source.cuts(piece.segment, part.start, part.end, target), part.end]
+        yield from _splits(piece._replace(part=part), edges)
+
+
+def _by_records(piece: _Piece, most: int) -> Iterator[Part]:
+    """The piece in parts of at most so many records."""
+    source, segment = piece.source, piece.segment
+    whole = piece.part._replace(
+        first=max(piece.part.first, segment.base_offset), last=min(piece.part.last, segment.next_base - 1)
     )
-
-
-def _by_offsets(piece: _Piece, most: int) -> Iterator[_Piece]:
-    """The piece in parts of at most so many offsets."""
-    segment = piece.segment
-    first = max(piece.span.start, segment.base_offset)
-    end = min(piece.span.end, segment.next_base)
-    parts = -(-(end - first) // most)
-    for k in range(parts):
-        span = OffsetRange(first + (end - first) * k // parts, first + (end - first) * (k + 1) // parts)
-        start, stop = piece.source.span(segment, span.start, span.end)
-        if start < stop:
-            yield piece._replace(start=start, end=stop, span=span)
+    entries = source.index_entries(segment) if whole.last - whole.first >= most else NO_ENTRIES
+    return parts_of(whole, most, entries, partial(source.headers, segment))
 
 
 def _splits(piece: _Piece, edges: list[int]) -> Iterator[Split]:
     """Of one segment, between these positions; a plan may have thousands, so that what they share is looked up once."""
-    segment, span, (topic, partition) = piece.segment, piece.span, piece.source.topic_partition
+    segment, part, (topic, partition) = piece.segment, piece.part, piece.source.topic_partition
     next_base = min(segment.next_base, piece.source.log_end.offset)
-    offsets = span.start, span.end - 1, topic, partition
+    offsets = part.first, part.last, topic, partition
     whole = segment.base_offset, next_base, segment.size, segment.sealed
     for start, end in pairwise(edges):
-        yield Split(segment.path, start, end, *offsets, *whole)
+        yield Split(segment.path, start, end, *offsets, *whole, part.shared and start == part.start)
 
 
 def _packed(splits: list[Split], room: int, max_records: int | None) -> Iterator[AnySplit]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups import framing
 from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog.errors import NotALogError
 from kafkalog.record.decoding import Reading, read_columns
@@ -40,6 +41,7 @@ from kafkalog.storage.paths import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TopicPartition,
     partition_of_dir,
@@ -181,6 +183,7 @@ class RemotePartition(PartitionSource):
         self.segments = segment_file_list(
             [(base, store.url(self._in(name)), size) for base, name, size in logs if base is not None]
         )
+        self.swaps = tuple(sorted(name for name in self._sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)))
 
     def _in(self, name: str) -> str:
         return f"{self._directory}/{name}"
@@ -201,14 +204,16 @@ class RemotePartition(PartitionSource):
         last = self.segments[-1]
         entries = self._offset_entries(last)
         offset, position = last.base_offset, self._checked(last, entries[-1:])
+        torn = False
         with closing(RemoteWindow(last.path)) as window:
             for rows, stop in window.walk(position, last.size):
-                offset = int(rows["last_offset"][-1]) + 1 if len(rows) else offset
-                position = stop.position
+                own = rows["last_offset"][rows["last_offset"] >= last.base_offset]
+                offset = int(own[-1]) + 1 if len(own) else offset
+                position, torn = stop.position, stop.status == framing.TORN
                 if stop.status in DAMAGE:
                     # For its reader to see.
                     position = last.size
-        return LogEnd(max(offset, self.log_start_offset), position)
+        return LogEnd(max(offset, self.log_start_offset), position, last.size - position if torn else 0)
 
     @cached_property
     def leader_epoch(self) -> int:
@@ -313,9 +318,18 @@ class RemotePartition(PartitionSource):
         """As the index says: whoever reads looks at the batches, which costs a request each."""
         if end - start <= target:
             return []
-        index = self._index_ahead(segment, target)
-        sparse = SparseIndex(lambda at, length: index[at : at + length], len(index), segment.base_offset)
-        return [each.position for each in sparse.cuts(start, end, target)]
+        index = _sparse(self._index_ahead(segment, target), segment)
+        return [each.position for each in index.cuts(start, end, target)]
+
+    def index_entries(self, segment: SegmentFile) -> NDArray[np.int64]:
+        """As they are: whoever reads looks at the batches."""
+        return _sparse(self._read_index(segment, INDEX_SUFFIX), segment).rising(segment.size)
+
+    def headers(self, segment: SegmentFile, start: int, end: int) -> Iterator[NDArray[np.void]]:
+        """Fetches what lies between."""
+        with closing(RemoteWindow(segment.path, until=end)) as window:
+            for rows, _ in window.walk(start, end):
+                yield rows
 
     def _index_ahead(self, segment: SegmentFile, target: int) -> bytes:
         """Its offset index, fetched with those of the next segments that are to be cut: stores answer side by side."""
@@ -354,6 +368,10 @@ class RemotePartition(PartitionSource):
 
     def close(self) -> None:
         self._indexes.clear()
+
+
+def _sparse(index: bytes, segment: SegmentFile) -> SparseIndex:
+    return SparseIndex(lambda at, length: index[at : at + length], len(index), segment.base_offset)
 
 
 def remote_partitions(url: str, wanted: Wanted) -> Iterator[PartitionSource]:

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.spark.discovery import is_remote, local_path
 from kafkalog.spark.options import ReadOptions
-from kafkalog.spark.planner import AnySplit, is_remote, local_path, plan_splits
+from kafkalog.spark.planner import AnySplit, plan_splits
 from kafkalog.spark.schema import Column, chosen_columns, ddl
 from kafkalog.spark.split_reader import read_split
 from kafkalog.spark.write_options import WRITE_ONLY

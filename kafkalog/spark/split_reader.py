@@ -24,8 +24,9 @@ from kafkalog.record.columns import RecordColumns
 from kafkalog.record.compression import DEFAULT_LIMIT
 from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
 from kafkalog.record.framing import Stop
+from kafkalog.spark.discovery import is_remote
 from kafkalog.spark.options import OnCorrupt, ReadOptions
-from kafkalog.spark.planner import AnySplit, Split, is_remote
+from kafkalog.spark.planner import AnySplit, Split
 from kafkalog.spark.schema import Column, columns_of
 from kafkalog.spark.window import DAMAGE, MappedWindow, ReadWindow, ShorterFileError, Window
 from kafkalog.storage.committed import AbortedBatches
@@ -154,10 +155,14 @@ class _SplitReader:
                 raise
             except KafkaLogError as error:
                 damage, position = self._passed_over(error, entries.rows, stop.position)
-                if self._options.on_corrupt is OnCorrupt.PERMISSIVE:
+                if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not self._is_told_of(damage):
                     yield damage
         if self._damaged:
             _log.warning("%s: %d damaged places were passed over", self._split.path, self._damaged)
+
+    def _is_told_of(self, damage: Damage) -> bool:
+        """Whether another split tells of it, which has the records before of the same batch."""
+        return self._split.shared and damage.position == self._split.start_pos
 
     def _ensure_as_planned(self) -> None:
         """ShorterFileError: the file is not the one that was planned."""

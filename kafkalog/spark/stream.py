@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkalog.errors import OffsetOutOfRangeError
+from kafkalog.spark.discovery import discover
 from kafkalog.spark.options import ReadOptions
 from kafkalog.spark.partition import PartitionSource
 from kafkalog.spark.planner import (
     AnySplit,
     OffsetRange,
-    discover,
     earliest_offsets,
     latest_offsets,
     on_what_is_there,

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import golden
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
-from kafkalog.spark import SplitGroup, plan_splits
+from kafkalog.spark import plan_splits
+from kafkalog.spark.discovery import discover
 from kafkalog.spark.local import LocalPartition
-from kafkalog.spark.planner import discover, earliest_offsets, latest_offsets, starting_offsets
+from kafkalog.spark.planner import earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.storage.checkpoints import write_leader_epoch_checkpoint, write_offset_checkpoint
 from kafkalog.storage.paths import TopicPartition
 from partition_dirs import NOW, batch, write_segments
@@ -223,12 +224,6 @@ def test_any_range_of_offsets_is_read_exactly_however_it_is_split(orders: Path, 
     given = {} if most is None else {"maxRecordsPerPartition": most}
     found = offsets(orders, startingOffsets=at(start), endingOffsets=at(end), splitBytes=size, **given)
     assert found == list(range(start, end))
-
-
-def test_no_split_has_more_offsets_than_allowed(orders: Path) -> None:
-    found = plan_splits(options(orders, maxRecordsPerPartition=50))
-    assert not any(isinstance(each, SplitGroup) for each in found)
-    assert [each.last_offset - each.first_offset + 1 for each in splits(orders, maxRecordsPerPartition=50)] == [40] * 6
 
 
 def test_as_many_splits_as_asked_for_are_made_where_there_are_batches(orders: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 import golden
 from kafkalog.errors import CorruptRecordError, NotALogError
 from kafkalog.spark import plan_splits, read_records, read_split, remote
+from kafkalog.spark.discovery import discover
 from kafkalog.spark.partition import PartitionSource
-from kafkalog.spark.planner import discover
 from kafkalog.spark.window import ShorterFileError
 from partition_dirs import NOW
 from spark_logs import log_of, offsets, options

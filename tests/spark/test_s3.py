@@ -12,7 +12,8 @@ import pytest
 
 import golden
 from kafkalog.spark import ReadOptions, plan_splits, read_split, remote
-from kafkalog.spark.planner import Split, discover
+from kafkalog.spark.discovery import discover
+from kafkalog.spark.planner import Split
 from s3_server import BUCKET, S3Server, answers, hangs
 from spark_rows import expected_rows, of_arrow
 
