@@ -62,6 +62,12 @@ class Terminal:
         if sees is not None:
             await self.sees(sees)
 
+    async def pastes(self, text: str) -> None:
+        from textual.events import Paste
+
+        self.app.post_message(Paste(text))
+        await self.pilot.pause()
+
     async def types(self, text: str) -> None:
         await self.pilot.press(*(character if character != " " else "space" for character in text))
 

@@ -251,7 +251,7 @@ def test_a_value_is_exported_once_and_never_into_what_is_looked_at(golden_logs: 
     async def export(at: Terminal, to: Path) -> None:
         await at.press("x", sees="write to the file")
         await at.press("ctrl+u", "ctrl+k")
-        await at.types(str(to))
+        await at.pastes(str(to))
         await at.press("enter")
 
     async def steps(at: Terminal) -> None:
