@@ -13,6 +13,7 @@ back as it was. Each directory changes in one step where the system can exchange
 import ctypes
 import errno
 import json
+import logging
 import os
 import shutil
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from kafkalog.storage.atomic import sync_directory, write_atomically
 from kafkalog.storage.lock import DirectoryLock
 from kafkalog.storage.paths import TopicPartition, partition_of_dir
 
+_log = logging.getLogger(__name__)
 TEMPORARY = "_kafkalog_tmp"
 TASKS, NEW, OLD, JOURNAL = "tasks", "new", "old", "commit.json"
 _VERSION = 1
@@ -45,25 +47,20 @@ class Exchange:
     def run(self, lock: DirectoryLock) -> None:
         """Do it, or nothing. lock: on the data directory. OSError: nothing was changed.
 
-        ExceptionGroup: nor could all be put back; the next writer completes the exchange.
+        ExceptionGroup: nor could all be put back; it says whether the next writer completes the exchange.
         """
         for name in (NEW, OLD):
             (self.job / name).mkdir(exist_ok=True)
             sync_directory(self.job / name)
-        write_atomically(self.job / JOURNAL, self._text().encode())
-        sync_directory(self.job.parent)
         known = sessions.read_checkpoints(self.data_dir)
         try:
+            write_atomically(self.job / JOURNAL, self._text().encode())
+            sync_directory(self.job.parent)
             self._do(lock)
         except BaseException as error:
-            try:
-                self._undo()
-                sessions.restore_checkpoints(self.data_dir, lock, known)
-                self._forget()
-            except (OSError, KafkaLogError) as another:
-                raise ExceptionGroup(f"{self.data_dir}: neither changed nor put back", [another]) from error
+            self._take_back(lock, known, error)
             raise
-        _remove_job(self.job)
+        self._clear_up()
 
     @classmethod
     def begun(cls, data_dir: Path, job: Path) -> "Exchange":
@@ -128,9 +125,34 @@ class Exchange:
             with suppress(FileNotFoundError):
                 (self.job / OLD / name).rename(self.data_dir / name)
 
-    def _forget(self) -> None:
-        (self.job / JOURNAL).unlink()
-        sync_directory(self.data_dir)
+    def _take_back(self, lock: DirectoryLock, known: sessions.Checkpoints, error: BaseException) -> None:
+        try:
+            if not is_committed(self.job):
+                return
+            self._undo()
+            sessions.restore_checkpoints(self.data_dir, lock, known)
+            sync_directory(self.data_dir)
+            (self.job / JOURNAL).unlink()
+        except (OSError, KafkaLogError) as another:
+            what = "committed, but not in place; the next job there, or `recover`, completes it: do not write it again"
+            raise ExceptionGroup(f"{self.job}: {what}", [another, *_alone(error)]) from error
+        try:
+            sync_directory(self.job)
+        except OSError as another:
+            what = f"{JOURNAL} is removed, which may not outlast a power cut: the next job would then complete this one"
+            raise ExceptionGroup(f"{self.job}: {what}", [another, *_alone(error)]) from error
+
+    def _clear_up(self) -> None:
+        """The exchange is done: what cannot be removed is no reason to do it once more."""
+        try:
+            _remove_job(self.job)
+        except OSError as error:
+            _log.warning("%s: all is in place; the next job there, or `recover`, removes this: %s", self.job, error)
+
+
+def _alone(error: BaseException) -> list[Exception]:
+    """In a list, if a group of errors takes it: not what ends the process."""
+    return [error] if isinstance(error, Exception) else []
 
 
 def _not_before(log: JoinedLog, known: sessions.Checkpoints) -> JoinedLog:
@@ -148,9 +170,18 @@ def complete_begun(data_dir: Path, lock: DirectoryLock) -> list[Path]:
     return [journal.parent for journal in found]
 
 
+def is_committed(job: Path) -> bool:
+    """Whether a job's directory holds what is to be completed. OSError: it cannot be said."""
+    try:
+        (job / JOURNAL).lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def remove_job(job: Path) -> None:
     """Remove what a job has below the data directory; nothing where it is committed and not complete."""
-    if not (job / JOURNAL).exists():
+    if not is_committed(job):
         _remove_job(job)
 
 

@@ -14,6 +14,7 @@ so; what was shuffled has the order that the shuffle gave it.
 """
 
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from kafkalog.errors import InconsistentTopicIdError, LogLockedError
-from kafkalog.spark.exchange import JOURNAL, NEW, TASKS, TEMPORARY, Exchange, complete_begun, remove_job
+from kafkalog.spark.exchange import NEW, TASKS, TEMPORARY, Exchange, complete_begun, is_committed, remove_job
 from kafkalog.spark.joining import Before, JoinedLog, Joining, Source
 from kafkalog.spark.rows import RowSorter
 from kafkalog.spark.task_files import TaskFiles, TaskWriter
@@ -111,8 +112,8 @@ class WriteJob:
 
         Waits for other jobs that commit to the same directory. LogLockedError: a broker, or somebody who takes too
         long, writes there. CorruptRecordError: a task's file is not as it was left. ExceptionGroup: what had been
-        changed could not be put back; the next job to commit, or `recover`, completes it. OSError, LogStateError
-        of a log that could not be flushed before, and what `kafkalog.open` raises of one that is damaged.
+        changed could not be put back; it says whether the next job to commit, or `recover`, completes it. OSError,
+        LogStateError of a log that could not be flushed before, and what `kafkalog.open` raises of one that is damaged.
         """
         done = sorted(tasks, key=lambda each: each.task)
         with _locked(self.options.path) as (session, lock):
@@ -125,7 +126,7 @@ class WriteJob:
 
     def abort(self) -> None:
         """Remove all that the job has written. Tasks that still run fail."""
-        if (self.directory / JOURNAL).exists():
+        if is_committed(self.directory):
             _log.warning("%s is committed, and is completed by the next job", self.directory)
         remove_job(self.directory)
 
@@ -194,13 +195,14 @@ def _in_order(futures: Iterable[Future[JoinedLog]]) -> list[JoinedLog]:
             future.cancel()
 
 
-def recover(path: Path) -> list[Path]:
-    """Complete what jobs have committed that died before all was in place; their directories.
+def recover(path: str | os.PathLike[str]) -> list[Path]:
+    """Complete what jobs have committed to that data directory that died before all was in place; their directories.
 
     LogStateError: somebody has written since to what is to be replaced. LogLockedError, OSError.
     """
-    with _locked(path) as (_, lock):
-        return _complete_begun(path, lock)
+    data_dir = Path(path)
+    with _locked(data_dir) as (_, lock):
+        return _complete_begun(data_dir, lock)
 
 
 def _complete_begun(path: Path, lock: DirectoryLock) -> list[Path]:
@@ -240,7 +242,16 @@ def _locked(path: Path) -> Iterator[tuple[sessions.Session, DirectoryLock]]:
     try:
         yield session, lock
     finally:
+        _end(session, lock)
+
+
+def _end(session: sessions.Session, lock: DirectoryLock) -> None:
+    """What was done stays done without the mark of a clean stop: logs are then recovered when they are opened."""
+    try:
         sessions.end(session, lock, [], in_order=True)
+    except OSError as error:
+        what = "no mark of a clean stop could be left; logs are recovered when they are opened"
+        _log.warning("%s: %s: %s", lock.directory, what, error)
 
 
 def _retried(take: Callable[[], Taken], wait_s: float) -> Taken:

@@ -20,6 +20,8 @@ from kafkalog.errors import LogStateError
 from kafkalog.spark import exchange, task_files, writer
 from kafkalog.spark.task_files import TaskFiles
 from kafkalog.spark.writer import WriteJob, recover
+from kafkalog.storage import atomic, data_dir_session
+from kafkalog.storage.clean_shutdown import was_clean_shutdown
 from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
 from spark.writing import partitions_in, rows, started, state_of, values, values_in, written
 from storage.indexes import fill, small_disk
@@ -189,11 +191,12 @@ def committed_on(path: Path, job_in: Callable[[Path], WriteJob], fault: Fail) ->
         assert names_a_path_in(path, error), (fault, disk.names[fault.at - 1], error)
         outcome = "put back"
     if (job.directory / exchange.JOURNAL).exists():
+        assert error is None or "completes it: do not write it again" in str(error), (fault, error)
         job.abort()
         assert recover(path) == [job.directory]
         outcome = "completed later"
-    elif outcome == "put back" and found_in(path) != AFTER[job_in]:
-        assert found_in(path) == BEFORE
+    elif outcome == "put back":
+        assert found_in(path) == BEFORE, (fault, disk.names[fault.at - 1], error)
         assert logs_in(path) == before
         job.abort()
     else:
@@ -202,6 +205,127 @@ def committed_on(path: Path, job_in: Callable[[Path], WriteJob], fault: Fail) ->
     written(path, [values(b"more", partition=0)])
     assert values_in(path)[-1] == b"more"
     return outcome
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_commit_that_failed_does_not_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """Neither the job's directory nor the one above it is on the disk, though commit.json is there."""
+    written(tmp_path, [values(b"before")])
+    job = started(tmp_path)
+    messages, synced, real = [job.write([values(b"new")])], [], exchange.sync_directory
+
+    def sync(directory: Path) -> None:
+        if (job.directory / exchange.JOURNAL).exists():
+            synced.append(directory)
+            if len(synced) == refused:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(directory))
+        real(directory)
+
+    monkeypatch.setattr(exchange, "sync_directory", sync)
+    monkeypatch.setattr(atomic, "sync_directory", sync)
+    with pytest.raises(OSError, match="Input/output error"):
+        job.commit(messages)
+    assert synced[:refused] == [job.directory, job.directory.parent][:refused]
+    job.abort()
+    assert not (tmp_path / exchange.TEMPORARY).exists()
+    written(tmp_path, [values(b"new")])
+    assert values_in(tmp_path) == [b"before", b"new"]
+
+
+def refusing_to_unlink(path: Path) -> Callable[..., None]:
+    real = os.unlink
+
+    def unlink(file: Any, *arguments: Any, **options: Any) -> None:
+        if Path(file) == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(file))
+        real(file, *arguments, **options)
+
+    return unlink
+
+
+def test_a_commit_that_can_be_neither_done_nor_taken_back_says_that_it_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path, [values(b"before")])
+    job = started(tmp_path)
+    messages = [job.write([values(b"new")])]
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refusing_to_unlink(job.directory / exchange.JOURNAL))
+        patched.setattr(exchange.sessions, "update_checkpoints", refuse)
+        with pytest.raises(ExceptionGroup, match=r"committed, but not in place; .* completes it") as caught:
+            job.commit(messages)
+        assert [error.errno for error in caught.value.exceptions] == [errno.EIO, errno.ENOSPC]
+        job.abort()
+    assert f"{job.directory} is committed, and is completed by the next job" in caplog.messages
+    assert values_in(tmp_path) == [b"before"]
+    written(tmp_path, [values(b"more")])
+    assert values_in(tmp_path) == [b"before", b"new", b"more"]
+
+
+def test_a_removal_that_may_not_outlast_a_power_cut_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = started(tmp_path)
+    messages, real = [job.write([values(b"new")])], exchange.sync_directory
+
+    def sync(directory: Path) -> None:
+        if directory in (job.directory, job.directory.parent):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(directory))
+        real(directory)
+
+    monkeypatch.setattr(exchange, "sync_directory", sync)
+    with pytest.raises(ExceptionGroup, match=r"commit\.json is removed, which may not outlast a power cut"):
+        job.commit(messages)
+    job.abort()
+    assert recover(tmp_path) == []
+    assert partitions_in(tmp_path) == []
+
+
+# --- what is done stays done
+
+
+def test_a_job_without_the_mark_of_a_clean_stop_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "the mark")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(data_dir_session, "write_clean_shutdown", refuse)
+        written(tmp_path, [values(b"0")])
+    what = "no mark of a clean stop could be left; logs are recovered when they are opened"
+    assert caplog.messages == [f"{tmp_path}: {what}: [Errno 28] No space left on device: 'the mark'"]
+    assert not was_clean_shutdown(tmp_path)
+    assert values_in(tmp_path) == [b"0"]
+    written(tmp_path, [values(b"1")])
+    assert values_in(tmp_path) == [b"0", b"1"]
+    assert was_clean_shutdown(tmp_path)
+
+
+def test_a_job_whose_directory_cannot_be_removed_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    there_before(tmp_path)
+    job = replacing(tmp_path)
+    messages = tasks_of(job)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refusing_to_unlink(job.directory / exchange.JOURNAL))
+        job.commit(messages)
+    assert [message.partition(":")[0] for message in caplog.messages] == [str(job.directory)]
+    assert "all is in place; the next job there, or `recover`, removes this: [Errno 5]" in caplog.text
+    assert found_in(tmp_path) == AFTER[replacing]
+    assert recover(tmp_path) == [job.directory]
+    assert found_in(tmp_path) == AFTER[replacing]
+    assert not (tmp_path / exchange.TEMPORARY).exists()
+
+
+def test_what_was_committed_is_completed_below_a_path_that_is_text(tmp_path: Path) -> None:
+    written(tmp_path, [values(b"0")])
+    assert recover(str(tmp_path)) == []
 
 
 # --- a disk that is full
