@@ -180,10 +180,7 @@ class _Given:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._texts: dict[str, str] = {}
         for name, value in options.items():
-            known = _BY_LOWER_CASE.get(name.lower())
-            if known is None:
-                raise ValueError(f"unknown option {name!r} (value {_text(value)!r}){_nearest(name)}")
-            self._texts[known] = _text(value)
+            self._texts[known_option(name, value, _BY_LOWER_CASE)] = _text(value)
 
     def __contains__(self, name: str) -> bool:
         return name in self._texts
@@ -223,11 +220,22 @@ def _text(value: object) -> str:
     return json.dumps(value) if isinstance(value, (dict, list, tuple)) else str(value)
 
 
-def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), _BY_LOWER_CASE, n=1)
+def known_option(name: str, value: object, names: Mapping[str, str]) -> str:
+    """The option's name as it is documented; names: those there are, by their names in lower case.
+
+    ValueError: there is no such option; which one may be meant.
+    """
+    lower = name.lower()
+    if lower not in names:
+        raise ValueError(f"unknown option {name!r} (value {_text(value)!r}){_nearest(lower, names)}")
+    return names[lower]
+
+
+def _nearest(lower: str, names: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(lower, names, n=1)
     if near:
-        return f"; is {_BY_LOWER_CASE[near[0]]} meant?"
-    return "; no broker is asked" if name.lower().startswith("kafka.") else ""
+        return f"; is {names[near[0]]} meant?"
+    return "; no broker is asked" if lower.startswith("kafka.") else ""
 
 
 def _whole(text: str, what: str, least: int) -> int:

@@ -20,7 +20,7 @@ from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record, build_records
 from kafkalog.attributes import TimestampType
 from kafkalog.spark.partitioner import BinaryColumn, Partitioner
-from kafkalog.spark.write_options import MOST_PARTITIONS, WriteOptions, check_topic
+from kafkalog.spark.write_options import MOST_PARTITIONS, WriteOptions, check_topic, sink_columns
 from kafkalog.storage.paths import TopicPartition
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class RowSorter:
     def portions(self, batch: "pa.RecordBatch") -> Iterator[Portion]:
         """The records of the rows, by partition.
 
-        ValueError: a row without a topic, or that no partition or record can be; it says which. TypeError: a column of
-        another type.
+        ValueError: a row without a topic, or that no partition or record can be; it says which; a column twice.
+        TypeError: a column of another type.
         """
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield from self._portions(batch.slice(start, ROWS_AT_ONCE))
 
     def _portions(self, batch: "pa.RecordBatch") -> Iterator[Portion]:
-        columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
+        columns = {name: batch.column(place) for name, place in sink_columns(batch.schema.names).items()}
         count = batch.num_rows
         key, value = (_binary(columns.get(name), name, count) for name in ("key", "value"))
         chosen = self._choose(columns, key, value)

@@ -11,16 +11,15 @@ Names of options and columns are taken in any case; columns that are none of the
 alone.
 """
 
-import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.attributes import CompressionType
-from kafkalog.spark.options import path_of_file_url
+from kafkalog.spark.options import known_option, path_of_file_url
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.partition_metadata import is_topic_id
 from kafkalog.storage.paths import partition_of_dir
@@ -71,7 +70,7 @@ class WriteOptions:
 
         ValueError: an option that does not exist, a value that cannot be, no path; it names the option and its value.
         """
-        given = {_known(name): str(value) for name, value in options.items()}
+        given = {known_option(name, value, _BY_LOWER_CASE): str(value) for name, value in options.items()}
         if "path" not in given:
             raise ValueError("option path is required: the directory to write the partitions to")
         return cls(
@@ -79,14 +78,26 @@ class WriteOptions:
         )
 
 
-def check_columns(types: Mapping[str, str], options: WriteOptions) -> None:
+def sink_columns(names: Iterable[str]) -> dict[str, int]:
+    """At which place each of the sink's columns is, by its name in lower case. ValueError: it is there twice."""
+    found: dict[str, tuple[int, str]] = {}
+    for place, name in enumerate(names):
+        lower = name.lower()
+        if lower in found and lower in COLUMN_TYPES:
+            raise ValueError(f"columns {found[lower][1]!r} and {name!r} are both {lower}: one of them is wanted")
+        found[lower] = place, name
+    return {name: place for name, (place, _) in found.items() if name in COLUMN_TYPES}
+
+
+def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> None:
     """Whether columns of these names and types, in Spark's words, can be written. ValueError: not so."""
-    found = {name.lower(): kind for name, kind in types.items()}
+    places = sink_columns(name for name, _ in columns)
+    found = {name: columns[place][1] for name, place in places.items()}
     if "value" not in found:
         raise ValueError("there is no column value, which holds what is to be written")
-    for name, allowed in COLUMN_TYPES.items():
-        if name in found and found[name] not in allowed:
-            raise ValueError(f"column {name} is of type {found[name]}: {' or '.join(allowed)} is wanted")
+    for name, kind in found.items():
+        if kind not in (allowed := COLUMN_TYPES[name]):
+            raise ValueError(f"column {name} is of type {kind}: {' or '.join(allowed)} is wanted")
     if options.topic is None and "topic" not in found:
         raise ValueError("neither option topic nor a column topic says where the rows go")
 
@@ -96,15 +107,6 @@ def check_topic(topic: str) -> str:
     if partition_of_dir(f"{topic}-0") is None:
         raise ValueError(f"{topic!r} is no name for a topic: up to 249 of a-z A-Z 0-9 . _ -")
     return topic
-
-
-def _known(name: str) -> str:
-    lower = name.lower()
-    if lower not in _RULES:
-        near = difflib.get_close_matches(lower, _RULES, 1)
-        meant = f"; {near[0]} is one" if near else f"; there are {', '.join(_RULES)}"
-        raise ValueError(f"option {name} does not exist for writing{meant}")
-    return lower
 
 
 def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
@@ -155,9 +157,10 @@ _RULES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "topic": ("topic", check_topic),
     "partitions": ("partitions", _count),
     "compression": ("compression", _codec),
-    "batchbytes": ("batch_bytes", _size),
-    "segmentbytes": ("segment_bytes", _size),
-    "topicid": ("topic_id", _topic_id),
+    "batchBytes": ("batch_bytes", _size),
+    "segmentBytes": ("segment_bytes", _size),
+    "topicId": ("topic_id", _topic_id),
 }
+_BY_LOWER_CASE = {name.lower(): name for name in _RULES}
 # What no read takes, in lower case.
-WRITE_ONLY = frozenset(_RULES) - {"path"}
+WRITE_ONLY = frozenset(_BY_LOWER_CASE) - {"path"}

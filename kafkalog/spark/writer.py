@@ -17,7 +17,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +34,14 @@ from kafkalog.spark.write_options import MOST_PARTITIONS, WriteOptions, check_co
 from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.lock import DirectoryLock, lock_data_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata, topic_id_in
-from kafkalog.storage.paths import LOG_SUFFIX, PARTITION_METADATA, TopicPartition, offset_file, partition_of_dir
+from kafkalog.storage.paths import (
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    TopicPartition,
+    offset_file,
+    partition_of_dir,
+    segment_files,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,24 +72,22 @@ class WriteJob:
 
     @classmethod
     def start(
-        cls, options: WriteOptions, columns: Mapping[str, str] | None = None, *, overwrite: bool = False
+        cls, options: WriteOptions, columns: Sequence[tuple[str, str]] | None = None, *, overwrite: bool = False
     ) -> "WriteJob":
         """Begin a job on the driver: the directory is made if it is missing. columns: names and Spark's types.
 
-        ValueError: columns that cannot be written. InconsistentTopicIdError: topicId is not the topic's.
-        LogLockedError: a broker runs there, or somebody else writes. OSError.
+        ValueError: columns that cannot be written, a path that is no data directory's, fewer partitions than the topic
+        has. InconsistentTopicIdError: topicId is not the topic's. LogLockedError: a broker runs there, or somebody else
+        writes. OSError.
         """
         if columns is not None:
             check_columns(columns, options)
-        options.path.mkdir(parents=True, exist_ok=True)
+        _make_data_dir(options.path)
         _refuse_a_broker(options.path)
-        counts: dict[str, int] = {}
-        for topic, number in _partitions_in(options.path):
-            # A higher number is a directory's that stands alone, not that of so many partitions.
-            if number < MOST_PARTITIONS:
-                counts[topic] = max(counts.get(topic, 0), number + 1)
-        job = cls(options, overwrite, uuid4().hex, counts)
+        job = cls(options, overwrite, uuid4().hex, _counts(_partitions_in(options.path)))
         job._check_topic_id()
+        if options.topic is not None:
+            job._check_counts([options.topic], job.counts)
         try:
             _make(job.directory / TASKS)
         except BaseException:
@@ -118,10 +123,13 @@ class WriteJob:
         done = sorted(tasks, key=lambda each: each.task)
         with _locked(self.options.path) as (session, lock):
             _complete_begun(self.options.path, lock)
-            joined = self._joined(done, was_clean=session.was_clean)
+            present = set(_partitions_in(self.options.path))
+            joined = self._joined(done, present, was_clean=session.was_clean)
             partitions = [each.topic_partition for each in joined.coming]
             joined.run(lock)
             session.closed |= set(map(str, partitions))
+        if not self.overwrite:
+            self._warn_of_growth(_counts(present), _counts(partitions))
         return partitions
 
     def abort(self) -> None:
@@ -142,14 +150,28 @@ class WriteJob:
             if partition.topic == topic and found is not None and found.topic_id != wanted:
                 raise InconsistentTopicIdError("the topic has another id", str(path), None, wanted, found.topic_id)
 
-    def _joined(self, tasks: list[TaskFiles], *, was_clean: bool) -> Exchange:
+    def _check_counts(self, topics: Iterable[str], present: Mapping[str, int]) -> None:
+        wanted = self.options.partitions
+        if self.overwrite or wanted is None:
+            return
+        for topic in sorted(topics):
+            if wanted < (found := present.get(topic, 0)):
+                raise ValueError(f"option partitions is {wanted}: {topic} has {found}, and cannot have fewer again")
+
+    def _warn_of_growth(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        for topic, found in before.items():
+            if found < (wanted := after.get(topic, 0)):
+                what = "keys go to other partitions than before"
+                _log.warning("%s: %s had %s partitions and has %s: %s", self.options.path, topic, found, wanted, what)
+
+    def _joined(self, tasks: list[TaskFiles], present: set[TopicPartition], *, was_clean: bool) -> Exchange:
         """What there is to exchange, made and on the disk."""
         shutil.rmtree(self.directory / NEW, ignore_errors=True)
         (self.directory / NEW).mkdir()
         sources = self._sources(tasks)
-        present = set(_partitions_in(self.options.path))
         wanted = sorted(sources.keys() | self._empty_ones(sources, present))
         topics = {each.topic for each in wanted}
+        self._check_counts(topics, _counts(present))
         ids = {each: self.options.topic_id or topic_id_in(self.options.path, each) for each in topics}
         checkpoints = sessions.read_checkpoints(self.options.path)
 
@@ -215,6 +237,28 @@ def _complete_begun(path: Path, lock: DirectoryLock) -> list[Path]:
 def _partitions_in(path: Path) -> list[TopicPartition]:
     named = (partition_of_dir(each.name) for each in path.iterdir() if each.is_dir())
     return sorted(each for each in named if each is not None)
+
+
+def _counts(partitions: Iterable[TopicPartition]) -> dict[str, int]:
+    """How many partitions each topic has."""
+    counts: dict[str, int] = {}
+    for topic, number in partitions:
+        # A higher number is a directory's that stands alone, not that of so many partitions.
+        if number < MOST_PARTITIONS:
+            counts[topic] = max(counts.get(topic, 0), number + 1)
+    return counts
+
+
+def _make_data_dir(path: Path) -> None:
+    """ValueError: a file is there, or a partition. OSError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+        raise ValueError(f"option path is {str(path)!r}: a directory is wanted, and {there} is none") from None
+    if segment_files(path):
+        what = "the directory of a partition; give the data directory above it, whose partitions are to be written"
+        raise ValueError(f"option path is {str(path)!r}: {what}")
 
 
 def _refuse_a_broker(path: Path) -> None:

@@ -31,7 +31,7 @@ class KafkaLogArrowWriter(DataSourceArrowWriter):  # type: ignore[misc, unused-i
     """Writes Arrow batches of the sink's columns. See `WriteOptions` for options and columns, `WriteJob` for errors."""
 
     def __init__(self, options: Mapping[str, Any], schema: "StructType", overwrite: bool) -> None:
-        columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         self._job = WriteJob.start(WriteOptions.parse(options), columns, overwrite=overwrite)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> KafkaLogCommitMessage:

@@ -24,7 +24,6 @@ from kafkalog.errors import (
 from kafkalog.fsck.verify import Options, verify_data_dir
 from kafkalog.spark import exchange, writer
 from kafkalog.spark.partitioner import partition_of_key
-from kafkalog.spark.write_options import WriteOptions, check_columns
 from kafkalog.spark.writer import WriteJob, recover
 from kafkalog.storage.clean_shutdown import was_clean_shutdown
 from kafkalog.storage.lock import lock_data_dir
@@ -439,45 +438,3 @@ def test_what_was_read_while_it_is_replaced_can_be_read_on(tmp_path: Path) -> No
         assert next(found).value == b"0"
         written(tmp_path, [values(b"new")], overwrite=True)
         assert next(found).value == b"1"
-
-
-# --- options
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "option path is required"),
-        ({"path": "/x", "segmentbyte": "1"}, "option segmentbyte does not exist for writing; segmentbytes is one"),
-        ({"path": "/x", "batchBytes": "many"}, "option batchbytes is 'many'"),
-        ({"path": "/x", "batchBytes": "2m", "segmentBytes": "1m"}, "batchBytes is 2097152: more than segmentBytes"),
-        ({"path": "/x", "compression": "rar"}, "option compression is 'rar': one of none"),
-        ({"path": "/x", "partitions": "0"}, "option partitions is '0'"),
-        ({"path": "/x", "topic": ".."}, "option topic is '..'"),
-        ({"path": "/x", "topicId": "AAAAAAAAAAAAAAAAAAAAAA"}, "option topicid is 'AAAA"),
-        ({"path": "/x", "topicId": "bUPDMCVQRZiKdmIvGGjhHg"}, "no option topic"),
-        ({"path": "s3://bucket/x"}, "option path is 's3://bucket/x': only directories"),
-    ],
-)
-def test_an_option_that_cannot_be_is_named_with_its_value(options: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message.replace("(", "[(]")):
-        WriteOptions.parse(options)
-
-
-def test_a_path_may_be_a_file_url() -> None:
-    assert WriteOptions.parse({"PATH": "file:///a%20b/c"}).path == Path("/a b/c")
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"key": "binary"}, "there is no column value"),
-        ({"value": "int"}, "column value is of type int: binary or string is wanted"),
-        ({"value": "binary", "Partition": "bigint"}, "column partition is of type bigint"),
-        ({"value": "binary", "headers": "map<string,binary>"}, "column headers is of type map"),
-        ({"value": "binary"}, "neither option topic nor a column topic"),
-    ],
-)
-def test_columns_that_cannot_be_written_are_refused_before_anything_is(columns: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_columns(columns, WriteOptions(Path("/x")))
