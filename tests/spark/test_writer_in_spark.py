@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +89,28 @@ def test_the_writer_can_be_driven_without_a_session(tmp_path: Path, monkeypatch:
     other.abort([other.write(iter([values(b"3").select(["value"])])), None])
     assert values_in(tmp_path) == [b"1", b"2"]
     assert not (tmp_path / "_kafkalog_tmp").exists()
+
+
+def test_the_documents_examples_run_as_they_stand(
+    spark_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", os.environ["PYSPARK_PYTHON"])
+    text = (Path(__file__).parents[2] / "docs" / "spark-writer.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        exec(block.replace("/tmp/kafka-backup", str(tmp_path)), names)
+    assert names["spark"] is spark_session
+    assert partitions_in(tmp_path) == [*(f"orders-{number}" for number in range(4)), "payments-0", "users-0"]
+    assert sum(len(records_in(tmp_path, name)) for name in partitions_in(tmp_path)) == 3000
+
+
+def test_columns_that_differ_in_case_alone_are_both_named(spark_session: Any, tmp_path: Path) -> None:
+    from pyspark.errors import AnalysisException
+
+    spark_session.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        rows = spark_session.sql("select 'a' as value, 'b' as VALUE")
+        with pytest.raises(AnalysisException, match="columns 'value' and 'VALUE' are both value"):
+            rows.write.format("kafkalog").mode("append").option("topic", "t").save(str(tmp_path))
+    finally:
+        spark_session.conf.unset("spark.sql.caseSensitive")
