@@ -4,56 +4,29 @@ from __future__ import annotations
 
 import errno
 import io
-import logging
 import os
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet
+from kafkalog import ByteBufferMessageSet, FileMessageSet
 from kafkalog.errors import LogStateError
-from kafkalog.record.builder import BatchSettings, RecordsBuilder
 from reading import batch_fields, record_fields
 from reference.encode import FORMATS
+from written_files import batch, offsets
 
 MIB = 1 << 20
 LIMIT = 2**31 - 1
 
 
-def batch(offset: int, *values: bytes, magic: int = 2, codec: int = 0) -> ByteBufferMessageSet:
-    """An entry whose records have the value b"v", or those given, and their offset times ten for a timestamp."""
-    builder = RecordsBuilder(BatchSettings(magic=magic, compression_type=CompressionType(codec), base_offset=offset))
-    for i, value in enumerate(values or (b"v",)):
-        builder.append(value, b"k", timestamp=10 * (offset + i))
-    return ByteBufferMessageSet(bytes(builder.build()))
-
-
 def as_bytes(messages: ByteBufferMessageSet) -> bytes:
     return bytes(messages._view(0, messages.size_in_bytes))
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "00000000000000000000.log"
-
-
-@pytest.fixture
-def written(path: Path) -> Iterator[FileMessageSet]:
-    """A file of three batches, open for more."""
-    with FileMessageSet(path, read_only=False) as messages:
-        for offset in range(3):
-            messages.append(batch(offset))
-        yield messages
-
-
-def offsets(messages: FileMessageSet) -> list[int]:
-    return [record.offset for record in messages]
 
 
 # --- appending
@@ -436,125 +409,3 @@ def test_a_reader_creates_nothing(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         FileMessageSet(path)
     assert not path.exists()
-
-
-# --- flushing, closing
-
-
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of what is synced from now on."""
-    names: list[str] = []
-    fsync = os.fsync
-
-    def noted(fd: int) -> None:
-        names.append(Path(f"/dev/fd/{fd}").resolve().name)
-        fsync(fd)
-
-    monkeypatch.setattr(os, "fsync", noted)
-    return names
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/dev/fd tells the names; macOS syncs by another call")
-def test_flushing_syncs_the_file_and_the_directory_that_has_its_name(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = synced(monkeypatch)
-    with FileMessageSet(path, read_only=False) as messages:
-        messages.append(batch(0))
-        assert names == []
-        messages.flush()
-        assert names == [path.name, path.parent.name]
-        messages.flush()
-        assert names[2:] == [path.name]
-    assert names[3:] == [path.name]
-    with FileMessageSet(path, read_only=False) as messages:
-        messages.flush()
-        assert names[4:] == [path.name]
-    FileMessageSet(path).flush()
-    assert len(names) == 6
-
-
-def test_a_closed_set_neither_reads_nor_writes_and_closes_again(path: Path, written: FileMessageSet) -> None:
-    written.close()
-    written.close()
-    uses: list[Callable[[FileMessageSet], object]] = [
-        lambda messages: messages.append(batch(9)),
-        lambda messages: messages.truncate_to(0),
-        lambda messages: messages.trim(),
-        lambda messages: messages.flush(),
-        lambda messages: messages.size_in_bytes,
-        list,
-        lambda messages: messages.write_to(io.BytesIO()),
-    ]
-    before = path.read_bytes()
-    for use in uses:
-        with pytest.raises(LogStateError, match="closed"):
-            use(written)
-    assert path.read_bytes() == before
-
-
-def test_leaving_the_context_by_an_error_closes_too(path: Path) -> None:
-    def fail() -> None:
-        with FileMessageSet(path, read_only=False, preallocate_bytes=MIB) as messages:
-            messages.append(batch(0))
-            raise RuntimeError("elsewhere")
-
-    with pytest.raises(RuntimeError, match="elsewhere"):
-        fail()
-    assert path.stat().st_size == batch(0).size_in_bytes
-
-
-def test_a_set_that_nobody_closed_says_so(path: Path) -> None:
-    messages = FileMessageSet(path, read_only=False)
-    messages.append(batch(0))
-    with pytest.warns(ResourceWarning, match=r"00000000000000000000\.log"):
-        del messages
-    assert offsets(FileMessageSet(path)) == [0]
-
-
-# --- deleting
-
-
-def test_a_deleted_file_is_gone_and_cannot_be_deleted_twice(path: Path, written: FileMessageSet) -> None:
-    assert written.delete()
-    assert not path.exists()
-    assert not written.delete()
-    written.close()
-    with pytest.raises(LogStateError, match="closed"):
-        written.append(batch(3))
-
-
-def test_a_closed_file_is_deleted_too(path: Path, written: FileMessageSet) -> None:
-    written.close()
-    assert written.delete()
-    assert not path.exists()
-
-
-def test_what_somebody_else_has_deleted_is_not_deleted(path: Path, written: FileMessageSet) -> None:
-    path.unlink()
-    assert not written.delete()
-
-
-def test_what_keeps_a_file_from_being_deleted_is_logged(
-    path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EPERM, "not to be deleted")
-
-    close = os.close
-
-    def failing_close(fd: int) -> None:
-        close(fd)
-        raise OSError(errno.EIO, "not to be closed")
-
-    monkeypatch.setattr(Path, "unlink", refused)
-    monkeypatch.setattr(os, "close", failing_close)
-    with caplog.at_level(logging.WARNING, "kafkalog"):
-        deleted = written.delete()
-    monkeypatch.undo()
-    assert not deleted
-    assert path.exists()
-    assert [str(path) in message for message in caplog.messages] == [True, True]
-    assert "not to be closed" in caplog.text
-    assert "not to be deleted" in caplog.text
-    assert written.delete()

@@ -1,0 +1,23 @@
+"""Entries to be appended to a file, and what the file holds then."""
+
+from __future__ import annotations
+
+from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet
+from kafkalog.record.builder import BatchSettings, RecordsBuilder
+
+
+def batch(offset: int, *values: bytes, magic: int = 2, codec: int = 0) -> ByteBufferMessageSet:
+    """An entry whose records have the value b"v", or those given, and their offset times ten for a timestamp."""
+    builder = RecordsBuilder(BatchSettings(magic=magic, compression_type=CompressionType(codec), base_offset=offset))
+    for i, value in enumerate(values or (b"v",)):
+        builder.append(value, b"k", timestamp=10 * (offset + i))
+    return ByteBufferMessageSet(bytes(builder.build()))
+
+
+def sized_batch(offset: int, size: int = 100) -> ByteBufferMessageSet:
+    """An entry of one record, whose value has so many bytes."""
+    return batch(offset, bytes([offset % 251 + 1]) * size)
+
+
+def offsets(messages: FileMessageSet) -> list[int]:
+    return [record.offset for record in messages]
