@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from argparse import ArgumentParser
 from pathlib import Path
 
 OLDEST = 17
@@ -31,6 +32,8 @@ def missing_java() -> str | None:
 
 def main() -> None:
     """`python -m kafkalog.spark.java`: exit code 1 where Spark cannot run."""
+    about = "Says whether Spark will find a Java that it can run on (exit code 0), or what to install (1)."
+    ArgumentParser(prog="python -m kafkalog.spark.java", description=about).parse_args()
     wrong = missing_java()
     if wrong is not None:
         raise SystemExit(wrong)

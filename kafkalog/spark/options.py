@@ -57,6 +57,12 @@ _NAMES = (
     "maxOffsetsPerTrigger",
 )
 _BY_LOWER_CASE = {name.lower(): name for name in _NAMES}
+# What Spark says of a table, beside what the user has said.
+_OF_TABLES = frozenset({"owner", "provider", "location", "is_managed_location", "external", "comment", "collation"})
+_VIEW = "CREATE TEMPORARY VIEW ... USING kafkalog OPTIONS (path '...') takes it"
+# So much of a value is shown.
+_SHOWN = 1000
+_ISO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SIZE = re.compile(r"([0-9]+)([kmg]?)(?:i?b)?")
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 
@@ -193,7 +199,7 @@ class _Given:
         try:
             return parse(text.strip())
         except ValueError as error:
-            raise ValueError(f"option {name}: {text!r} is not {error}") from None
+            raise ValueError(f"option {name}: {_shown(text)} is not {error}") from None
 
     def flag(self, name: str, *, otherwise: bool = False) -> bool:
         found = self.word(name, str(otherwise).lower(), str(not otherwise).lower())
@@ -231,11 +237,17 @@ def known_option(name: str, value: object, names: Mapping[str, str]) -> str:
     return names[lower]
 
 
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+
+
 def _nearest(lower: str, names: Mapping[str, str]) -> str:
+    if lower in _OF_TABLES:
+        return f"; Spark adds it to the options of CREATE TABLE, without the path: {_VIEW}"
     near = difflib.get_close_matches(lower, names, n=1)
     if near:
         return f"; is {names[near[0]]} meant?"
-    return "; no broker is asked" if lower.startswith("kafka.") else ""
+    return "; no broker is asked: remove it" if lower.startswith("kafka.") else ""
 
 
 def _whole(text: str, what: str, least: int) -> int:
@@ -249,7 +261,10 @@ def _positive(text: str) -> int:
 
 
 def _milliseconds(text: str) -> int:
-    return _whole(text, "a time in milliseconds since 1970", 0)
+    what = "a time in milliseconds since 1970"
+    if _ISO_TIME.match(text):
+        what += "; as Python has it: int(datetime.fromisoformat(text).timestamp() * 1000), as Spark: unix_millis(...)"
+    return _whole(text, what, 0)
 
 
 def _bytes(text: str) -> int:
@@ -266,7 +281,9 @@ def _bytes(text: str) -> int:
 def _paths(given: _Given) -> tuple[str, ...]:
     paths = (given.get("paths", _path_list) or ()) + ((given.text("path"),) if "path" in given else ())
     if not paths or not all(paths):
-        raise ValueError("option path is required: the directory of a partition, or one that holds some")
+        raise ValueError(
+            f"option path is required: the directory of a partition, or one that holds some (of a table, {_VIEW})"
+        )
     for path in paths:
         _ensure_of_this_machine(path)
     return paths
@@ -299,10 +316,25 @@ def _path_list(text: str) -> tuple[str, ...]:
 
 
 def _json(text: str, what: str) -> Any:
+    """ValueError: `what` it is not; a name is there twice, of which JSON's readers take the last."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise _TwiceError(next(name for name in names if names.count(name) > 1))
+        return found
+
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, object_pairs_hook=once)
+    except _TwiceError as error:
+        raise ValueError(f"{what}: {str(error)!r} is there twice") from None
+    except (ValueError, RecursionError):
         raise ValueError(what) from None
+
+
+class _TwiceError(ValueError):
+    """A name is in a JSON object twice."""
 
 
 # --- topics
@@ -366,7 +398,8 @@ def _bound(given: _Given, side: Literal["starting", "ending"], otherwise: int, *
     timestamp = given.get(one, _milliseconds)
     if timestamp is not None:
         return Bound(one, timestamp=timestamp)
-    timestamps = given.get(each, lambda text: _figures(text, "timestamp in milliseconds", 0))
+    what = 'a JSON object of times in milliseconds, as {"orders": {"0": 1700000000000}}'
+    timestamps = given.get(each, lambda text: _figures(text, what, 0))
     if timestamps is not None:
         return Bound(each, timestamps=timestamps)
     refused = None if streaming else (LATEST if side == "starting" else EARLIEST)
@@ -385,7 +418,9 @@ def _offsets(option: str, text: str, refused: int | None) -> Bound:
         if word == refused:
             raise ValueError(f"{allowed}, or offsets, in a batch query")
         return Bound(option, offset=word)
-    offsets = _figures(text, f"offset, or {allowed}", EARLIEST)
+    special = " ".join(f"({offset}: {word})" for word, offset in _WORDS.items() if offset != refused)
+    what = f'a JSON object of offsets, as {{"orders": {{"0": 23}}}} {special}, or the word {allowed}'
+    offsets = _figures(text, what, EARLIEST)
     for partition, offset in offsets.items():
         if offset == refused:
             raise ValueError(f"possible in a batch query: {offset} of {partition} stands for {_word(offset)}")
@@ -396,17 +431,19 @@ def _word(offset: int) -> str:
     return "earliest" if offset == EARLIEST else "latest"
 
 
-def _figures(text: str, figure: str, least: int) -> dict[TopicPartition, int]:
+def _figures(text: str, what: str, least: int) -> dict[TopicPartition, int]:
     """The figures of {"topic": {"0": figure}}."""
-    what = f'a JSON object as {{"orders": {{"0": figure}}}}, figure: {figure}'
     found = _json(text, what)
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         raise ValueError(what)
-    return {
-        TopicPartition(topic, _whole(number, what, 0)): _figure(value, what, least)
-        for topic, numbers in found.items()
-        for number, value in numbers.items()
-    }
+    figures: dict[TopicPartition, int] = {}
+    for topic, numbers in found.items():
+        for number, value in numbers.items():
+            partition = TopicPartition(topic, _whole(number, what, 0))
+            if partition in figures:
+                raise ValueError(f"{what}: {partition} is there twice")
+            figures[partition] = _figure(value, what, least)
+    return figures
 
 
 def _figure(value: object, what: str, least: int) -> int:

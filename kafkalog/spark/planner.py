@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -34,6 +35,9 @@ _PACKED_SHARE = 4
 _ATTEMPTS = 5
 # More tasks than that no one wants: Spark would be at them for hours, and its driver at their list.
 _MOST_SPLITS = 100_000
+
+# Milliseconds up to March 1973, and as seconds up to the year 5138.
+_AS_SECONDS = 10**11
 
 Result = TypeVar("Result")
 
@@ -195,6 +199,7 @@ def latest_offsets(options: ReadOptions, sources: Iterable[PartitionSource]) -> 
 def _resolved(
     bound: Bound, sources: list[PartitionSource], at_time: Callable[[PartitionSource, int], int], options: ReadOptions
 ) -> dict[TopicPartition, int]:
+    _tell_of_seconds(bound)
     figures = bound.offsets if bound.offsets is not None else bound.timestamps
     if figures is not None:
         _ensure_all(bound.option, figures, sources)
@@ -209,6 +214,15 @@ def _resolved(
             assert offset is not None
             resolved[source.topic_partition] = _absolute(source, offset, options)
     return resolved
+
+
+def _tell_of_seconds(bound: Bound) -> None:
+    times = (bound.timestamps or {}).values() if bound.timestamp is None else [bound.timestamp]
+    for time in times:
+        if 0 < time < _AS_SECONDS:
+            told = datetime.fromtimestamp(time / 1000, UTC).date()
+            _log.warning("option %s: %d ms is %s; are seconds meant?", bound.option, time, told)
+            return
 
 
 def _ensure_all(option: str, figures: Mapping[TopicPartition, int], sources: list[PartitionSource]) -> None:

@@ -14,10 +14,11 @@ from kafkalog.spark.split_reader import read_records, read_split
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
+    from pyspark.sql import SparkSession
 
 
 def read_rdd(
-    sc: "SparkContext",
+    sc: "SparkContext | SparkSession",
     path: "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]",
     *,
     as_arrow: bool = False,
@@ -25,16 +26,19 @@ def read_rdd(
 ) -> "RDD[Any]":
     """`Record`s of partition directories, a task a split; with `as_arrow`, `pyarrow.RecordBatch`es.
 
-    path: one or several; options: those of `format("kafkalog")`, as `includeHeaders=True` or
-    `**{"kafka.isolation.level": "read_committed"}`. What is there now is planned now. Python's `Record`s carry no topic
-    and partition: read several partitions `as_arrow`, or one at a time.
+    sc: a session, or its context. path: one or several. options: those of `format("kafkalog")`, as
+    `includeHeaders=True` or `**{"kafka.isolation.level": "read_committed"}`. What is there now is planned now. Python's
+    `Record`s carry no topic and partition: read several partitions `as_arrow`, or one at a time. Nor can they tell of
+    damage: `onCorrupt="permissive"` passes over it, as `skip` does.
 
     ValueError, OSError, KafkaLogError: as `plan_splits`; in tasks, as `read_split`.
     """
     parsed = ReadOptions.parse({"paths": _paths(path), **options})
     splits = plan_splits(parsed)
     read = partial(_read, options=parsed, as_arrow=as_arrow)
-    return sc.parallelize(splits, max(1, len(splits))).mapPartitions(read)
+    context: Any = getattr(sc, "sparkContext", sc)
+    rdd: RDD[Any] = context.parallelize(splits, max(1, len(splits))).mapPartitions(read)
+    return rdd
 
 
 def _paths(path: "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]") -> list[str]:

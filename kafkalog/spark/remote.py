@@ -52,10 +52,22 @@ from kafkalog.storage.transaction_index import ENTRY_SIZE, AbortedTxn
 
 RANGE_BYTES = 8 << 20
 _INDEXES_AT_ONCE = 32
+_PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az", "adl"), "adlfs"),
+    "hdfs": "pyarrow",
+}
 _OFFSETS = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIMES = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 Found = TypeVar("Found")
+
+
+def _package(url: str) -> str:
+    """The name of the package that a store needs besides fsspec, to be appended to what is to be installed."""
+    package = _PACKAGES.get(url.partition("://")[0].lower())
+    return "" if package is None else f" {package}"
 
 
 class Store:
@@ -65,13 +77,16 @@ class Store:
         try:
             import fsspec
         except ImportError as error:
-            raise ImportError(f"reading {url} needs fsspec: pip install 'kafkalog[remote]'") from error
+            raise ImportError(
+                f"reading {url} needs fsspec and its package for this store: pip install 'kafkalog[remote]'"
+                + _package(url)
+            ) from error
         try:
             self.files, self.path = fsspec.core.url_to_fs(url)
         except ValueError as error:
             raise ValueError(f"option path: {url!r}: {error}") from None
         except ImportError as error:
-            raise ImportError(f"reading {url} needs another package: {error}") from error
+            raise ImportError(f"reading {url} needs another package{_package(url)}: {error}") from error
 
     def listing(self, path: str) -> list[dict[str, Any]]:
         """What is in a directory, as it is now. FileNotFoundError: there is no such directory. OSError."""

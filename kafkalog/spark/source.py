@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 NAME = "kafkalog"
 
@@ -125,7 +125,14 @@ def read_partition(
 
 def columns_of_struct(schema: "StructType") -> tuple[Column, ...]:
     """The columns of Spark's schema. ValueError: one does not exist, or has another type."""
-    return chosen_columns((field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields)
+    return chosen_columns((field.name, _type_name(field.dataType), field.nullable) for field in schema.fields)
+
+
+def _type_name(data_type: "DataType") -> str:
+    """Spark's name of a type, which says nothing of the nulls in it; then that, too, where some may not be."""
+    name = data_type.simpleString()
+    strict = any(f'"{word}":false' in data_type.json() for word in ("containsNull", "nullable"))
+    return f"{name} whose elements or fields may not be null" if strict else name
 
 
 def _is_write(options: Mapping[str, Any]) -> bool:

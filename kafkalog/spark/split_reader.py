@@ -158,7 +158,8 @@ class _SplitReader:
                 if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not self._is_told_of(damage):
                     yield damage
         if self._damaged:
-            _log.warning("%s: %d damaged places were passed over", self._split.path, self._damaged)
+            places = "1 damaged place was" if self._damaged == 1 else f"{self._damaged} damaged places were"
+            _log.warning("%s: %s passed over", self._split.path, places)
 
     def _is_told_of(self, damage: Damage) -> bool:
         """Whether another split tells of it, which has the records before of the same batch."""

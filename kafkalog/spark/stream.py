@@ -11,6 +11,7 @@ A partition that appears is read from its beginning. Offsets that retention or t
 read, and partitions that went, end the query, or are passed over with a warning (failOnDataLoss=false).
 """
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FIRST = "/first"
+# So much of a checkpoint's offsets is shown where they are wrong.
+_SHOWN = 1000
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 Json: TypeAlias = dict[str, Any]
@@ -146,7 +149,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SplitPartition(split) for split in splits]
 
     def _splits(self, start: Json, end: Json, sources: list[PartitionSource]) -> list[AnySplit]:
-        begin, stop = _from_json(end.get(_FIRST, start)), _from_json(end)
+        stop = _from_json(end)
+        begin = _from_json(end.get(_FIRST, start))
         for partition in sorted(begin.keys() - stop.keys()):
             self._lost(f"{partition} is not there any more; it was read up to offset {begin[partition]}", None, None)
         ranges = self._ranges({**earliest_offsets(sources), **begin}, stop, sources)
@@ -229,10 +233,25 @@ def _to_json(offsets: Mapping[TopicPartition, int]) -> Json:
     return found
 
 
-def _from_json(offsets: Mapping[str, Any]) -> Offsets:
-    return {
-        TopicPartition(topic, int(number)): offset
-        for topic, numbers in offsets.items()
-        if topic != _FIRST
-        for number, offset in numbers.items()
-    }
+def _from_json(offsets: object) -> Offsets:
+    """ValueError: they are no offsets: somebody has changed the checkpoint."""
+    found: Offsets = {}
+    for topic, numbers in _object(offsets, offsets).items():
+        if topic == _FIRST:
+            continue
+        for number, offset in _object(numbers, offsets).items():
+            if not number.isdecimal() or number != str(int(number)) or type(offset) is not int or offset < 0:
+                raise _no_offsets(offsets)
+            found[TopicPartition(topic, int(number))] = offset
+    return found
+
+
+def _object(found: object, offsets: object) -> Mapping[str, Any]:
+    if not isinstance(found, Mapping):
+        raise _no_offsets(offsets)
+    return found
+
+
+def _no_offsets(offsets: object) -> ValueError:
+    what = 'the checkpoint\'s offsets are none, as {"orders": {"0": 23}}'
+    return ValueError(f"{what}: {json.dumps(offsets)[:_SHOWN]}")

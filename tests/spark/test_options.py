@@ -78,6 +78,10 @@ BAD = [
     ("startingOffsets", '{"orders": {"0": true}}'),
     ("startingOffsets", '{"orders": [5]}'),
     ("startingOffsets", "{"),
+    ("startingOffsets", '{"orders": {"0": 5}, "orders": {"0": 7}}'),
+    ("startingOffsets", '{"orders": {"0": 5, "0": 7}}'),
+    ("startingOffsets", '{"orders": {"0": 5, "00": 7}}'),
+    ("assign", '{"orders": [0], "orders": [1]}'),
     ("endingOffsets", "5"),
     ("startingTimestamp", "today"),
     ("startingTimestamp", "-1"),
@@ -109,6 +113,42 @@ BAD = [
 def test_a_value_that_cannot_be_is_refused_with_the_options_name(name: str, value: str) -> None:
     message = refusal(**{name: value})
     assert message.startswith(f"option {name}: {value!r} is not ")
+
+
+def test_what_is_given_twice_is_named() -> None:
+    assert refusal(startingOffsets='{"orders": {"0": 5, "00": 7}}').endswith(": orders-0 is there twice")
+    assert refusal(startingOffsets='{"orders": {"0": 5}, "orders": {}}').endswith(": 'orders' is there twice")
+
+
+def test_json_that_is_too_deep_is_refused_by_name_and_not_shown_whole() -> None:
+    message = refusal(startingOffsets="[" * 100_000)
+    assert message.startswith("option startingOffsets: '[[[[")
+    assert len(message) < 2000
+
+
+def test_offsets_that_are_none_are_refused_with_the_figures_that_stand_for_words() -> None:
+    for name, figure, word in (("startingOffsets", -2, "earliest"), ("endingOffsets", -1, "latest")):
+        message = refusal(**{name: f'{{"orders": {{"0": "{word}"}}}}'})
+        assert message.endswith(f'as {{"orders": {{"0": 23}}}} ({figure}: {word}), or the word {word}')
+    both = refusal(streaming=True, startingOffsets='{"orders": {"0": "latest"}}')
+    assert both.endswith("(-2: earliest) (-1: latest), or the word earliest or latest")
+
+
+def test_a_time_as_text_is_refused_with_the_way_to_milliseconds() -> None:
+    assert "datetime.fromisoformat(text).timestamp() * 1000" in refusal(startingTimestamp="2023-11-15T22:16:40")
+    assert "fromisoformat" not in refusal(startingTimestamp="yesterday")
+
+
+@pytest.mark.parametrize("name", ["owner", "provider", "OWNER"])
+def test_what_spark_says_of_a_table_is_refused_with_the_way_that_works(name: str) -> None:
+    assert "CREATE TEMPORARY VIEW" in refusal(**{name: "root"})
+    with pytest.raises(ValueError, match=r"option path is required.*CREATE TEMPORARY VIEW"):
+        ReadOptions.parse({})
+
+
+def test_options_of_kafkas_clients_are_to_be_removed() -> None:
+    assert refusal(**{"kafka.bootstrap.servers": "b:9092"}).endswith("; no broker is asked: remove it")
+    assert refusal(**{"kafka.isolation.levle": "x"}).endswith("is kafka.isolation.level meant?")
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,7 @@ def test_a_segment_that_goes_between_plan_and_read_fails_the_task_or_is_left_out
     with pytest.raises(Exception, match=r"FileNotFoundError.*00000000000000000000.log"):
         strict.count()
     assert lenient.map(lambda record: record.offset).collect() == list(range(192, 1200))
+
+
+def test_a_session_does_as_well_as_its_context(spark_session: Any) -> None:
+    assert read_rdd(spark_session, SEGMENTS).count() == read_rdd(spark_session.sparkContext, SEGMENTS).count() > 0

@@ -220,3 +220,23 @@ def test_a_reader_and_its_partitions_travel_and_one_without_a_split_has_no_rows(
     assert found == list(range(1200))
     assert list(reader.read(None)) == list(reader.read(InputPartition(None))) == []
     assert max(len(pickle.dumps(each)) for each in partitions) < 400
+
+
+@pytest.mark.parametrize(("nulls", "strict"), [((True, True, True), False), ((True, True, False), True)])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_headers_whose_parts_may_not_be_null_are_refused(
+    nulls: tuple[bool, bool, bool], strict: bool, which: int
+) -> None:
+    """Spark's name of the type does not tell of them; its tasks would fail."""
+    from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+
+    from kafkalog.spark.source import columns_of_struct
+
+    key, value, element = nulls[which:] + nulls[:which]
+    header = StructType([StructField("key", StringType(), key), StructField("value", BinaryType(), value)])
+    schema = StructType([StructField("headers", ArrayType(header, element), nullable=False)])
+    if strict:
+        with pytest.raises(ValueError, match=r"column headers is array<.*>, not array<.*> whose .* may not be null"):
+            columns_of_struct(schema)
+    else:
+        assert [column.source for column in columns_of_struct(schema)] == ["headers"]

@@ -6,6 +6,7 @@ A step is one run of a query with one checkpoint: it reads what is there and end
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -159,3 +160,30 @@ def test_a_stream_has_no_end(spark_session: Any) -> None:
     frame = spark_session.readStream.format("kafkalog").option("endingOffsets", "latest").load(str(SEGMENTS))
     with pytest.raises(Exception, match="option endingOffsets: 'latest' ends a batch; a stream has no end"):
         frame.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"orders": {"0": "50"}}',
+        '{"orders": {"0": 50.5}}',
+        '{"orders": {"0": null}}',
+        '{"orders": {"0": true}}',
+        '{"orders": {"0": -2}}',
+        '{"orders": {"zero": 5}}',
+        '{"orders": {"0": 5, "00": 5}}',
+        '{"orders": [1, 2]}',
+        '{"orders": 5}',
+        "[5]",
+    ],
+)
+def test_offsets_that_somebody_wrote_into_the_checkpoint_are_refused_with_their_text(text: str) -> None:
+    from kafkalog.spark import ReadOptions
+    from kafkalog.spark.stream import KafkaLogStreamReader
+
+    reader = KafkaLogStreamReader(ReadOptions.parse({"path": str(SEGMENTS)}, streaming=True), ())
+    for start, end in ((json.loads(text), {"v2-zstd": {"0": 5}}), ({"v2-zstd": {"0": 5}}, json.loads(text))):
+        with pytest.raises(ValueError, match=rf"the checkpoint's offsets are none, as .*: {re.escape(text)}$"):
+            reader.partitions(start, end)
+    with pytest.raises(ValueError, match="the checkpoint's offsets are none"):
+        reader.latestOffset(json.loads(text))

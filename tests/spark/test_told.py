@@ -1,0 +1,140 @@
+"""What a read tells of: warnings of what it leaves out, and where it looked for what it did not find."""
+
+from __future__ import annotations
+
+import builtins
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.errors import NotALogError
+from kafkalog.spark import plan_splits
+from kafkalog.spark.options import ReadOptions
+from kafkalog.storage.paths import TopicPartition
+from partition_dirs import NOW
+from spark_logs import log_of, offsets, options, splits
+
+END = 240
+TORN = b"\0\0\0\0\0\0\0\xf0\0\0\1\0torn"
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    return log_of(tmp_path / "data" / "orders-0")
+
+
+def active(directory: Path) -> Path:
+    return max(directory.glob("*.log"))
+
+
+# --- what is left out
+
+
+def test_a_torn_tail_is_told_of_with_file_position_and_length(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+    size = active(orders).stat().st_size
+    with active(orders).open("ab") as file:
+        file.write(TORN)
+    assert offsets(orders) == list(range(END))
+    assert f"{active(orders)}: position {size}: the last {len(TORN)} bytes are no whole batch" in caplog.text
+
+
+def test_text_in_place_of_a_log_is_told_of(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+    active(orders).write_text("This is no log, and yet it is long enough for one: " * 10)
+    splits(orders)
+    assert "position 0: the last 510 bytes are no whole batch" in caplog.text
+
+
+def test_zeros_that_were_reserved_and_what_is_not_asked_for_are_not_told_of(
+    orders: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = active(orders).read_bytes()
+    active(orders).write_bytes(whole + bytes(4096))
+    splits(orders)
+    active(orders).write_bytes(whole + TORN)
+    splits(orders, endingOffsets={"orders": {"0": 30}})
+    assert not caplog.records
+
+
+def test_a_stream_beside_a_writer_is_not_told_of_what_is_being_written(
+    orders: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with active(orders).open("ab") as file:
+        file.write(TORN)
+    stream = ReadOptions.parse({"path": str(orders)}, streaming=True)
+    assert plan_splits(stream, {TopicPartition("orders", 0): (0, END)})
+    assert not caplog.records
+
+
+def test_a_segment_that_compaction_has_not_put_in_place_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = log_of(tmp_path / "orders-0", segments=3)
+    middle = directory / f"{120:020d}.log"
+    middle.rename(f"{middle}.swap")
+    assert offsets(directory) == [*range(120), *range(240, 360)]
+    assert f"{middle}.swap is not read: compaction or splitting did not end" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"startingTimestamp": NOW // 1000}, True),
+        ({"endingTimestamp": NOW // 1000}, True),
+        ({"startingOffsetsByTimestamp": {"orders": {"0": NOW // 1000}}}, True),
+        ({"startingTimestamp": 0}, False),
+        ({"startingTimestamp": NOW}, False),
+        ({"endingTimestamp": NOW + 5}, False),
+    ],
+)
+def test_a_time_in_seconds_is_told_of(
+    orders: Path, given: dict[str, Any], told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    splits(orders, **given)
+    (option,) = given
+    assert (f"option {option}: {NOW // 1000} ms is 1970-01-21; are seconds meant?" in caplog.text) is told
+
+
+# --- where it was looked for
+
+
+def test_a_topic_that_is_not_there_is_told_with_the_place_and_the_topics_there(orders: Path) -> None:
+    for i in range(12):
+        log_of(orders.parent / f"topic{i:02}-0", batches=1, segments=1)
+    with pytest.raises(ValueError, match="option subscribe: not found: refunds") as caught:
+        splits(orders.parent, subscribe="refunds")
+    named = ", ".join(["orders", *(f"topic{i:02}" for i in range(9))])
+    assert str(caught.value).endswith(f"; in {orders.parent} there are the topics {named} and 3 more")
+
+
+def test_of_a_directory_above_a_data_directory_that_one_is_named(orders: Path) -> None:
+    above = orders.parent.parent
+    (above / "afile").touch()
+    (above / "empty").mkdir()
+    with pytest.raises(NotALogError, match=rf"no Kafka log: .*; {orders.parent} has some"):
+        splits(above)
+
+
+@pytest.mark.parametrize(
+    ("url", "needed"),
+    [("s3://bucket/x", "s3fs"), ("gs://bucket/x", "gcsfs"), ("abfss://c@a/x", "adlfs"), ("hdfs://h/x", "pyarrow")],
+)
+def test_the_packages_of_a_store_are_named_at_once(url: str, needed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def without_fsspec(name: str, *arguments: Any, **named: Any) -> Any:
+        if name == "fsspec":
+            raise ModuleNotFoundError("No module named 'fsspec'", name=name)
+        return imported(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without_fsspec)
+    with pytest.raises(ImportError, match=rf"pip install 'kafkalog\[remote\]' {needed}$"):
+        plan_splits(options(url))
+
+
+def test_the_module_that_looks_for_java_says_what_it_does() -> None:
+    command = [sys.executable, "-m", "kafkalog.spark.java", "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "whether Spark will find a Java" in run.stdout
