@@ -81,5 +81,7 @@ class Checksums:
 
 def said(error: KafkaLogError) -> str:
     """What is wrong, without the place."""
-    details = [f"{name} {value}" for name, value in (("expected", error.expected), ("found", error.found)) if value]
+    details = [
+        f"{name} {value}" for name, value in (("expected", error.expected), ("found", error.found)) if value is not None
+    ]
     return error.message + (f" ({', '.join(details)})" if details else "")

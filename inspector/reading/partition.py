@@ -250,8 +250,15 @@ class PartitionReader:
     def _located(self, log: Log, target: Target) -> Place | None:
         segments = log.segments
         if isinstance(target, Byte):
-            base = segments[-1].base_offset if target.base_offset is None and segments else target.base_offset
-            return None if base is None else Place(base, target.position)
+            wanted = segments[-1:] if target.base_offset is None else segments
+            return next(
+                (
+                    Place(each.base_offset, target.position)
+                    for each in wanted
+                    if target.base_offset in (None, each.base_offset) and target.position < each.path.stat().st_size
+                ),
+                None,
+            )
         if isinstance(target, Offset):
             offset = max(target.offset, log.log_start_offset)
         else:
@@ -271,7 +278,7 @@ class PartitionReader:
     def _located_in_file(self, target: Target) -> Place | None:
         base = self._source.file_base
         if isinstance(target, Byte):
-            return Place(base, target.position)
+            return Place(base, target.position) if target.position < self.path.stat().st_size else None
         with FileMessageSet(self.path) as file:
             if isinstance(target, Offset):
                 offset = target.offset

@@ -27,6 +27,7 @@ from inspector.screens.going import Going
 from inspector.screens.shown_views import VIEWS_OF_PLACES, ShownViews
 from inspector.screens.view import start
 from inspector.widgets.lines import TabLine, TopLine
+from inspector.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from inspector.background.jobs import Wanted
@@ -73,7 +74,6 @@ class PartitionScreen(InspectorScreen):
         return self.browsing
 
     async def _open(self) -> None:
-        self.tell("opening …")
         reader = await self._desk(self.inspector.model.partition, self._partition)
         state = await self._desk(reader.refresh)
         browsing = Browsing(reader, self._desk, state)
@@ -106,6 +106,7 @@ class PartitionScreen(InspectorScreen):
         """Where nothing is wrong with what is under the cursor, something may be with the partition."""
         state = None if self.browsing is None else self.browsing.state
         self.tell(message.problem or (state.problem if state is not None else None))
+        self.show_lines()
 
     def on_paged_view_paused(self) -> None:
         self.following.pause()
@@ -254,6 +255,8 @@ class PartitionScreen(InspectorScreen):
     def _what(self) -> str:
         parts = [text.printable(self._partition)] if self._partition is not None else []
         browsing = self.browsing
+        if browsing is None and self.query_one(ProblemLine).problem is None:
+            parts.append("opening …")
         if browsing is not None and browsing.base_offset is not None:
             parts.append(f"segment {browsing.base_offset}")
             if browsing.progress is not None and not browsing.is_indexed:
