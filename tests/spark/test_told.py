@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from kafkalog._speedups.framing import scan_headers
 from kafkalog.errors import NotALogError
-from kafkalog.spark import plan_splits
+from kafkalog.spark import plan_splits, read_records
 from kafkalog.spark.options import ReadOptions
 from kafkalog.storage.paths import TopicPartition
 from partition_dirs import NOW
@@ -95,6 +96,20 @@ def test_a_time_in_seconds_is_told_of(
     splits(orders, **given)
     (option,) = given
     assert (f"option {option}: {NOW // 1000} ms is 1970-01-21; are seconds meant?" in caplog.text) is told
+
+
+@pytest.mark.parametrize(("batches", "told"), [(1, "1 damaged place was passed"), (2, "2 damaged places were passed")])
+def test_what_was_passed_over_is_counted(
+    orders: Path, batches: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = orders / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    for row in scan_headers(bytes(data))[0][3 : 3 + 2 * batches : 2]:
+        data[int(row["position"]) + 80] ^= 1
+    log.write_bytes(data)
+    parsed = options(orders, onCorrupt="skip")
+    assert sum(1 for split in plan_splits(parsed) for _ in read_records(split, parsed)) == END - 3 * batches
+    assert told in caplog.text
 
 
 # --- where it was looked for
