@@ -22,7 +22,7 @@ from inspector import charts, columns, text
 from inspector.background.jobs import Wanted
 from inspector.columns import Times
 from inspector.model import Model, PartitionReader, Progress
-from inspector.reading.answers import TransactionRow
+from inspector.reading.answers import CellKind, TransactionRow
 from inspector.reading.batches import SegmentReader
 from inspector.reading.search import Match, Search
 from inspector.reading.statistics import Statistics
@@ -69,6 +69,26 @@ class FieldRow:
     explanation: str
     of: tuple[str, ...]
     problem: str | None = None
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """A cell of a segment's map; first_row, last_row: batches that begin in it, None = none does."""
+
+    segment: int | None
+    position: int
+    bytes: int
+    kind: CellKind
+    first_row: int | None
+    last_row: int | None
+
+
+@dataclass(frozen=True)
+class InSegment:
+    """A row whose numbers and positions count from the start of its segment. segment: that one's base offset."""
+
+    segment: int | None
+    row: Any
 
 
 @dataclass(frozen=True)
@@ -124,31 +144,41 @@ def segments(asked: Asked) -> Listing:
 
 def batches(asked: Asked) -> Listing:
     """The batches of all segments."""
-    rows = _windows(asked, lambda segment: segment.batches, lambda segment: segment.batch_rows)
-    return Listing(rows, columns.batches(asked.times))
+    through = _Through(asked)
+    rows = _windows(through, lambda segment: segment.batches, lambda segment: segment.batch_rows)
+    return Listing(rows, columns.batches(asked.times), after=through.problem)
 
 
 def records(asked: Asked) -> Listing:
     """The records of all segments; of long keys and values the beginning."""
-    rows = _windows(asked, lambda segment: segment.records, lambda segment: segment.record_rows)
-    return Listing(rows, columns.records(asked.times))
+    through = _Through(asked)
+    rows = _windows(through, lambda segment: segment.records, lambda segment: segment.record_rows)
+    return Listing(rows, columns.records(asked.times), after=through.problem)
 
 
 def record(asked: Asked) -> Listing:
     """Each record whole."""
-    return Listing(_details(asked), _record_columns(asked.times))
+    through = _Through(asked)
+    return Listing(_details(through), _record_columns(asked.times), after=through.problem)
 
 
 def segment_map(asked: Asked) -> Listing:
     """The segments as so many cells each."""
-    shown: list[Shown[Any]] = [
+    shown: list[Shown[CellRow]] = [
         Shown("POSITION", 13, lambda cell: text.number(cell.position), right=True),
         Shown("BYTES", 10, lambda cell: text.number(cell.bytes), right=True),
         Shown("KIND", 13, lambda cell: cell.kind),
         Shown("FIRST BATCH", 11, lambda cell: text.number(cell.first_row), right=True),
         Shown("LAST BATCH", 11, lambda cell: text.number(cell.last_row), right=True),
     ]
-    return Listing((cell for segment in _segments(asked) for cell in segment.strip(MAP_CELLS)), shown)
+    through = _Through(asked, damage=True)
+    return Listing((row for segment in through for row in _cells(segment)), shown, after=through.problem)
+
+
+def _cells(segment: SegmentReader) -> Iterator[CellRow]:
+    for cell in segment.strip(MAP_CELLS):
+        first, last = (None, None) if cell.first_row < 0 else (cell.first_row, cell.last_row)
+        yield CellRow(segment.base_offset, cell.position, cell.bytes, cell.kind, first, last)
 
 
 def hexadecimal(asked: Asked) -> Listing:
@@ -161,7 +191,8 @@ def hexadecimal(asked: Asked) -> Listing:
         Shown("VALUE", 20, lambda row: text.printable(row.value)),
         Shown("OF", 20, lambda row: " > ".join(row.of)),
     ]
-    return Listing((row for segment in _segments(asked) for row in _fields(segment)), shown)
+    through = _Through(asked)
+    return Listing((row for segment in through for row in _fields(segment)), shown, after=through.problem)
 
 
 def _fields(segment: SegmentReader) -> Iterator[FieldRow]:
@@ -273,10 +304,33 @@ def _partition(asked: Asked) -> PartitionReader:
     return asked.model.partition(None)
 
 
-def _segments(asked: Asked) -> Iterator[SegmentReader]:
-    reader = _partition(asked)
-    for row in reader.refresh().segments:
-        yield _indexed(reader.segment(row.base_offset))
+class _Through:
+    """The segments of a partition, one after the other, and what is wrong with those that cannot be read.
+
+    damage: the first of each segment counts too, for rows that do not tell of it.
+    """
+
+    def __init__(self, asked: Asked, *, damage: bool = False) -> None:
+        self._reader = _partition(asked)
+        self._damage = damage
+        self._problems: list[str] = []
+
+    def __iter__(self) -> Iterator[SegmentReader]:
+        state = self._reader.refresh()
+        if not state.segments:
+            self._note(state.problem)
+        for row in state.segments:
+            segment = _indexed(self._reader.segment(row.base_offset))
+            yield segment
+            self._note(segment.problem)
+            self._note(segment.first_damage() if self._damage else None)
+
+    def _note(self, problem: str | None) -> None:
+        self._problems += [] if problem is None else [problem]
+
+    def problem(self) -> dict[str, Any]:
+        """All that was met, once all rows have been asked for."""
+        return {"problem": "; ".join(self._problems) or None}
 
 
 def _indexed(segment: SegmentReader) -> SegmentReader:
@@ -288,21 +342,22 @@ def _indexed(segment: SegmentReader) -> SegmentReader:
 
 
 def _windows(
-    asked: Asked,
+    segments: Iterable[SegmentReader],
     count: Callable[[SegmentReader], int],
     read: Callable[[SegmentReader], Callable[[int, int], Sequence[Any]]],
-) -> Iterator[Any]:
-    for segment in _segments(asked):
+) -> Iterator[InSegment]:
+    for segment in segments:
         for first in range(0, count(segment), WINDOW):
-            yield from read(segment)(first, min(WINDOW, count(segment) - first))
+            for row in read(segment)(first, min(WINDOW, count(segment) - first)):
+                yield InSegment(segment.base_offset, row)
 
 
-def _details(asked: Asked) -> Iterator[Any]:
-    for segment in _segments(asked):
+def _details(segments: Iterable[SegmentReader]) -> Iterator[InSegment]:
+    for segment in segments:
         for number in range(segment.records):
             detail = segment.record(number)
             if detail is not None:
-                yield detail
+                yield InSegment(segment.base_offset, detail)
 
 
 def _record_columns(times: Times) -> list[Shown[Any]]:
@@ -329,8 +384,9 @@ def _text(listing: Listing) -> Iterator[tuple[str, bool]]:
         return
     yield from _fact_lines(listing.facts)
     yield _line([(each.title, each) for each in listing.columns]), True
-    for row in listing.rows:
-        yield _line([(each.cell(row), each) for each in listing.columns]), _is_sound(row)
+    for each in listing.rows:
+        row = _bare(each)
+        yield _line([(shown.cell(row), shown) for shown in listing.columns]), _is_sound(row)
         problem = getattr(row, "problem", None)
         if problem is not None:
             yield f"  ! {text.printable(problem)}\n", False
@@ -341,6 +397,10 @@ def _fact_lines(facts: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     for name, value in facts.items():
         if value not in (None, [], {}):
             yield f"{name}: {_one_line(value)}\n", name != "problem"
+
+
+def _bare(row: Any) -> Any:
+    return row.row if isinstance(row, InSegment) else row
 
 
 def _is_sound(row: Any) -> bool:
@@ -366,7 +426,7 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
     for i, row in enumerate(listing.rows):
         yield (
             ("," if i else "") + "\n" + msgspec.json.encode(_plain(row)).decode(),
-            _is_sound(row),
+            _is_sound(_bare(row)),
         )
     after = listing.after()
     rest = "," + msgspec.json.encode(after).decode()[1:] if after else "}"
@@ -375,6 +435,8 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
 
 def _plain(value: Any) -> Any:
     """As JSON can hold it; a dataclass as an object."""
+    if isinstance(value, InSegment):
+        return {"segment": value.segment, **_plain(value.row)}
     if dataclasses.is_dataclass(value):
         found: dict[str, Any] = {}
         for each in dataclasses.fields(value):

@@ -148,6 +148,16 @@ class SegmentReader:
         return self._windows.records if self._windows is not None else 0
 
     @property
+    def read_batches(self) -> int:
+        """Batches whose headers were read: bytes among which there is none are left out."""
+        return self._windows.batches - self._windows.lost_batches if self._windows is not None else 0
+
+    @property
+    def read_records(self) -> int:
+        """The records that those headers promise."""
+        return self._windows.records - self._windows.lost_records if self._windows is not None else 0
+
+    @property
     def end_offset(self) -> int | None:
         """The offset after the last batch known; None where there is none."""
         last = self._windows.all[-1].last_offset if self._windows is not None and self._windows.all else -1
@@ -230,6 +240,13 @@ class SegmentReader:
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
         """The next damaged batch after (or before) a row; None where none is known."""
         return finding.next_damage(self, row, forwards)
+
+    @locked
+    def first_damage(self) -> str | None:
+        """What is wrong with the first damaged batch; None where none is known."""
+        number = finding.next_damage(self, -1, forwards=True)
+        batch = None if number is None else self.batch(number)
+        return None if batch is None else batch.problem
 
     @locked
     def next_transaction(self, row: int, forwards: bool = True) -> int | None:

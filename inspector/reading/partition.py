@@ -208,8 +208,8 @@ class PartitionReader:
             return row
         return replace(
             row,
-            batches=reader.batches,
-            records=reader.records,
+            batches=reader.read_batches,
+            records=reader.read_records,
             codecs=reader.codecs,
             first_timestamp=reader.first_timestamp,
             last_timestamp=reader.last_timestamp,

@@ -130,7 +130,12 @@ def _from(reader: SegmentReader, first: int) -> Iterator[RecordRow]:
 def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iterator[RecordRow]:
     batch = row_of(reader, window, held, 0)
     for number in range(max(first, window.first_record), window.first_record + window.records):
-        yield RecordRow(number, max(0, window.previous + 1), batch.row, "corrupt", problem=batch.problem)
+        yield RecordRow(number, _first_after(reader, window), batch.row, "corrupt", problem=batch.problem)
+
+
+def _first_after(reader: SegmentReader, window: Window) -> int:
+    """The least offset that what lies in a window can have."""
+    return max(reader.base_offset or 0, window.previous + 1)
 
 
 def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[RecordRow]:
@@ -214,7 +219,7 @@ def detail(reader: SegmentReader, number: int) -> RecordDetail | None:
         return None
     batch = row_of(reader, found.window, found.held, found.i)
     if found.held.rows is None:
-        return RecordDetail(number, max(0, found.window.previous + 1), batch, problem=batch.problem)
+        return RecordDetail(number, _first_after(reader, found.window), batch, problem=batch.problem)
     content, j = reader.decoded.of(reader, found.held, found.i), number - found.begin
     if j >= len(content.columns):
         row = _row(number, j, batch, content, reader.path.name)

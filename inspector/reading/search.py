@@ -30,6 +30,7 @@ EXCERPT_BYTES = 80
 PROGRESS_SECONDS = 0.05
 # In so many bytes at most it is looked first whether there is any match at all.
 _GLANCED_BYTES = 1 << 20
+_UNBOUNDED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,11 @@ class Search:
         log_start, log_end = state.log_start or 0, state.log_end
         # A file by itself tells its end only when it has been read through.
         self._low = log_start if backwards or start is None else start
-        self._high = (2**63 - 1 if log_end is None else log_end) if not backwards or start is None else start
-        self._end = self._low if backwards else self._high
-        self._reached = self._high if backwards else self._low
+        end = _UNBOUNDED if log_end is None else log_end
+        # Damage may have cut short what the log's end is taken to be: bytes say where to stop.
+        self._high = _UNBOUNDED if not backwards or start is None else start
+        self._end = self._low if backwards else end
+        self._reached = min(self._high, end) if backwards else self._low
         self._total = sum(place.bytes for place in self._wanted_places())
         self._done = self._matches = 0
         self._cancelled = threading.Event()
@@ -158,7 +161,7 @@ class Search:
                 if self._cancelled.is_set():
                     break
                 self._reach(step)
-                if self._is_past(step):
+                if self._is_past(step, place):
                     break
                 if time.monotonic() - self._told > PROGRESS_SECONDS:
                     yield self._tell()
@@ -179,7 +182,7 @@ class Search:
         # Beside somebody who deletes there may be no segment at all.
         wanted = [
             place
-            for place, (_, end) in zip(self._places, pairwise([*bases, 2**63 - 1]), strict=True)
+            for place, (_, end) in zip(self._places, pairwise([*bases, _UNBOUNDED]), strict=True)
             if end > self._low and place.base_offset < self._high
         ]
         return wanted[::-1] if self._backwards else wanted
@@ -192,10 +195,12 @@ class Search:
         else:
             self._reached = min(self._end, max(self._reached, step.last_offset + 1))
 
-    def _is_past(self, step: Step) -> bool:
+    def _is_past(self, step: Step, place: Place) -> bool:
         if step.last_offset is None:
             return False
-        return step.last_offset <= self._low if self._backwards else step.last_offset + 1 >= self._high
+        if self._backwards:
+            return step.last_offset <= self._low
+        return step.done_bytes >= place.bytes
 
     def _matches_in(self, step: Step) -> Iterator[Match | SearchProgress]:
         for part in step.parts:

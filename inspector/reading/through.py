@@ -9,7 +9,7 @@ read is stepped over and counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -117,13 +117,20 @@ def _forwards(reader: SegmentReader, place: Place, unread: Unread, first_offset:
         if number < ready:
             window = windows[number]
             number += 1
-            wanted = window.last_offset >= first_offset
+            wanted = _has_any_from(first_offset, window, windows[number : number + 1])
             parts = list(_parts(reader, place, window, unread)) if wanted else []
             yield Step(place.base_offset, window.end, parts, window.last_offset)
         elif reader.is_walked or _failed(reader, unread):
             return
         else:
             yield Step(place.base_offset, windows[-1].position if windows else 0, [])
+
+
+def _has_any_from(first_offset: int, window: Window, following: Sequence[Window]) -> bool:
+    """Whether a window may hold that offset or a later one; of lost bytes only what follows tells."""
+    if window.lost is None:
+        return window.last_offset >= first_offset
+    return all(each.last_offset >= first_offset for each in following)
 
 
 def _failed(reader: SegmentReader, unread: Unread) -> bool:

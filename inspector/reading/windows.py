@@ -55,6 +55,8 @@ class Windows:
         """Forget all: the file is another, or was cut."""
         self.all: list[Window] = []
         self.batches = self.records = 0
+        # Of these, what stands for lost bytes.
+        self.lost_batches = self.lost_records = 0
         self.codecs: Counter[str] = Counter()
         self.first_timestamp = self.last_timestamp = -1
         self.size = self.file.size
@@ -110,6 +112,8 @@ class Windows:
             gone = self.all.pop()
             self.batches -= gone.rows
             self.records -= gone.records
+            self.lost_batches -= 1
+            self.lost_records -= gone.records
             self._at = gone.position
             self._checked = min(self._checked, len(self.all))
             self._checked_bytes = min(self._checked_bytes, gone.position)
@@ -218,6 +222,8 @@ class Windows:
         self.all.append(window)
         self.batches += 1
         self.records += window.records
+        self.lost_batches += 1
+        self.lost_records += window.records
 
     # --- committing rows to windows
 

@@ -1,0 +1,117 @@
+"""What cannot be read, is damaged or hangs, told to scripts: by name, by reason and by the exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsck.damage import flipped, start_of
+from fsck.damage import log as damaged_log
+from inspected import segment_file
+from inspector import headless
+from inspector.background.jobs import Wanted
+from inspector.model import Model
+from inspector.reading import files
+
+# Bytes that are no log.
+GARBAGE = bytes((i * 37 + i // 256) % 251 for i in range(5_000))
+
+
+def document(path: Path, screen: str, capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
+    assert headless.show(path, screen, "json", options=headless.Options(find=Wanted("nothing"))) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.fixture
+def data_dir(golden_logs: Path, tmp_path: Path) -> Path:
+    """Of a broker's partitions some, with the checkpoints of all."""
+    source, target = golden_logs / "kafka-3.9" / "data", tmp_path / "data"
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__*", "v2-[!ntg]*"))
+    return target
+
+
+@pytest.fixture
+def unreadable(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A segment that the user may not read."""
+    path = data_dir / "v2-none-0" / f"{128:020d}.log"
+    opened = files.FileMessageSet
+
+    def refused(file: Path, **options: Any) -> Any:
+        if file == path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(file, **options)
+
+    monkeypatch.setattr(files, "FileMessageSet", refused)
+    return path
+
+
+@pytest.mark.parametrize("screen", ["map", "batches", "records", "record", "hex"])
+def test_a_segment_that_may_not_be_read_is_told_and_the_others_are_shown(
+    screen: str, unreadable: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = document(unreadable.parent, screen, capsys, 1)
+    assert f"Permission denied: '{unreadable}'" in found["problem"]
+    segments = {row["segment"] for row in found["rows"]}
+    assert 128 not in segments
+    assert {0, 233, 1152} <= segments
+    assert headless.show(unreadable.parent, screen, "text") == 1
+    assert f"problem: [Errno 13] Permission denied: '{unreadable}'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("screen", ["map", "batches", "records", "record", "hex"])
+def test_rows_name_their_segment(screen: str, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(data_dir / "v2-none-0", screen, capsys, 0)
+    bases = {int(path.stem) for path in (data_dir / "v2-none-0").glob("*.log")}
+    assert {row["segment"] for row in found["rows"]} == bases
+    assert found["rows"][0]["segment"] == 0
+    assert found.get("problem") is None
+
+
+def test_a_cell_of_the_map_in_which_no_batch_begins_has_none(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = document(data_dir / "v2-none-0", "map", capsys, 0)["rows"]
+    assert {row["first_row"] for row in rows if row["segment"] == 1152} == {0, 1, None}
+
+
+@pytest.mark.parametrize("screen", ["map", "batches", "records", "hex", "statistics", "search", "verify"])
+def test_what_is_no_log_at_all_is_a_problem_on_every_screen(
+    screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = segment_file(tmp_path / "t-0", GARBAGE, 0)
+    document(path.parent, screen, capsys, 1)
+
+
+def test_search_and_statistics_count_the_same_as_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batches = damaged_log()
+    data = flipped(b"".join(batches), start_of(batches, 3) + 300, 0)
+    # Bytes in place of the first batch, a checksum that does not hold, and a torn tail.
+    data = GARBAGE[: len(batches[0])] + data[len(batches[0]) : -20]
+    path = segment_file(tmp_path / "t-0", data)
+    counts = [document(path.parent, screen, capsys, 1)["unreadable"] for screen in ("search", "statistics")]
+    assert counts == [3, 3]
+
+
+def test_a_torn_tail_is_neither_a_record_nor_a_batch_of_its_segment(data_dir: Path) -> None:
+    path = data_dir / "v2-none-0" / f"{1152:020d}.log"
+    path.write_bytes(path.read_bytes()[:-20])
+    model = Model(path.parent)
+    reader = model.partition().segment(1152)
+    while not reader.index_more().is_done:
+        pass
+    row = model.partition().refresh().segments[-1]
+    assert (row.records, row.batches) == (45, 1)
+    model.close()
+
+
+def test_records_of_lost_bytes_at_the_start_have_an_offset_of_their_segment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = segment_file(tmp_path / "t-0", GARBAGE, 4656)
+    assert [row["offset"] for row in document(path.parent, "records", capsys, 1)["rows"]] == [4656]
+    assert [row["offset"] for row in document(path.parent, "record", capsys, 1)["rows"]] == [4656]
