@@ -40,7 +40,7 @@ TONES = {
 }
 HEALTH = {
     "ok": ("plain", " "),
-    "warning": ("warning", "?"),
+    "hanging transaction": ("damaged", "!"),
     "damaged": ("damaged", "!"),
     "unreadable": ("damaged", "!"),
 }
@@ -79,7 +79,7 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
         Shown("LOG START", 11, lambda row: text.number(row.log_start), lambda row: row.log_start, right=True),
         Shown("STABLE", 11, lambda row: text.number(row.last_stable), lambda row: row.last_stable, right=True),
         Shown("HIGH WM", 11, lambda row: text.number(row.high_watermark), lambda row: row.high_watermark, right=True),
-        Shown("HEALTH", 10, lambda row: row.health if row.filled else ""),
+        Shown("HEALTH", 19, lambda row: row.health if row.filled else ""),
     ]
 
 
@@ -141,7 +141,7 @@ def look_of_segment(row: SegmentRow) -> tuple[str, str]:
     """Damage before an index that is not there."""
     if row.problem is not None:
         return "damaged", "!"
-    return ("warning", "?") if row.index_state in {"missing", "damaged"} else ("plain", " ")
+    return ("warning", "?") if row.index_state == "missing" else ("plain", " ")
 
 
 def look(row: BatchRow | RecordRow) -> tuple[str, str]:

@@ -125,7 +125,8 @@ class Listing:
 def topics(asked: Asked) -> Listing:
     """The list of partitions, filled."""
     found = {row.name: row for row in asked.model.topics()}
-    return Listing(list(found.values()), columns.topics(asked.times))
+    facts = {"problem": asked.model.problem}
+    return Listing(list(found.values()), columns.topics(asked.times), after=lambda: facts)
 
 
 def segments(asked: Asked) -> Listing:
@@ -404,8 +405,10 @@ def _bare(row: Any) -> Any:
 
 
 def _is_sound(row: Any) -> bool:
-    """Neither a problem nor a finding that something is damaged."""
-    return getattr(row, "problem", None) is None and getattr(row, "severity", None) != Severity.ERROR
+    """Neither a problem, nor a finding that something is damaged, nor a transaction that hangs."""
+    if getattr(row, "problem", None) is not None or getattr(row, "severity", None) == Severity.ERROR:
+        return False
+    return not (isinstance(row, TransactionRow) and row.state == "hanging")
 
 
 def _one_line(value: Any) -> str:

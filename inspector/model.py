@@ -99,6 +99,12 @@ class Model:
         self._found = self._sources_in(place) if isinstance(place, DataDir) else None
         self._topics = Topics()
         self._readers: dict[str, PartitionReader] = {}
+        self._gone: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the data directory itself, when it was last looked at."""
+        return self._gone or self._checkpoints.problem
 
     def names(self) -> list[TopicRow]:
         """The first rows of `topics`, which takes them from the same listing: for a first look."""
@@ -121,9 +127,12 @@ class Model:
         found, self._found = self._found, None
         if found is not None:
             return found
+        self._gone = None
         try:
             place = discover(self.path)
-        except (OSError, NotALogError):
+        except (OSError, NotALogError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error.message
+            self._gone = f"{self.path}: {reason}"
             return []
         return self._sources_in(place) if isinstance(place, DataDir) else []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 Mark: TypeAlias = Literal["delete", "stray", "future"]
-Health: TypeAlias = Literal["ok", "warning", "damaged", "unreadable"]
+Health: TypeAlias = Literal["ok", "hanging transaction", "damaged", "unreadable"]
 IndexState: TypeAlias = Literal["ok", "missing", "empty", "damaged"]
 Change: TypeAlias = Literal["grown", "rolled", "truncated", "deleted", "gone"]
 BatchKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "corrupt"]
@@ -30,7 +30,7 @@ class TopicRow:
 
     name: of its directory, which tells rows apart. filled: False for the first pass, which knows names alone (what is
     not known is None). offsets: log end less log start; records: how many there are, None where only counting would
-    tell. rate: offsets a second since it was last looked at. health: "unreadable": see `problem`.
+    tell. rate: offsets a second since it was last looked at. health: where it is not "ok", `problem` says why.
     """
 
     name: str

@@ -6,6 +6,7 @@ log     ... | 940.. | 960.. | 975..       from there on the headers tell the off
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
     from kafkalog import Log, TopicPartition
 
 _NAMES = ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+# Offset, size, checksum or leader epoch, magic: in the same place in all formats.
+_HEAD = struct.Struct(">q8xb")
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the checkpoints of a data directory say of a partition; None: nothing."""
+    """What the checkpoints of a data directory say of a partition; None: nothing. missing: some could not be read."""
 
     log_start: int | None = None
     recovery_point: int | None = None
     high_watermark: int | None = None
+    missing: bool = False
 
 
 class Checkpoints:
@@ -33,6 +37,8 @@ class Checkpoints:
 
     def __init__(self, directory: Path) -> None:
         self._files = [OffsetCheckpointFile(directory / name) for name in _NAMES]
+        # What is wrong with one of them, when they were last asked.
+        self.problem: str | None = None
 
     def of(self, partition: TopicPartition | None) -> tuple[Marks, str | None]:
         """What they say of a partition, and what is wrong with them."""
@@ -44,7 +50,8 @@ class Checkpoints:
             except (OSError, KafkaLogError) as error:
                 found.append(None)
                 problem = str(error)
-        return Marks(*found), problem
+        self.problem = problem
+        return Marks(found[0], found[1], found[2], problem is not None), problem
 
 
 # Headers behind the last entry of the index are read for so many bytes; more take a noticeable time.
@@ -61,6 +68,30 @@ def log_end_of(log: Log) -> int | None:
         return 0
     active = segments[-1]
     return active.read_next_offset() if active.size_in_bytes - _led_to(active) <= NEAR_BYTES else None
+
+
+def damage_of(log: Log, marks: Marks, end: int | None) -> str | None:
+    """What one look tells of damage: no batch where the active segment begins, or an end before what was flushed or
+    replicated. end: the log's, found after the marks were read; None = not known. OSError: it cannot be read.
+    """
+    active = log.segments[-1] if log.segments else None
+    if active is not None and not _begins_with_batch(active):
+        return f"{active.path.name}: it does not begin with a batch of this segment"
+    told = (("high watermark", marks.high_watermark, _NAMES[2]), ("recovery point", marks.recovery_point, _NAMES[1]))
+    for what, offset, name in told:
+        if end is not None and offset is not None and offset > end:
+            return f"the log ends at {end:,}, before its {what}, which is {offset:,} in {name}"
+    return None
+
+
+def _begins_with_batch(segment: Any) -> bool:
+    """Whether magic and offset can be a batch's; what is empty, or nothing but zeros, is to become one."""
+    with segment.path.open("rb") as file:
+        head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size or not any(head):
+        return True
+    offset, magic = _HEAD.unpack(head)
+    return bool(0 <= magic <= 2 and 0 <= offset - segment.base_offset < 1 << 31)
 
 
 def _led_to(segment: Any) -> int:

@@ -33,7 +33,7 @@ from inspector.reading.answers import (
 )
 from inspector.reading.batches import SegmentReader
 from inspector.reading.ended import TransactionScan
-from inspector.reading.ends import log_end_of
+from inspector.reading.ends import damage_of, log_end_of
 from inspector.reading.fates import AbortedRange
 from inspector.reading.locking import locked
 from inspector.reading.stable import LastStable
@@ -59,7 +59,6 @@ class PartitionReader:
         self.name = source.name
         self.path = source.path
         self._source = source
-        self._checkpoints = source.checkpoints
         self._log: Log | None = None
         self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
         self._readers: dict[int, SegmentReader] = {}
@@ -114,16 +113,20 @@ class PartitionReader:
 
     def _with_watermarks(self, log: Log, rows: tuple[SegmentRow, ...]) -> PartitionState:
         problems: list[str] = [row.problem for row in rows if row.problem is not None]
-        marks, problem = self._checkpoints.of(log.topic_partition)
-        problems += [problem] if problem is not None else []
+        marks = self._source.marks()
+        problems += [self._source.checkpoints.problem] if self._source.checkpoints.problem is not None else []
         start = max(rows[0].base_offset if rows else 0, marks.log_start or 0)
         end: int | None = None
         epochs: tuple[tuple[int, int], ...] = ()
         try:
+            # What was found out earlier may be older than the marks.
+            damage = damage_of(log, marks, log_end_of(log) if rows else start)
+            problems += [damage] if damage is not None else []
             end = self._end_of(log, rows, start)
             epochs = tuple((entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries)
         except _FAILURES as error:
             problems.append(str(error))
+        rows = tuple(map(self._judged, rows))
         state = PartitionState(self.name, self.path, rows, start, epochs=epochs, problem="; ".join(problems) or None)
         if end is None:
             return state
@@ -214,6 +217,16 @@ class PartitionReader:
             first_timestamp=reader.first_timestamp,
             last_timestamp=reader.last_timestamp,
         )
+
+    def _judged(self, row: SegmentRow) -> SegmentRow:
+        """With what is wrong in it, which hinders nobody from reading the others."""
+        reader = self._readers.get(row.base_offset)
+        if row.problem is not None:
+            return row
+        damage = reader.first_damage() if reader is not None and reader.is_walked else None
+        if damage is None and row.index_state == "damaged":
+            damage = f"{row.path.with_suffix('.index').name}: it does not lead to the batch that its last entry names"
+        return replace(row, problem=damage)
 
     @locked
     def segment(self, base_offset: int) -> SegmentReader:
@@ -345,7 +358,7 @@ def _sizes(log: Log) -> Iterator[SegmentRow]:
 def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
     """With what a few looks at first batch and indexes tell."""
     try:
-        state = _index_state(segment, row.bytes)
+        state = _index_state(segment)
         first_timestamp = segment.first_batch_timestamp
         # Without a time index the whole segment would have to be read for it.
         last_timestamp = segment.largest_record_timestamp if segment.time_index.entries or row.bytes < 1 << 20 else None
@@ -354,7 +367,7 @@ def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
     return replace(row, index_state=state, first_timestamp=first_timestamp, last_timestamp=last_timestamp)
 
 
-def _index_state(segment: Any, size: int) -> IndexState:
+def _index_state(segment: Any) -> IndexState:
     """Whether the last entry of the offset index leads to a batch that holds its offset."""
     path = segment.path.with_suffix(".index")
     if not path.exists():
@@ -365,7 +378,7 @@ def _index_state(segment: Any, size: int) -> IndexState:
     if not segment.offset_index.entries:
         with path.open("rb") as file:
             return "damaged" if any(file.read(_ENTRY_BYTES)) else "empty"
-    if entry.position >= size:
+    if entry.position >= segment.path.stat().st_size:
         return "damaged"
     try:
         found = segment.log.first_entry(entry.position)

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import kafkalog
-from inspector.reading.answers import Health, Mark, TopicRow
-from inspector.reading.ends import Checkpoints, Marks, log_end_of
+from inspector.reading.answers import Mark, TopicRow
+from inspector.reading.ends import Checkpoints, Marks, damage_of, log_end_of
+from inspector.reading.transactions import hanging_in
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Source:
         """Where the segment of that base offset is."""
         return self.path if self.is_file else self.path / f"{base_offset:020d}.log"
 
+    def marks(self) -> Marks:
+        """What the checkpoints say of it: of the partition's own directory, not of one that goes or comes."""
+        marks, _ = self.checkpoints.of(self.topic_partition if self.mark is None else None)
+        return marks
+
     def base_of(self, base_offset: int) -> int | None:
         """The base offset that the segment's name tells."""
         return base_offset if self.has_base else None
@@ -60,6 +66,8 @@ class Topics:
 
     def __init__(self) -> None:
         self._ends: dict[str, tuple[float, int]] = {}
+        # What hung when the last stable offset was last worked out.
+        self._hanging: dict[str, str] = {}
 
     def rows(self, sources: list[Source]) -> Iterator[TopicRow]:
         """Each partition's name, then each with what is in it, then some again with their last stable offset."""
@@ -70,6 +78,8 @@ class Topics:
             filled = self._filled(row, source)
             if filled.last_stable is None and filled.health != "unreadable" and not source.is_file:
                 later.append((filled, source))
+                hanging = self._hanging.get(row.name)
+                filled = filled if hanging is None else _with_hanging(filled, hanging)
             yield filled
         for row, source in later:
             yield self._with_last_stable(row, source)
@@ -89,12 +99,12 @@ class Topics:
 
     def _told(self, row: TopicRow, source: Source, log: Log) -> TopicRow:
         segments, size = log.segments, log.size_in_bytes
-        marks, problem = source.checkpoints.of(source.topic_partition)
+        marks = source.marks()
         start = max(segments[0].base_offset if segments else 0, marks.log_start or 0)
-        health: Health = "ok" if problem is None else "warning"
         last_timestamp = None
         try:
             end = log_end_of(log)
+            damage = damage_of(log, marks, end)
             last_timestamp = _last_timestamp(log)
         except KafkaLogError as error:
             return replace(row, filled=True, segments=len(segments), bytes=size, log_start=start, health="damaged",
@@ -106,14 +116,15 @@ class Topics:
             bytes=size,
             log_start=start,
             last_timestamp=last_timestamp,
-            health=health,
-            problem=problem,
+            health="ok" if damage is None else "damaged",
+            problem=damage,
         )
         return row if end is None else self._with_end(row, marks, max(start, end))
 
     def _with_end(self, row: TopicRow, marks: Marks, end: int) -> TopicRow:
         start = row.log_start or 0
-        watermark = min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
+        known = end if marks.high_watermark is None else marks.high_watermark
+        watermark = None if marks.missing else min(end, max(start, known))
         return replace(
             row,
             records=0 if end == start else None,
@@ -127,12 +138,28 @@ class Topics:
     def _with_last_stable(self, row: TopicRow, source: Source) -> TopicRow:
         try:
             with kafkalog.open(source.path, config=_config()) as log:
+                marks = source.marks()
                 if row.log_end is None:
-                    marks, _ = source.checkpoints.of(source.topic_partition)
-                    row = self._with_end(row, marks, log.log_end_offset)
-                return replace(row, last_stable=log.last_stable_offset)
+                    end = log.log_end_offset
+                    row = self._with_end(row, marks, end)
+                    damage = damage_of(log, marks, end)
+                    row = row if damage is None else replace(row, health="damaged", problem=damage)
+                if marks.missing:
+                    return row
+                row = replace(row, last_stable=log.last_stable_offset)
+                return self._with_hanging(row, log)
         except _FAILURES as error:
             return replace(row, health="damaged", problem=str(error))
+
+    def _with_hanging(self, row: TopicRow, log: Log) -> TopicRow:
+        """Where consumers of committed records are held back, whether they are for ever."""
+        behind = row.last_stable is not None and row.last_stable < (row.high_watermark or 0)
+        hanging = hanging_in(log) if behind else None
+        if hanging is None:
+            self._hanging.pop(row.name, None)
+            return row
+        self._hanging[row.name] = hanging
+        return _with_hanging(row, hanging)
 
     def _rate(self, name: str, end: int) -> float | None:
         now = time.monotonic()
@@ -141,6 +168,11 @@ class Topics:
         if before is None or now <= before[0]:
             return None
         return (end - before[1]) / (now - before[0])
+
+
+def _with_hanging(row: TopicRow, hanging: str) -> TopicRow:
+    """Damage comes first."""
+    return row if row.problem is not None else replace(row, health="hanging transaction", problem=hanging)
 
 
 def _named(source: Source) -> TopicRow:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inspector.reading.answers import AbortedTransaction, OpenTransaction, Transactions
 from kafkalog import Log
@@ -33,10 +33,7 @@ _FAILURES = (OSError, KafkaLogError, ValueError)
 def transactions_of(log: Log, now: int | None = None, max_timeout_ms: int = MAX_TIMEOUT_MS) -> Transactions:
     """What snapshot, log and transaction indexes tell; now: ms. OSError, KafkaLogError: they cannot be read."""
     now = int(time.time() * 1000) if now is None else now
-    producers = log.producer_state.active_producers.values()
-    undecided = sorted(
-        (entry.current_txn_first_offset, entry) for entry in producers if entry.current_txn_first_offset is not None
-    )
+    undecided = _undecided(log)
     found = tuple(
         OpenTransaction(
             entry.producer_id,
@@ -44,7 +41,7 @@ def transactions_of(log: Log, now: int | None = None, max_timeout_ms: int = MAX_
             first,
             entry.last_timestamp if entry.last_timestamp >= 0 else None,
             entry.coordinator_epoch,
-            0 <= entry.last_timestamp < now - max_timeout_ms - LATE_MS,
+            _hangs(entry, now, max_timeout_ms),
             abort_command(log.topic_partition, first),
             _timestamp_at(log, first),
         )
@@ -52,6 +49,28 @@ def transactions_of(log: Log, now: int | None = None, max_timeout_ms: int = MAX_
     )
     aborted, count, problem = _aborted(log)
     return Transactions(found, aborted, count, log.last_stable_offset, problem)
+
+
+def hanging_in(log: Log) -> str | None:
+    """The first transaction that hangs, in words; None: none does. OSError, KafkaLogError: it cannot be told."""
+    now = int(time.time() * 1000)
+    for first, entry in _undecided(log):
+        if _hangs(entry, now, MAX_TIMEOUT_MS):
+            return f"the transaction of producer {entry.producer_id} that began at offset {first:,} hangs"
+    return None
+
+
+def _undecided(log: Log) -> list[tuple[int, Any]]:
+    """First offset and producer's entry of each open transaction, the oldest first."""
+    producers = log.producer_state.active_producers.values()
+    found = [
+        (entry.current_txn_first_offset, entry) for entry in producers if entry.current_txn_first_offset is not None
+    ]
+    return sorted(found, key=lambda each: each[0])
+
+
+def _hangs(entry: Any, now: int, max_timeout_ms: int) -> bool:
+    return bool(0 <= entry.last_timestamp < now - max_timeout_ms - LATE_MS)
 
 
 def _timestamp_at(log: Log, offset: int) -> int | None:

@@ -140,7 +140,7 @@ class TopicsScreen(InspectorScreen):
 
     def _tell_current(self) -> None:
         current = self._current()
-        self.tell(None if current is None else current.problem)
+        self.tell((None if current is None else current.problem) or self.inspector.model.problem)
 
     def on_lazy_table_moved(self) -> None:
         self._tell_current()

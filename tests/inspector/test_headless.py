@@ -31,12 +31,13 @@ def log(golden_logs: Path) -> Path:
 
 
 def test_topics_has_every_partition(golden_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(golden_logs / "kafka-3.9" / "data", "topics", capsys)
+    found = document(golden_logs / "kafka-3.9" / "data", "topics", capsys, 1)
     assert (found["version"], found["screen"]) == (1, "topics")
     rows = {row["name"]: row for row in found["rows"]}
     assert len(rows) == 20
     assert rows["v2-txn-0"]["last_stable"] == 1411
     assert all(row["filled"] for row in rows.values())
+    assert [row["name"] for row in rows.values() if row["problem"] is not None] == ["v2-txn-0"]
 
 
 def test_segments_has_watermarks_and_transactions(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,11 +143,11 @@ def test_hex_tells_damage_once_where_its_batch_begins(
 
 
 def test_transactions_has_counts_and_commands(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(log, "transactions", capsys)
+    found = document(log, "transactions", capsys, 1)
     counts = [found[name] for name in ("open", "hanging", "aborted", "committed", "last_stable")]
     assert counts == [1, 1, 18, 33, 1411]
     first = found["rows"][0]
     assert (first["state"], first["first_offset"], first["records"]) == ("hanging", 1411, 40)
     assert first["abort_command"].endswith("--start-offset 1411")
-    assert headless.show(log, "transactions", "text") == 0
+    assert headless.show(log, "transactions", "text") == 1
     assert "--start-offset 1411" in capsys.readouterr().out

@@ -115,3 +115,107 @@ def test_records_of_lost_bytes_at_the_start_have_an_offset_of_their_segment(
     path = segment_file(tmp_path / "t-0", GARBAGE, 4656)
     assert [row["offset"] for row in document(path.parent, "records", capsys, 1)["rows"]] == [4656]
     assert [row["offset"] for row in document(path.parent, "record", capsys, 1)["rows"]] == [4656]
+
+
+def rows_by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in found["rows"]}
+
+
+def test_a_log_that_ends_before_its_checkpoints_is_damaged_and_the_others_are_not(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = data_dir / "v2-none-0" / f"{1152:020d}.log"
+    torn.write_bytes(torn.read_bytes()[:-20])
+    rows = rows_by_name(document(data_dir, "topics", capsys, 1))
+    row = rows["v2-none-0"]
+    assert (row["health"], row["log_end"]) == ("damaged", 1197)
+    assert row["problem"] == (
+        "the log ends at 1,197, before its high watermark, which is 1,200 in replication-offset-checkpoint"
+    )
+    assert rows["v2-gzip-0"]["health"] == "ok"
+    assert row["problem"] in document(torn.parent, "segments", capsys, 1)["problem"]
+
+
+def test_a_segment_that_begins_with_no_batch_is_damaged(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = data_dir / "v2-none-0" / f"{1152:020d}.log"
+    path.write_bytes(GARBAGE)
+    row = rows_by_name(document(data_dir, "topics", capsys, 1))["v2-none-0"]
+    assert (row["health"], row["problem"]) == (
+        "damaged", f"{path.name}: it does not begin with a batch of this segment",
+    )  # fmt: skip
+    found = document(path.parent, "segments", capsys, 1)
+    assert row["problem"] in found["problem"]
+    assert "position 0" in found["rows"][-1]["problem"]
+    assert (found["rows"][-1]["records"], found["rows"][-1]["batches"]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", [f"v2-none-0.{32 * 'a'}-delete", f"v2-none-0.{32 * 'a'}-future"])
+def test_checkpoints_say_nothing_of_a_directory_on_its_way_out_or_in(
+    name: str, data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partition = data_dir / "v2-none-0"
+    (partition / f"{1152:020d}.log").unlink()
+    partition.rename(data_dir / name)
+    assert rows_by_name(document(data_dir, "topics", capsys, 1))[name]["health"] == "ok"
+
+
+@pytest.mark.parametrize("content", [b"nonsense", None])
+def test_a_checkpoint_that_cannot_be_read_is_told_once_and_damages_no_partition(
+    content: bytes | None, data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = data_dir / "replication-offset-checkpoint"
+    path.unlink()
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    found = document(data_dir, "topics", capsys, 1)
+    assert path.name in found["problem"]
+    assert {row["health"] for row in found["rows"]} == {"ok"}
+    assert {row["high_watermark"] for row in found["rows"]} == {None}
+    assert headless.show(data_dir, "topics", "text") == 1
+    assert capsys.readouterr().out.count(path.name) == 1
+
+
+def test_a_data_directory_that_is_moved_away_is_told_until_it_is_back(data_dir: Path) -> None:
+    model = Model(data_dir)
+    assert list(model.topics())
+    data_dir.rename(data_dir.parent / "elsewhere")
+    assert list(model.topics()) == []
+    assert model.problem == f"{data_dir}: No such file or directory"
+    (data_dir.parent / "elsewhere").rename(data_dir)
+    assert list(model.topics())
+    assert model.problem is None
+    model.close()
+
+
+def test_a_damaged_index_is_a_problem_of_its_segment_and_stops_nothing(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = data_dir / "v2-gzip-0" / f"{192:020d}.index"
+    path.write_bytes(path.read_bytes()[:-4] + b"\x7f\xff\xff\xff")
+    found = document(path.parent, "segments", capsys, 1)
+    assert found["problem"] is None
+    assert [row["base_offset"] for row in found["rows"] if row["problem"] is not None] == [192]
+    row = found["rows"][1]
+    assert (row["index_state"], path.name in row["problem"], row["records"]) == ("damaged", True, 192)
+
+
+def test_a_hanging_transaction_is_the_health_of_its_partition(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = rows_by_name(document(data_dir, "topics", capsys, 1))["v2-txn-0"]
+    assert row["health"] == "hanging transaction"
+    assert row["problem"].endswith("that began at offset 1,411 hangs")
+    rows = document(data_dir / "v2-txn-0", "transactions", capsys, 1)["rows"]
+    assert [row["state"] for row in rows].count("hanging") == 1
+
+
+def test_what_hangs_is_not_ok_between_two_looks(data_dir: Path) -> None:
+    model = Model(data_dir)
+    for row in model.topics():
+        last = row
+    assert (last.name, last.health) == ("v2-txn-0", "hanging transaction")
+    again = [row.health for row in model.topics() if row.name == "v2-txn-0" and row.filled]
+    assert again == ["hanging transaction"] * 2
+    model.close()

@@ -27,6 +27,7 @@ TEXTUAL_FREE = [
 ]
 # Where names are public that `kafkalog` itself does not have.
 HOMES = {
+    "kafkalog.attributes": None,
     "kafkalog.errors": None,
     "kafkalog.fsck": None,
     "kafkalog.record.control": None,
