@@ -6,11 +6,14 @@ of a path is ever taken for markup.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from inspector.model import Model
 
 SETTLED_SECONDS = 2.0
+PALETTE_LINES = 10
 # A prompt that has not come, or gone, by then never will.
 HELD_SECONDS = 1.0
 # Until a process is started that will verify, search or count.
@@ -119,6 +123,7 @@ class InspectorApp(App[None]):
         return PartitionScreen(name, self.begin.first_view, jump)
 
     def on_mount(self) -> None:
+        self._heed_signals()
         # The collector looks through all that lives, some 60 ms while a key waits; modules and styles stay anyway.
         self.set_timer(SETTLED_SECONDS, gc.freeze)
         self.set_timer(PREPARED_SECONDS, self._prepare)
@@ -127,6 +132,13 @@ class InspectorApp(App[None]):
         mistakes = [*self.settings.mistakes, *self._use_theme()]
         for mistake in mistakes:
             self.notify(mistake, title="config file", severity="warning", timeout=10, markup=False)
+
+    def _heed_signals(self) -> None:
+        """Told to end, it leaves the terminal as it was. nohup stays in force."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                end = partial(self.exit, return_code=128 + number)
+                asyncio.get_running_loop().add_signal_handler(number, end)
 
     def _prepare(self) -> None:
         prepare: WorkType[None] = self._prepare_runs
@@ -255,6 +267,13 @@ class InspectorApp(App[None]):
     def action_palette(self) -> None:
         self.action_command_palette()
 
+    def action_command_palette(self) -> None:
+        """Textual's list of commands ends in an error where it has no line to itself."""
+        if self.size.height < PALETTE_LINES:
+            self.notify("the terminal is too low for the palette", timeout=2)
+        else:
+            super().action_command_palette()
+
     def action_help(self) -> None:
         from inspector.screens.help import HelpScreen
 
@@ -295,12 +314,14 @@ def _commands() -> dict[str, str]:
 _COMMANDS = _commands()
 
 
-def run(path: Path, settings: Settings) -> None:
-    """Opens `path` and shows it until the user leaves. NotALogError, OSError: it cannot be opened."""
+def run(path: Path, settings: Settings) -> int:
+    """Opens `path` and shows it until the user leaves; the exit code. NotALogError, OSError: it cannot be opened."""
     import os
 
     from inspector.model import Model
 
     if os.environ.get("TERM", "") in COLOURLESS:
         os.environ.setdefault("NO_COLOR", "1")
-    InspectorApp(Model(path), settings).run()
+    app = InspectorApp(Model(path), settings)
+    app.run()
+    return app.return_code or 0

@@ -94,7 +94,7 @@ class Browsing:
 
     async def read_through(self, base_offset: int) -> None:
         """All headers of a segment that is not looked at."""
-        segment = await self.ask(self.reader.segment, base_offset)
+        segment = await self.ask(self.reader.segment_in_passing, base_offset)
         before = None
         while not segment.is_walked and (progress := await self.ask(segment.index_more)) != before:
             before = progress

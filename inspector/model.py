@@ -11,6 +11,7 @@ from one thread at a time. What is on disk never makes a call raise: see `proble
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -93,7 +94,7 @@ class Model:
         place = discover(self.path)
         self._is_data_dir = isinstance(place, DataDir)
         self.kind = "data_dir" if isinstance(place, DataDir) else "file" if isinstance(place, LogFile) else "partition"
-        home = self.path if self.kind == "data_dir" else self.path.resolve().parent
+        home = self.path if self.kind == "data_dir" else Path(os.path.realpath(self.path)).parent
         self._checkpoints = Checkpoints(home if self.kind != "file" else home.parent)
         self._place: PartitionDir | LogFile | None = None if isinstance(place, DataDir) else place
         self._found = self._sources_in(place) if isinstance(place, DataDir) else None
@@ -146,7 +147,7 @@ class Model:
                 place.path.name, place.path, place.topic_partition, self._checkpoints, is_file=True,
                 file_base=base or 0, has_base=base is not None,
             )  # fmt: skip
-        name = place.path.name if self._is_data_dir else place.path.resolve().name
+        name = place.path.name if self._is_data_dir else Path(os.path.realpath(place.path)).name
         mark = place.mark if place.mark in ("delete", "stray", "future") else None
         return Source(name, place.path, place.topic_partition, self._checkpoints, mark)  # type: ignore[arg-type]
 

@@ -16,6 +16,7 @@ import time as clock
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, Literal, TypeAlias, get_args
+from unicodedata import category
 
 import msgspec
 
@@ -30,6 +31,8 @@ SHOWN_BYTES: Final = 256 << 10
 JSON_BYTES: Final = 4 << 20
 PRETTY_BYTES: Final = 16 << 20
 HEX_WIDTH: Final = 16
+# Accents on one letter.
+MOST_PILED: Final = 8
 _BASE64_BYTES: Final = 57
 _BRACKETS: Final = re.compile(rb"[][{}]")
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -120,6 +123,8 @@ def printable(data: bytes | str | None, limit: int | None = None) -> str:
     text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
     if not text.isprintable():
         text = "".join(map(_escaped, text))
+    if not text.isascii():
+        text = _without_piles(text)
     return text if limit is None or len(text) <= limit else text[: max(0, limit - 1)] + "…"
 
 
@@ -129,8 +134,32 @@ def _escaped(character: str) -> str:
     short = _SHORT_ESCAPES.get(character)
     if short is not None:
         return short
+    return _code(character)
+
+
+def _code(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _without_piles(text: str) -> str:
+    """Of characters that take no room of their own no more than a few at a time, the others escaped.
+
+    A terminal gets no more of them than belong in a cell; the time to cut a line of them grows as its square.
+    """
+    pile = 0
+    parts: list[str] = []
+    for character in text:
+        pile = pile + 1 if _takes_no_room(character) else 0
+        parts.append(character if pile <= MOST_PILED else _code(character))
+    return "".join(parts)
+
+
+def _takes_no_room(character: str) -> bool:
+    """Accents and the like, and the Korean letters that are drawn into the one before."""
+    return not character.isascii() and (
+        category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff" or "\ud7b0" <= character <= "\ud7ff"
+    )
 
 
 # --- the views of a key, a value or a header

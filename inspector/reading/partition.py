@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kafkalog
 from inspector.reading import transactions as deciding
@@ -46,7 +46,17 @@ if TYPE_CHECKING:
 # How long one poll may take to find out what is dear.
 POLL_SECONDS = 0.03
 _FAILURES = (OSError, KafkaLogError, ValueError)
+# Segments whose readers stay open.
+KEPT = 8
 _ENTRY_BYTES = 8
+
+
+class _Found(NamedTuple):
+    """What a reader has found in a segment of `size` bytes. counts: fields of a `SegmentRow`."""
+
+    size: int
+    counts: dict[str, Any]
+    damage: str | None
 
 
 class PartitionReader:
@@ -61,7 +71,11 @@ class PartitionReader:
         self._source = source
         self._log: Log | None = None
         self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
+        # The last one asked for is the last.
         self._readers: dict[int, SegmentReader] = {}
+        # A segment that is only read through.
+        self._passing: tuple[int, SegmentReader] | None = None
+        self._found: dict[int, _Found] = {}
         self._last: PartitionState | None = None
         self._last_stable: LastStable | None = None
         self._last_end: int | None = None
@@ -186,6 +200,7 @@ class PartitionReader:
         segments = log.segments
         bases = {segment.base_offset for segment in segments}
         self._known = {base: known for base, known in self._known.items() if base in bases}
+        self._found = {base: found for base, found in self._found.items() if base in bases}
         for segment in segments:
             try:
                 status = segment.path.stat()
@@ -205,38 +220,74 @@ class PartitionReader:
             yield self._with_index(row)
 
     def _with_index(self, row: SegmentRow) -> SegmentRow:
-        """With what the segment's reader has found, if it has read it through."""
-        reader = self._readers.get(row.base_offset)
-        if reader is None or not reader.is_walked or reader.size != row.bytes:
-            return row
-        return replace(
-            row,
-            batches=reader.read_batches,
-            records=reader.read_records,
-            codecs=reader.codecs,
-            first_timestamp=reader.first_timestamp,
-            last_timestamp=reader.last_timestamp,
-        )
+        """With what a reader of the segment has found, if it has read it through."""
+        found = self._found_in(row)
+        return row if found is None else replace(row, **found.counts)
 
     def _judged(self, row: SegmentRow) -> SegmentRow:
         """With what is wrong in it, which hinders nobody from reading the others."""
-        reader = self._readers.get(row.base_offset)
         if row.problem is not None:
             return row
-        damage = reader.first_damage() if reader is not None and reader.is_walked else None
+        found = self._found_in(row)
+        damage = None if found is None else found.damage
         if damage is None and row.index_state == "damaged":
             damage = f"{row.path.with_suffix('.index').name}: it does not lead to the batch that its last entry names"
         return replace(row, problem=damage)
 
+    def _found_in(self, row: SegmentRow) -> _Found | None:
+        for reader in self._open_readers(row.base_offset):
+            self._note(row.base_offset, reader)
+        found = self._found.get(row.base_offset)
+        return found if found is not None and found.size == row.bytes else None
+
+    def _note(self, base_offset: int, reader: SegmentReader) -> None:
+        if reader.is_walked:
+            counts = {
+                "batches": reader.read_batches,
+                "records": reader.read_records,
+                "codecs": reader.codecs,
+                "first_timestamp": reader.first_timestamp,
+                "last_timestamp": reader.last_timestamp,
+            }
+            self._found[base_offset] = _Found(reader.size, counts, reader.first_damage())
+
+    def _open_readers(self, base_offset: int) -> Iterator[SegmentReader]:
+        if base_offset in self._readers:
+            yield self._readers[base_offset]
+        if self._passing is not None and self._passing[0] == base_offset:
+            yield self._passing[1]
+
     @locked
     def segment(self, base_offset: int) -> SegmentReader:
-        """The reader of the segment with that base offset; the same one as long as it is there."""
-        found = self._readers.get(base_offset)
-        if found is None:
-            path = self._source.segment_path(base_offset)
-            found = SegmentReader(path, self._source.base_of(base_offset), lambda: self._aborted_behind(base_offset))
-            self._readers[base_offset] = found
+        """The reader of the segment with that base offset; the same one until `KEPT` others have been asked for.
+
+        It is closed then: each holds its file and a table of its batches.
+        """
+        found = self._readers.pop(base_offset, None) or self._reader(base_offset)
+        self._readers[base_offset] = found
+        while len(self._readers) > KEPT:
+            oldest = next(iter(self._readers))
+            self._give_up(oldest, self._readers.pop(oldest))
         return found
+
+    @locked
+    def segment_in_passing(self, base_offset: int) -> SegmentReader:
+        """To be read through for what it counts; closed when another one is asked for so."""
+        found = next(self._open_readers(base_offset), None)
+        if found is None:
+            if self._passing is not None:
+                self._give_up(*self._passing)
+            found = self._reader(base_offset)
+            self._passing = base_offset, found
+        return found
+
+    def _reader(self, base_offset: int) -> SegmentReader:
+        path = self._source.segment_path(base_offset)
+        return SegmentReader(path, self._source.base_of(base_offset), lambda: self._aborted_behind(base_offset))
+
+    def _give_up(self, base_offset: int, reader: SegmentReader) -> None:
+        self._note(base_offset, reader)
+        reader.close()
 
     def _aborted_behind(self, base_offset: int) -> Iterator[AbortedRange]:
         """What the transaction indexes of later segments say."""
@@ -325,6 +376,9 @@ class PartitionReader:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
+        if self._passing is not None:
+            self._passing[1].close()
+            self._passing = None
         self._let_go()
 
     # --- a file by itself

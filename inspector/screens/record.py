@@ -6,7 +6,6 @@ offset 1,042  time 2026-01-31 10:00:00.000  batch 17 at 40,960  value at 41,022.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -17,6 +16,7 @@ from textual.widgets import Static
 from inspector import messages, text
 from inspector.browsing import Browsing
 from inspector.columns import known
+from inspector.exporting import write_new
 from inspector.highlighting import rows_of
 from inspector.keys import bindings
 from inspector.reading.answers import Place
@@ -180,20 +180,12 @@ class RecordView(View):
 
     def _export(self, typed: str | None) -> None:
         if typed and self._record is not None:
-            start(self, "export", self._write, Path(typed).expanduser(), self._record)
+            start(self, "export", self._write, typed, self._record)
 
-    async def _write(self, path: Path, record: RecordDetail) -> None:
+    async def _write(self, typed: str, record: RecordDetail) -> None:
         data = _bytes_of(record, self._part)
-        await self.browsing.ask(_write_new, path, data, self.inspector.model.path)
+        path = await self.browsing.ask(write_new, typed, data, self.inspector.model.path)
         self.notify(f"{len(data):,} bytes written to {path}", markup=False)
-
-
-def _write_new(path: Path, data: bytes, looked_at: Path) -> None:
-    """OSError: it is there already, or lies in what is looked at."""
-    if path.resolve().is_relative_to(looked_at.resolve()):
-        raise OSError(f"{path}: nothing is written to what is looked at")
-    with path.open("xb") as file:
-        file.write(data)
 
 
 def _bytes_of(record: RecordDetail, part: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli import SOUND, UNREADABLE
+from kafkalog.cli import UNREADABLE
 from kafkalog.cli.output import complain, is_terminal
 from kafkalog.cli.selection import LogPath
 
@@ -83,8 +83,7 @@ def inspect(
         return UNREADABLE
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise click.UsageError("the inspector needs a terminal; --headless SCREEN prints what a screen shows")
-    app.run(path, _settings(config, utc, theme))
-    return SOUND
+    return app.run(path, _settings(config, utc, theme))
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:

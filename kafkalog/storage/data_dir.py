@@ -44,7 +44,7 @@ class LogFile:
     @property
     def topic_partition(self) -> TopicPartition | None:
         """The partition whose segment it is, by its own name and its directory's; None where these do not tell."""
-        return None if self.base_offset is None else parse_partition_dir(self.path.resolve().parent.name)
+        return None if self.base_offset is None else parse_partition_dir(Path(os.path.realpath(self.path)).parent.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PartitionDir:
     @property
     def name(self) -> str:
         """`topic-partition`, or the directory's own name."""
-        return self.path.resolve().name if self.topic_partition is None else str(self.topic_partition)
+        return Path(os.path.realpath(self.path)).name if self.topic_partition is None else str(self.topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _directory(path: Path) -> DataDir | PartitionDir:
     # A data directory may itself be named kafka-1, as a partition would be: what is in it comes before its name.
     if (path / META_PROPERTIES).exists() or any(map(_holds_segments, partitions)):
         return DataDir(path, tuple(partitions))
-    if parse_partition_dir(path.resolve().name) is not None:
+    if parse_partition_dir(Path(os.path.realpath(path)).name) is not None:
         return partition_dir(path)
     raise NotALogError("no Kafka log: neither segments (<20 digits>.log) in it nor partitions below it", str(path))
 

@@ -90,7 +90,8 @@ class Log:
     def _attach(self, directory: Path, config: LogConfig) -> None:
         # Wherever the process goes meanwhile.
         self.directory = directory.absolute()
-        self.topic_partition = parse_partition_dir(directory.resolve().name)
+        # Not Path.resolve(), which before Python 3.13 raises RuntimeError of a link that leads to itself.
+        self.topic_partition = parse_partition_dir(Path(os.path.realpath(directory)).name)
         self.config = config
 
     @property
@@ -201,7 +202,7 @@ class Log:
             return otherwise
         file = self._checkpoints.get(name)
         if file is None:
-            file = self._checkpoints[name] = OffsetCheckpointFile(self.directory.resolve().parent / name)
+            file = self._checkpoints[name] = OffsetCheckpointFile(Path(os.path.realpath(self.directory)).parent / name)
         return file.read().get(self.topic_partition, otherwise)
 
     def _producers_now(self) -> ProducerStateManager:

@@ -208,3 +208,21 @@ def test_a_checkpoint_that_does_not_follow_its_format_is_told(tmp_path: Path) ->
     assert "log-start-offset-checkpoint" in (state.problem or "")
     assert state.log_end == 1
     model.close()
+
+
+def test_no_more_than_a_few_segments_are_kept_open(tmp_path: Path) -> None:
+    model = Model(ARCHIVE / "data" / "v2-zstd-0")
+    reader = model.partition()
+    bases = [row.base_offset for row in reader.refresh().segments]
+    assert len(bases) > 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inspector.reading.partition.KEPT", 3)
+        kept = [reader.segment(base) for base in bases]
+        for each in kept:
+            read_through(each) if each in kept[-3:] else None
+        assert [reader.segment(base) for base in bases[-3:]] == kept[-3:]
+        first = reader.segment(bases[0])
+        assert first is not kept[0]
+        assert read_through(first).records > 0
+        assert [reader.segment(base) for base in bases[-2:]] == kept[-2:]
+    model.close()

@@ -85,6 +85,14 @@ def test_a_limit_cuts_and_says_so() -> None:
     assert len(text.printable(bytes(range(256)) * 1000, 50)) == 50
 
 
+@pytest.mark.parametrize("mark", ["\u0301", "\u20dd", "\ufe0f", "\u1160"])
+def test_accents_that_are_piled_up_are_escaped_but_the_first_few(mark: str) -> None:
+    shown = text.printable(f"a{mark * 2}b{mark * 20_000}c".encode())
+    assert shown.startswith(f"a{mark * 2}b{mark * text.MOST_PILED}\\u{ord(mark):04x}\\u")
+    assert shown.count(mark) == 2 + text.MOST_PILED
+    assert shown.endswith("c")
+
+
 def test_views_that_fit_are_offered() -> None:
     assert text.views(b'{"a": 1}') == ("auto", "utf8", "json", "hex", "base64")
     assert text.views(b"text") == ("auto", "utf8", "hex", "base64")
