@@ -79,7 +79,7 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
         Shown("LOG START", 11, lambda row: text.number(row.log_start), lambda row: row.log_start, right=True),
         Shown("STABLE", 11, lambda row: text.number(row.last_stable), lambda row: row.last_stable, right=True),
         Shown("HIGH WM", 11, lambda row: text.number(row.high_watermark), lambda row: row.high_watermark, right=True),
-        Shown("HEALTH", 19, lambda row: row.health if row.filled else ""),
+        Shown("HEALTH", 10, lambda row: row.health.partition(" ")[0] if row.filled else ""),
     ]
 
 

@@ -400,7 +400,7 @@ class PartitionReader:
         reader = self._readers.get(base)
         end = reader.end_offset if reader is not None and reader.is_walked else None
         start = None if first is None or first.base_offset < 0 else first.base_offset
-        return PartitionState(self.name, self.path, (row,), start, log_end=end, problem=row.problem)
+        return PartitionState(self.name, self.path, (self._judged(row),), start, log_end=end, problem=row.problem)
 
 
 def _sizes(log: Log) -> Iterator[SegmentRow]:

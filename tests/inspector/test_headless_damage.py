@@ -79,12 +79,20 @@ def test_a_cell_of_the_map_in_which_no_batch_begins_has_none(
     assert {row["first_row"] for row in rows if row["segment"] == 1152} == {0, 1, None}
 
 
-@pytest.mark.parametrize("screen", ["map", "batches", "records", "hex", "statistics", "search", "verify"])
+@pytest.mark.parametrize("screen", ["segments", "map", "batches", "records", "hex", "statistics", "search", "verify"])
 def test_what_is_no_log_at_all_is_a_problem_on_every_screen(
     screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = segment_file(tmp_path / "t-0", GARBAGE, 0)
     document(path.parent, screen, capsys, 1)
+
+
+@pytest.mark.parametrize("screen", ["segments", "map", "batches", "records", "hex", "statistics", "search", "verify"])
+def test_a_damaged_file_by_itself_is_a_problem_on_every_screen(
+    screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = b"".join(damaged_log())
+    document(segment_file(tmp_path, flipped(data, start_of(damaged_log(), 3) + 300, 0)), screen, capsys, 1)
 
 
 def test_search_and_statistics_count_the_same_as_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
