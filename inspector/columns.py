@@ -230,7 +230,7 @@ def transactions(times: Times) -> list[Shown[TransactionRow]]:
         Shown("EPOCH", 5, lambda row: known(row.producer_epoch), lambda row: row.producer_epoch, right=True),
         Shown("FIRST", 12, lambda row: text.number(row.first_offset), lambda row: row.first_offset, right=True),
         Shown(
-            "TOOK",
+            "DURATION",
             8,
             lambda row: text.duration(duration_of(row, times)),
             lambda row: duration_of(row, times),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from inspector.reading.search import Match, Search
 from inspector.reading.statistics import Statistics
 from inspector.reading.verifying import Verification
 from inspector.rows import Shown
+from kafkalog.cli.output import write_text
 from kafkalog.fsck import Severity
 
 VERSION = 1
@@ -220,7 +220,7 @@ def transactions(asked: Asked) -> Listing:
     scan.close()
     state = scan.state()
     facts = {name: value for name, value in _plain(state).items() if name not in {"rows", "progress"}}
-    command: Shown[TransactionRow] = Shown("ABORTED BY", 20, lambda row: text.printable(row.abort_command or ""))
+    command: Shown[TransactionRow] = Shown("COMMAND TO ABORT", 20, lambda row: text.printable(row.abort_command or ""))
     return Listing(state.rows, [*columns.transactions(asked.times), command], facts)
 
 
@@ -293,7 +293,7 @@ def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: O
         found = SOUND
         for line, is_sound in lines:
             found = found if is_sound else FINDINGS
-            sys.stdout.write(line)
+            write_text(line)
         return found
     finally:
         model.close()
@@ -412,7 +412,12 @@ def _is_sound(row: Any) -> bool:
 
 
 def _one_line(value: Any) -> str:
-    return text.printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_one_line(each)}" for name, each in value.items() if each not in (None, [], {}))
+    if isinstance(value, (list, tuple)):
+        between = "; " if any(isinstance(each, (dict, list, tuple)) for each in value) else " "
+        return between.join(map(_one_line, value))
+    return text.printable(value if isinstance(value, str) else str(value))
 
 
 def _line(cells: Iterable[tuple[str, Shown[Any]]]) -> str:

@@ -14,15 +14,27 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+import unicodedata
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from inspector.keys import NAMES
-from inspector.text import Zone
+from inspector.text import Zone, printable
 
 TIME_ZONES: tuple[Zone, ...] = ("utc", "local", "relative", "epoch")
-_KEY = re.compile(r"(?:(?:ctrl|shift|alt|meta|super|hyper)\+)*(?:\w+|[^\s\w,])")
+_KEY = re.compile(r"(?:(?:ctrl|shift|alt|meta|super|hyper)\+)*(\w+|[^\s\w,])")
+# Keys that are no character; of characters with a name of their own besides the one of Unicode, that name.
+_NAMED_KEYS = frozenset(
+    [
+        *("backspace", "delete", "down", "end", "enter", "escape", "home", "insert", "left", "pagedown", "pageup"),
+        *("right", "space", "tab", "up", "at", "backslash", "minus", "plus", "slash", "underscore"),
+        *(f"f{number}" for number in range(1, 25)),
+    ]
+)
+# Up to here characters may be named.
+_LAST_NAMED = 0x24F
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,9 @@ def load(path: Path | None = None) -> Settings:
 
 
 def _settings(found: dict[str, Any], place: str) -> Settings:
-    mistakes = [f"{place}: {name}: no such setting" for name in found if name not in {"theme", "timezone", "keymap"}]
+    mistakes = [
+        f"{place}: {printable(name)}: no such setting" for name in found if name not in {"theme", "timezone", "keymap"}
+    ]
     settings = Settings()
     theme = found.get("theme")
     if isinstance(theme, str):
@@ -80,9 +94,25 @@ def _keymap(found: Any, place: str, mistakes: list[str]) -> dict[str, str]:
     keymap = {}
     for name, keys in found.items():
         if name not in NAMES:
-            mistakes.append(f"{place}: keymap.{name}: no such action")
-        elif not isinstance(keys, str) or not all(_KEY.fullmatch(key.strip()) for key in keys.split(",")):
+            mistakes.append(f"{place}: keymap.{printable(name)}: no such action")
+        elif not isinstance(keys, str) or not all(_is_key(key.strip()) for key in keys.split(",")):
             mistakes.append(f"{place}: keymap.{name}: expected keys with commas between, found {keys!r}")
         else:
             keymap[name] = ",".join(key.strip() for key in keys.split(","))
     return keymap
+
+
+def _is_key(text: str) -> bool:
+    """Whether it is a key's name, as "ctrl+q", "f5", "?" or "question_mark" are."""
+    found = _KEY.fullmatch(text)
+    if found is None:
+        return False
+    key = found[1]
+    return (len(key) == 1 and key.isprintable()) or key in _NAMED_KEYS or key in _names_of_characters()
+
+
+@cache
+def _names_of_characters() -> frozenset[str]:
+    """As "less_than_sign"."""
+    names = (unicodedata.name(chr(code), "") for code in range(_LAST_NAMED))
+    return frozenset(re.sub("[- ]", "_", name).lower() for name in names if name)

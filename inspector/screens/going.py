@@ -120,7 +120,7 @@ class Going:
         found = await browsing.ask(getattr(browsing.segment, what), -1 if row is None else row, forwards)
         if found is None:
             kind = "damage" if what == "next_damage" else "transaction"
-            self._screen.notify(f"no {kind} {'behind' if forwards else 'before'} this in the segment", timeout=2)
+            self._screen.notify(f"no {kind} {'after' if forwards else 'before'} this in the segment", timeout=2)
             return
         await self._to_batch(found)
 
@@ -159,7 +159,7 @@ class Going:
             self._tell_search("searching …")
             await run.changed()
         if offset is None:
-            self._tell_search(f"no match {'behind' if forwards else 'before'} this")
+            self._tell_search(f"no match {'after' if forwards else 'before'} this")
             return
         run.current, run.on_the_way = offset, True
         await self.to_target(Offset(offset), None if self._screen.views.is_one_of(VIEWS_OF_RECORDS) else "records")

@@ -289,7 +289,7 @@ class HexView(View):
                 position = await self.browsing.ask(step_from, segment, lines.cursor, what, forwards)
                 if position is None:
                     self._steps.clear()
-                    self._say_none(f"no {what} {'behind' if forwards else 'before'} this in the segment")
+                    self._say_none(f"no {what} {'after' if forwards else 'before'} this in the segment")
                     return
                 self._followed = self.browsing.place
                 if not forwards:

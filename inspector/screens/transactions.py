@@ -1,7 +1,7 @@
 """The transactions of a partition: hanging and open ones, then those that have ended, the newest first.
 
 ! hanging 1  open 0  aborted 18  committed 33  stable 1,411  done in 0.3 s
-    STATE      PRODUCER  EPOCH         FIRST  TOOK  RECORDS  BYTES
+    STATE      PRODUCER  EPOCH         FIRST  DURATION  RECORDS  BYTES
   ! hanging        1000      0         1,411   3 d       40  5.2 KiB
 hanging: silent since 2023-11-16 00:44:01, for longer than any transaction may take; nobody else will end it. c copies:
 kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic orders --partition 0 --start-offset 1411

@@ -264,7 +264,7 @@ def _array() -> Array:
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="Show so many at most, of all logs together.")
 @click.option(
     "--skip-damage", is_flag=True,
-    help="Name what is damaged on stderr, and go on behind it; the exit code is 1 all the same.",
+    help="Name what is damaged on stderr, and go on after it; the exit code is 1 all the same.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli import UNREADABLE
+from kafkalog.cli import SOUND, UNREADABLE
 from kafkalog.cli.output import complain, is_terminal
 from kafkalog.cli.selection import LogPath
+from kafkalog.errors import NotALogError
 
 if TYPE_CHECKING:
     from inspector.headless import Options
@@ -36,7 +38,7 @@ Examples:
 
 
 @click.command(short_help="Browse a log in the terminal, while it grows.", epilog=EPILOG)
-@click.argument("path", metavar="PATH", type=LogPath(path_type=Path))
+@click.argument("path", metavar="PATH", type=LogPath())
 @click.option(
     "--headless", "screen", metavar="SCREEN",
     help="Print what a screen shows: topics, segments, map, batches, records, ... (all: --headless help).",
@@ -69,8 +71,20 @@ def inspect(
 
     Read-only, always, and beside a running broker. The last line shows the keys that work; ? shows all of them.
     """
-    if screen is not None:
-        return _headless(path, screen, form or "text", utc is not False, looking)
+    try:
+        if screen is not None:
+            return _headless(path, screen, form or "text", _told(_settings(config, utc, theme)), looking)
+        return _in_terminal(path, form, lambda: _settings(config, utc, theme), looking)
+    except NotALogError as error:
+        from kafkalog.storage.data_dir import log_below
+
+        below = log_below(path)
+        if below is None:
+            raise
+        raise NotALogError(f"{error.message}; did you mean {below}?", error.path) from None
+
+
+def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings], looking: dict[str, Any]) -> int:
     if form is not None or any(looking.values()):
         name = "--output" if form is not None else f"--{_named(looking)}"
         raise click.UsageError(f"{name} goes with --headless")
@@ -83,7 +97,7 @@ def inspect(
         return UNREADABLE
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise click.UsageError("the inspector needs a terminal; --headless SCREEN prints what a screen shows")
-    return app.run(path, _settings(config, utc, theme))
+    return app.run(path, settings())
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
@@ -95,18 +109,28 @@ def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Setti
     return settings if theme is None else replace(settings, theme=theme)
 
 
+def _told(settings: Settings) -> Settings:
+    """What is wrong with the config file said where no screen shows it."""
+    for mistake in settings.mistakes:
+        complain(mistake)
+    return settings
+
+
 def _named(looking: dict[str, Any]) -> str:
     """The first option of these that was given."""
     return next(name for name, value in looking.items() if value).replace("fields", "in").replace("_", "-")
 
 
-def _headless(path: Path, screen: str, form: str, utc: bool, looking: dict[str, Any]) -> int:
+def _headless(path: Path, screen: str, form: str, settings: Settings, looking: dict[str, Any]) -> int:
     from inspector import headless
 
+    if screen == "help":
+        click.echo("\n".join(headless.SCREENS))
+        return SOUND
     if screen not in headless.SCREENS:
         raise click.UsageError(f"no screen {screen!r}: there are {', '.join(headless.SCREENS)}")
     try:
-        return headless.show(path, screen, form, "utc" if utc else "local", _options(looking))
+        return headless.show(path, screen, form, settings.time_zone, _options(looking))
     except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
 

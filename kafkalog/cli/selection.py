@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class LogPath(click.Path):
-    """A path; a stream is none."""
+    """A path; a stream is none. Whether it may be read is told by who opens it, as of all that cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
@@ -23,7 +26,7 @@ class LogPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=LogPath(path_type=Path))
+paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=LogPath())
 topic_option = click.option(
     "-t", "--topic", "topics", metavar="GLOB", multiple=True,
     help="Of a data directory, only the partitions whose topic, or topic-partition, matches. Repeatable.",

@@ -178,7 +178,7 @@ def _behind_in_file(file: FileMessageSet, error: KafkaLogError) -> int | None:
 
 
 def _advice(offset: int | None) -> str:
-    return "; --skip-damage goes on behind it" + ("" if offset is None else f", as does --from {offset}")
+    return "; --skip-damage goes on after it" + ("" if offset is None else f", as does --from {offset}")
 
 
 def _next_offset(file: FileMessageSet, position: int) -> int | None:

@@ -21,9 +21,8 @@ from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
 from kafkalog.storage.paths import TopicPartition
 
 _log = logging.getLogger(__name__)
-# How many topics, and how many directories below a wrong path, a message names or looks at.
+# How many topics a message names.
 _NAMED = 10
-_LOOKED_AT = 100
 
 
 def discover(options: ReadOptions) -> list[PartitionSource]:
@@ -92,23 +91,10 @@ def _discovered(path: str) -> DataDir | PartitionDir | LogFile:
     try:
         return data_dir.discover(path)
     except NotALogError as error:
-        below = _log_below(path)
+        below = data_dir.log_below(path)
         if below is None:
             raise
         raise NotALogError(f"{error.message}; {below} has some", path) from None
-
-
-def _log_below(path: str) -> Path | None:
-    """A directory in that one which holds partitions, if there is one."""
-    if not Path(path).is_dir():
-        return None
-    for each in sorted(Path(path).iterdir())[:_LOOKED_AT]:
-        try:
-            if each.is_dir() and isinstance(data_dir.discover(each), DataDir):
-                return each
-        except (NotALogError, OSError):
-            continue
-    return None
 
 
 def is_remote(path: str) -> bool:

@@ -11,6 +11,7 @@ here from another data directory.
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ META_PROPERTIES = "meta.properties"
 # What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
 FIRST_BYTES = 17
 _MARK = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
+# Directories below a wrong path.
+_LOOKED_AT = 100
 _OTHER_FILES = {
     ".index": "an offset index",
     ".timeindex": "a time index",
@@ -85,6 +88,16 @@ def discover(path: str | os.PathLike[str]) -> DataDir | PartitionDir | LogFile:
         raise NotALogError("neither a directory nor a regular file", str(path))
     _check_file(path)
     return LogFile(path)
+
+
+def log_below(path: str | os.PathLike[str]) -> Path | None:
+    """A data directory in that one, for whoever has begun one too high; None: there is none among the first few."""
+    with suppress(OSError):
+        for each in sorted(Path(path).iterdir())[:_LOOKED_AT]:
+            with suppress(NotALogError, OSError):
+                if each.is_dir() and isinstance(discover(each), DataDir):
+                    return each
+    return None
 
 
 def _directory(path: Path) -> DataDir | PartitionDir:

@@ -460,14 +460,14 @@ def test_damage_says_how_to_go_on_behind_it(kafkalog: Kafkalog, data_dir: Path) 
     first = home / f"{0:020}.log"
     first.write_bytes(batch(b"a") + flipped(batch(b"b", offset=1)) + batch(b"c", offset=2))
     ran = kafkalog("dump", home)
-    assert ran.err.endswith("; --skip-damage goes on behind it, as does --from 2\n")
+    assert ran.err.endswith("; --skip-damage goes on after it, as does --from 2\n")
     assert offsets(kafkalog, home, "--from", 2) == [2, 3]
     first.write_bytes(batch(b"a") + flipped(batch(b"b", b"c", offset=1)))
-    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on behind it, as does --from 3\n")
+    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on after it, as does --from 3\n")
     first.write_bytes(batch(b"a") + DAMAGED["content"] + batch(b"c", offset=2))
-    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on behind it, as does --from 2\n")
+    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on after it, as does --from 2\n")
     first.write_bytes(batch(b"a") + batch(b"b", offset=1, size=3) + batch(b"c", offset=2))
-    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on behind it\n")
+    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on after it\n")
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())

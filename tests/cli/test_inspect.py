@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import inspector
-from cli.running import Kafkalog
+from cli.running import COMMAND, Kafkalog, batch, segment
+from inspector import headless
 
 HAS_TEXTUAL = importlib.util.find_spec("textual") is not None
 
@@ -27,8 +30,58 @@ def test_headless_needs_no_textual(kafkalog: Kafkalog, data_dir: Path, monkeypat
     assert kafkalog("inspect", data_dir / "orders-0", "--headless", "records").code == 0
 
 
-def test_a_screen_that_is_none_is_answered_with_all_there_are(kafkalog: Kafkalog, data_dir: Path) -> None:
+def test_the_screens_are_listed(kafkalog: Kafkalog, data_dir: Path) -> None:
     ran = kafkalog("inspect", data_dir, "--headless", "help")
+    assert (ran.code, ran.out.split()) == (0, list(headless.SCREENS))
+
+
+def test_a_path_that_may_not_be_read_is_unreadable(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    monkeypatch.setattr("inspector.model.discover", _refused)
+    ran = kafkalog("inspect", data_dir, "--headless", "topics")
+    assert (ran.code, "Permission denied" in ran.err, "Invalid value" in ran.err) == (3, True, False)
+
+
+def _refused(path: Path) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_a_directory_too_high_is_answered_with_the_one_that_was_meant(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("inspect", data_dir.parent, "--headless", "topics")
+    assert (ran.code, f"did you mean {data_dir}?" in ran.err) == (3, True)
+
+
+def test_mistakes_of_the_config_file_are_told_beside_what_a_screen_shows(
+    kafkalog: Kafkalog, data_dir: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "inspector.toml"
+    config.write_text('timezone = "epoch"\n[keymap]\ngo_to = "notakey"\n')
+    ran = kafkalog("inspect", data_dir / "orders-0", "--headless", "records", "--config", config)
+    assert (ran.code, "keymap.go_to: expected keys" in ran.err) == (0, True)
+    assert "1767225600000" in ran.out
+    assert (
+        "2026-01-01T00:00:00.000Z" in kafkalog("inspect", data_dir / "orders-0", "--headless", "records", "--utc").out
+    )
+
+
+def test_what_a_screen_shows_is_utf8_whatever_the_locale(data_dir: Path) -> None:
+    segment(data_dir / "words-0", 0, batch("né".encode()))
+    done = subprocess.run(
+        [*COMMAND, "inspect", data_dir / "words-0", "--headless", "record"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "né".encode() in done.stdout, done.stderr) == (0, True, b"")
+
+
+def test_text_has_no_json_in_it(kafkalog: Kafkalog, data_dir: Path) -> None:
+    for screen in ("segments", "transactions", "verify", "statistics"):
+        assert not {"{", "[", "null,"} & set(kafkalog("inspect", data_dir / "orders-0", "--headless", screen).out)
+
+
+def test_a_screen_that_is_none_is_answered_with_all_there_are(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("inspect", data_dir, "--headless", "screen")
     assert ran.code == 2
     assert "there are topics, segments, map, batches, records, record" in ran.err
 

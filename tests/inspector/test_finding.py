@@ -233,7 +233,7 @@ def test_n_goes_from_match_to_match_and_back_again() -> None:
         await at.press("escape", "G")
         for _ in range(len(offsets)):
             await at.press("n")
-        await at.sees("no match behind this: 12 matches")
+        await at.sees("no match after this: 12 matches")
         await at.press("9", sees="12 matches")
         table = at.app.screen.query_one("SearchView LazyTable", LazyTable)
         before = table.cursor
@@ -352,7 +352,7 @@ def test_escape_ends_a_search_which_says_how_far_it_came(damaged: Path, monkeypa
         await at.sees("0 matches of 'x'", "reached nothing so far", "begins …")
         await at.press("escape", sees="! cancelled at 0%")
         await at.sees("no match")
-        await at.press("5", "n", sees="no match behind this")
+        await at.press("5", "n", sees="no match after this")
 
     drive(damaged / "damaged-0", steps)
 

@@ -116,7 +116,7 @@ def test_fields_follow_each_other_through_the_whole_segment(small: Path) -> None
             await at_byte(at, field.start)
             assert told(at).startswith(field.name)
             await at.press("tab")
-        await at.sees("no field behind this")
+        await at.sees("no field after this")
         await at.press("end")
         for field in reversed(fields[:-1]):
             await at.press("shift+tab")
@@ -145,7 +145,7 @@ def test_batches_follow_each_other(small: Path) -> None:
         await at_byte(at, LENGTH)
         await at.press("ctrl+down")
         await at_byte(at, 2 * LENGTH)
-        await at.press("J", sees="no batch behind this")
+        await at.press("J", sees="no batch after this")
         await at.press("right", "K")
         await at_byte(at, 2 * LENGTH)
         await at.press("ctrl+up", "K")

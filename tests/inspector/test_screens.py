@@ -173,7 +173,7 @@ def test_transactions_are_stepped_through(golden_logs: Path) -> None:
         await at.press("t", sees="batch 1  position")
         await at.press("T", sees="batch 0  position 0")
         await at.press("T", sees="no transaction before this")
-        await at.press("e", sees="no damage behind this")
+        await at.press("e", sees="no damage after this")
         await at.press("left_square_bracket", sees="segment 0")
         await at.press("left_square_bracket", sees="no segment before")
 

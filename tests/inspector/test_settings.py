@@ -51,6 +51,10 @@ def test_a_file_that_was_asked_for_and_is_not_there_is_told(tmp_path: Path) -> N
         ("[keymap]\nfollow = 1", "keymap.follow: expected keys with commas between, found 1"),
         ('[keymap]\nfollow = ""', "keymap.follow: expected keys"),
         ('[keymap]\nfollow = "F, no key"', "keymap.follow: expected keys"),
+        ('[keymap]\ngo_to = "notakey"', "keymap.go_to: expected keys with commas between, found 'notakey'"),
+        ('[keymap]\nfollow = "ctrl+ctrl+notakey"', "keymap.follow: expected keys"),
+        ('[keymap]\nquit = "\\u001b"', "keymap.quit: expected keys"),
+        ('"\\u001b[31mkey" = 1', "\\x1b[31mkey: no such setting"),
         ("theme = ", "inspector.toml"),
         ("\x00", "inspector.toml"),
     ],
@@ -67,6 +71,12 @@ def test_a_directory_and_bytes_that_are_no_text_are_told(tmp_path: Path) -> None
     assert "directory" in settings.load(tmp_path).mistakes[0]
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     assert len(settings.load(tmp_path / "bytes").mistakes) == 1
+
+
+def test_the_keys_that_actions_have_can_be_given_to_others(tmp_path: Path) -> None:
+    for key in {key for action in keys.ACTIONS for key in action.keys.split(",")} | {"?", "ctrl+@", "shift+f5", "é"}:
+        found = written(tmp_path, f'[keymap]\nfollow = "{key}"')
+        assert (found.keymap, found.mistakes) == ({"follow": key}, ())
 
 
 def test_no_two_actions_of_a_scope_have_a_key_in_common() -> None:
