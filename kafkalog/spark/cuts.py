@@ -52,10 +52,12 @@ class SparseIndex:
         return found
 
     def _of_all(self, start: int, end: int, pieces: int) -> list[OffsetEntry]:
-        """The first entry in each of so many stretches of equal length that has one."""
+        """The first entry in each of so many stretches of equal length that has one, but the first of them."""
         entries = self.rising(end)
         entries = entries[(entries[:, 1] > start) & (entries[:, 1] < end)]
-        _, first = np.unique((entries[:, 1] - start) * pieces // (end - start), return_index=True)
+        stretches = (entries[:, 1] - start) * pieces // (end - start)
+        entries, stretches = entries[stretches > 0], stretches[stretches > 0]
+        _, first = np.unique(stretches, return_index=True)
         return [OffsetEntry(*entry) for entry in entries[first].tolist()]
 
     def rising(self, end: int) -> NDArray[np.int64]:

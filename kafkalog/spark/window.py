@@ -82,7 +82,9 @@ class Window(ABC):
 
     def scan(self, position: int, end: int) -> tuple[Entries, Stop]:
         """The entries that begin in [position, end), a run of them, and why it ends. ShorterFileError: as `peek`."""
-        least = min(RUN_BYTES, end - position) if end > position + 1 else _ONE_BATCH
+        least = min(RUN_BYTES, end - position)
+        if end == position + 1:
+            least = min(_ONE_BATCH, self.until - position) if position < self.until else _ONE_BATCH
         while True:
             view = self.peek(position, least)
             rows, status, at, expected, found = scan_headers(

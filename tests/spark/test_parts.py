@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,9 @@ def test_what_is_no_file_in_place_of_an_index_is_none(orders: Path, tmp_path: Pa
         else:
             index.mkdir()
     assert offsets(directory, **{option: 50}) == list(range(END))
+
+
+def test_no_task_is_cut_shorter_than_it_need_be_at_a_segments_start() -> None:
+    index = b"".join(struct.pack(">ii", at // 10, at) for at in range(100, 10_000, 100))
+    found = SparseIndex(lambda at, length: index[at : at + length], len(index), 0).cuts(0, 10_000, 1000)
+    assert [each.position for each in found] == [*range(1000, 10_000, 1000)]
