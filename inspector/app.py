@@ -23,6 +23,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input
 
 from inspector import text
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 SETTLED_SECONDS = 2.0
 PALETTE_LINES = 10
-# A prompt that has not come, or gone, by then never will.
+# A prompt, or view, that has not come by then never will, or takes so long that other keys may be meant for now.
 HELD_SECONDS = 1.0
 # Until a process is started that will verify, search or count.
 PREPARED_SECONDS = 1.5
@@ -108,6 +109,8 @@ class InspectorApp(App[None]):
         self._typed: deque[events.Key] = deque()
         self._holding = 0
         self._is_held = False
+        # The key that has not come back so far from where it was passed to.
+        self._passed: events.Key | None = None
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the only one that is made before it is wanted."""
@@ -213,19 +216,55 @@ class InspectorApp(App[None]):
     # Keys.
 
     async def on_event(self, event: events.Event) -> None:
-        """What is typed faster than a prompt comes is for the prompt, and no command."""
+        """What is typed faster than a prompt, or a view, comes is for that one, and each key counts."""
         if isinstance(event, events.Key) and not event.is_forwarded:
+            if self._name_of(event.key) == "quit":
+                self._is_held = False
+                self._typed.clear()
             self._typed.append(event)
             await self._pass_keys()
         else:
             await super().on_event(event)
+            if event is self._passed:
+                # It has come back from where the keys go: what it does has begun.
+                self._passed = None
+                settle: WorkType[None] = partial(self._release_when_still, self.focused or self.screen, self._holding)
+                self.run_worker(settle, exit_on_error=False)
 
     async def _pass_keys(self) -> None:
         while self._typed and not self._is_held:
             event = self._typed.popleft()
+            self._passed = None
             if self._is_of_prompt(event.key):
                 self._hold()
-            await super().on_event(event)
+                await super().on_event(event)
+            elif isinstance(self.screen, InspectorScreen) and not isinstance(self.focused, Input):
+                self._hold()
+                self._passed = event
+                await super().on_event(event)
+                if not event.is_forwarded:
+                    self._is_held = False
+            else:
+                await super().on_event(event)
+
+    async def _release_when_still(self, widget: Widget, holding: int) -> None:
+        """Once all that the key has begun is done: what it set off has gone up from the widget, view by view."""
+        for node in widget.ancestors_with_self:
+            if node is self or not isinstance(node, Widget):
+                break
+            # One message may have led to another in the same place.
+            for _ in range(2):
+                passed = asyncio.Event()
+                if node.call_later(passed.set):
+                    await passed.wait()
+        if isinstance(self.screen, InspectorScreen):
+            await self.screen.until_still()
+        if holding == self._holding:
+            self.release_keys()
+
+    def _name_of(self, key: str) -> str | None:
+        active = self.screen.active_bindings.get(key)
+        return None if active is None or not active.enabled else active.binding.id
 
     def _is_of_prompt(self, key: str) -> bool:
         """Whether it opens a prompt, or may close one."""
@@ -233,8 +272,7 @@ class InspectorApp(App[None]):
             return False
         if isinstance(self.focused, Input):
             return key in {"enter", "escape"}
-        active = self.screen.active_bindings.get(key)
-        return active is not None and active.enabled and active.binding.id in ASKING
+        return self._name_of(key) in ASKING
 
     def _hold(self) -> None:
         self._is_held = True
@@ -243,7 +281,7 @@ class InspectorApp(App[None]):
         self.set_timer(HELD_SECONDS, lambda: self.release_keys() if holding == self._holding else None)
 
     def release_keys(self) -> None:
-        """A prompt has come, or gone: the keys behind the one that it came, or went, by are passed on."""
+        """A prompt has come, or gone, or a view: the keys behind the one that it came, or went, by are passed on."""
         self._is_held = False
         self.call_later(self._pass_keys)
 
@@ -256,10 +294,12 @@ class InspectorApp(App[None]):
 
     def action_leave(self) -> None:
         """Quit at the top level, else one level back."""
-        if self.has_topics and len(self.screen_stack) > 1:
-            self.simulate_key("escape")
-        else:
+        if len(self.screen_stack) == 1 and not (isinstance(self.screen, InspectorScreen) and self.screen.has_way_back):
             self.exit()
+        elif isinstance(self.screen, InspectorScreen):
+            self.screen.action_back()
+        else:
+            self.simulate_key("escape")
 
     async def action_quit(self) -> None:
         self.exit()

@@ -41,6 +41,8 @@ class Browsing:
         self.place: Place | None = None
         self.is_waiting = False
         self.following = False
+        # The end of what is read of the segment is stayed at until all is read: somebody went to the end before.
+        self.ending = False
         # What is searched for, or was.
         self.search: SearchRun | None = None
         # Rises when rows that were read before are of something else: another segment, or one that was cut.
@@ -61,6 +63,11 @@ class Browsing:
         return self.progress is not None and self.progress.is_done
 
     @property
+    def at_end(self) -> bool:
+        """Whether the end is stayed at, as it moves."""
+        return self.following or self.ending
+
+    @property
     def is_read(self) -> bool:
         """Whether no more rows are to come of what is looked at: also where there is nothing."""
         return self.segment is None or self._is_walked
@@ -75,22 +82,23 @@ class Browsing:
 
     async def select(self, base_offset: int) -> None:
         """Another segment; nothing of it has been read yet."""
-        self.segment = await self.ask(self.reader.segment, base_offset)
-        self.base_offset = base_offset
+        # All of it or nothing: who asks may be stopped where it waits.
+        segment, counts = await self.ask(_counted, self.reader, base_offset)
+        self.segment, self.base_offset = segment, base_offset
+        self.batches, self.records, self._walked, self._is_walked = counts
         self.progress = None
         self.version += 1
-        await self._count(self.segment)
 
     async def read_more(self) -> None:
         """The next headers of the segment."""
         segment = self.segment
         if segment is None:
             return
-        self.progress = await self.ask(segment.index_more)
-        await self._count(segment)
-
-    async def _count(self, segment: SegmentReader) -> None:
-        self.batches, self.records, self._walked, self._is_walked = await self.ask(_counts, segment)
+        progress = await self.ask(segment.index_more)
+        counts = await self.ask(_counts, segment)
+        if segment is self.segment:
+            self.progress = progress
+            self.batches, self.records, self._walked, self._is_walked = counts
 
     async def read_through(self, base_offset: int) -> None:
         """All headers of a segment that is not looked at."""
@@ -118,6 +126,11 @@ class Browsing:
         if self.place.offset is None:
             return await self.ask(_first_record, self.segment, self.place.position)
         return await self.ask(self.segment.record_at, self.place.offset)
+
+
+def _counted(reader: PartitionReader, base_offset: int) -> tuple[SegmentReader, tuple[int, int, int, bool]]:
+    segment = reader.segment(base_offset)
+    return segment, _counts(segment)
 
 
 def _counts(segment: SegmentReader) -> tuple[int, int, int, bool]:

@@ -63,6 +63,14 @@ class InspectorScreen(Screen[None]):
     def action_back(self) -> None:
         """One level back, where there is one."""
 
+    @property
+    def has_way_back(self) -> bool:
+        """Whether `back` leads to another view of this screen."""
+        return False
+
+    async def until_still(self) -> None:
+        """Until what keys have begun here is done."""
+
     def action_reload(self) -> None:
         """Read again."""
 

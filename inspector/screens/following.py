@@ -24,6 +24,8 @@ FOLLOWING_SECONDS = 0.5
 WATCHING_SECONDS = 1.0
 # What has been read of a segment is drawn no more often: a step of reading takes less time than to draw it.
 BETWEEN_DRAWINGS_SECONDS = 0.1
+# Whose last row is known only when all headers have been read.
+VIEWS_READ_THROUGH = ("batches", "records")
 OTHERS_READ = 100
 OTHERS_BYTES = 4 << 30
 
@@ -91,8 +93,9 @@ class Following:
         browsing = self._screen.opened
         browsing.place = None
         await browsing.select(base_offset)
-        await self._screen.views.appear()
+        # Before anything waits: who selects may be stopped there, and the headers would never be read.
         self.index()
+        await self._screen.views.appear()
         self._screen.show_lines()
 
     # Headers.
@@ -143,6 +146,8 @@ class Following:
             await views.appear()
         else:
             await views.indexed()
+        if browsing.is_read:
+            self.stop_ending()
         self._screen.show_lines()
 
     # The end.
@@ -165,11 +170,14 @@ class Following:
 
     def _set_following(self, following: bool) -> None:
         self._screen.opened.following = following
-        for table in self._screen.query(LazyTable):
-            table.following = following
-            if following:
-                table.go(table.count - 1)
+        self._stay_at_end(following)
         self._wake.set()
+
+    def _stay_at_end(self, stays: bool) -> None:
+        for table in self._screen.query(LazyTable):
+            table.following = stays
+            if stays:
+                table.go(table.count - 1)
         self._screen.show_lines()
 
     def pause(self) -> None:
@@ -182,12 +190,27 @@ class Following:
                 table.following = False
             self._paused = True
             self._screen.show_lines()
+        elif browsing is not None and browsing.ending:
+            self.stop_ending()
 
     def resume(self) -> None:
         """Somebody has gone to the end."""
+        browsing = self._screen.browsing
         if self._paused:
             self._paused = False
             self._screen.going.begin(self._follow_again)
+        elif browsing is not None and not browsing.is_read and self._screen.views.is_one_of(VIEWS_READ_THROUGH):
+            browsing.ending = True
+            for table in self._screen.views.current.query(LazyTable) if self._screen.views.current else ():
+                table.following = True
+            self._screen.show_lines()
+
+    def stop_ending(self) -> None:
+        """All is read, or somebody has gone elsewhere."""
+        browsing = self._screen.opened
+        if browsing.ending:
+            browsing.ending = False
+            self._stay_at_end(browsing.following)
 
     async def _follow_again(self) -> None:
         self._screen.opened.following = True

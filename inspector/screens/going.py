@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from inspector import messages
 from inspector.screens.shown_views import VIEWS_OF_PLACES, VIEWS_OF_RECORDS
 from inspector.screens.view import start
 
@@ -24,10 +26,26 @@ class Going:
         self._screen = screen
         # Where a jump goes that is not there so far; what is begun meanwhile is begun from there.
         self._target: Target | None = None
+        # Set while nothing is on its way that keys had better wait for.
+        self.still = asyncio.Event()
+        self.still.set()
+        self._at_work: object = None
 
     def begin(self, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
         """Does it in the place of what was begun before; a jump alone is not left halfway."""
-        start(self._screen, "view", self._from_there, partial(work, *args, **kwargs))
+        self._start(partial(self._from_there, partial(work, *args, **kwargs)))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._at_work = work
+        self.still.clear()
+        start(self._screen, "view", self._do, work)
+
+    async def _do(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        finally:
+            if self._at_work is work:
+                self.still.set()
 
     async def _from_there(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._target is not None:
@@ -55,7 +73,7 @@ class Going:
             none = "there is no segment before" if step < 0 else "there is no further segment"
             self._screen.notify(none, timeout=2)
         else:
-            browsing.following = False
+            browsing.following = browsing.ending = False
             await self.to_segment(base_offset, None)
 
     # Places.
@@ -63,7 +81,7 @@ class Going:
     def jump(self, target: Target, view: str | None) -> None:
         """In the place of whatever was begun before; view: None = the one that is shown."""
         self._target = target
-        start(self._screen, "view", self.to_target, target, view)
+        self._start(partial(self.to_target, target, view))
 
     async def to_target(self, target: Target, view: str | None) -> None:
         """view: None = the one that is shown."""
@@ -87,7 +105,9 @@ class Going:
         if place is None:
             screen.notify("there is no such place in the log", severity="warning", markup=False)
             return False
-        browsing.following = False
+        # What was wrong on other ways.
+        screen.on_told(messages.Told(None))
+        browsing.following = browsing.ending = False
         if place.base_offset != browsing.base_offset:
             await browsing.select(place.base_offset)
             screen.following.index()
@@ -157,6 +177,8 @@ class Going:
         here = run.current if run.on_the_way else here
         while (offset := run.beside(here, forwards)) is None and run.may_find(forwards):
             self._tell_search("searching …")
+            # It may take long: keys are for now.
+            self.still.set()
             await run.changed()
         if offset is None:
             self._tell_search(f"no match {'after' if forwards else 'before'} this")

@@ -73,7 +73,21 @@ class PartitionScreen(InspectorScreen):
         assert self.browsing is not None
         return self.browsing
 
+    async def until_still(self) -> None:
+        await self.going.still.wait()
+
+    @property
+    def has_way_back(self) -> bool:
+        return len(self.views.way) > 1
+
     async def _open(self) -> None:
+        self.going.still.clear()
+        try:
+            await self._open_partition()
+        finally:
+            self.going.still.set()
+
+    async def _open_partition(self) -> None:
         reader = await self._desk(self.inspector.model.partition, self._partition)
         state = await self._desk(reader.refresh)
         browsing = Browsing(reader, self._desk, state)
@@ -127,6 +141,7 @@ class PartitionScreen(InspectorScreen):
         self.inspector.close_partition()
 
     def action_back(self) -> None:
+        self.on_told(messages.Told(None))
         if self.views.current is not None and self.views.current.back():
             return
         before = self.views.one_back()
@@ -136,6 +151,7 @@ class PartitionScreen(InspectorScreen):
             self.inspector.close_partition()
 
     def action_go_to(self) -> None:
+        self.on_told(messages.Told(None))
         self.ask("go to offset, @time or +byte: ", self._go_to, history=self.inspector.gone_to)
 
     def _go_to(self, typed: str | None) -> None:
@@ -223,7 +239,14 @@ class PartitionScreen(InspectorScreen):
         del parameters
         if action in {"search", "next_match", "previous_match"}:
             return self.browsing is not None and (action == "search" or self.browsing.search is not None)
+        if action == "follow":
+            return not self._is_of_runs
         return self.inspector.has_topics if action == "topics" else True
+
+    @property
+    def _is_of_runs(self) -> bool:
+        """Whether what is shown is of a run, which ends at the end that the log had when it began."""
+        return self.views.is_one_of(("verify", "search", "statistics"))
 
     # The lines.
 
@@ -261,12 +284,14 @@ class PartitionScreen(InspectorScreen):
             parts.append(f"segment {browsing.base_offset}")
             if browsing.progress is not None and not browsing.is_indexed:
                 parts.append(f"{100 * browsing.progress.done_bytes // max(1, browsing.progress.total_bytes)}%")
-            if browsing.is_waiting and browsing.place is not None:
+            if browsing.at_end and not browsing.is_read:
+                parts.insert(0, "reading to the end:")
+            elif browsing.is_waiting and browsing.place is not None:
                 parts.insert(0, f"reading to {_where(browsing.place)}:")
         return " ".join(parts)
 
     def _right(self) -> str:
-        follows = self.browsing is not None and self.browsing.following
+        follows = self.browsing is not None and self.browsing.following and not self._is_of_runs
         return " ".join(filter(None, ["FOLLOW" if follows else "", self.inspector.zone_name]))
 
 

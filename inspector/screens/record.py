@@ -42,6 +42,8 @@ class RecordView(View):
         super().__init__(browsing)
         self._record: RecordDetail | None = None
         self._number: int | None = None
+        # Where keys have gone that is not read so far.
+        self._wanted: int | None = None
         self._part = "value"
         self._seen_as: text.View = "auto"
         self._lines: list[str] = []
@@ -58,20 +60,21 @@ class RecordView(View):
 
     async def appear(self) -> None:
         self._table.sortable = False
-        await self._show_record(await self.browsing.record_at_place())
+        self._wanted = None
+        await self._read_record(await self.browsing.record_at_place())
+        await self._show()
 
     async def indexed(self) -> None:
         if self._record is None:
             await self.appear()
 
-    async def _show_record(self, number: int | None) -> None:
+    async def _read_record(self, number: int | None) -> None:
         segment = self.browsing.segment
-        self._number = number
-        self._record = None
+        record = None
         if segment is not None and number is not None:
-            self._record = await self.browsing.ask(segment.record, number)
+            record = await self.browsing.ask(segment.record, number)
+        self._number, self._record = number, record
         self._to_match()
-        await self._show()
 
     def _to_match(self) -> None:
         """The part in which a search has found something, where it is gone to from match to match."""
@@ -139,7 +142,7 @@ class RecordView(View):
     def action_next_view(self) -> None:
         views = text.VIEWS
         self._seen_as = views[(views.index(self._seen_as) + 1) % len(views)]
-        start(self, "show", self._show)
+        start(self, "show", self._catch_up)
 
     def action_next_part(self) -> None:
         self._turn(1)
@@ -149,22 +152,31 @@ class RecordView(View):
 
     def _turn(self, step: int) -> None:
         self._part = PARTS[(PARTS.index(self._part) + step) % len(PARTS)]
-        start(self, "show", self._show)
+        start(self, "show", self._catch_up)
 
     def action_next_record(self) -> None:
-        start(self, "show", self._step, 1)
+        self._by(1)
 
     def action_previous_record(self) -> None:
-        start(self, "show", self._step, -1)
+        self._by(-1)
 
-    async def _step(self, step: int) -> None:
-        if self._number is None or not 0 <= self._number + step < self.browsing.records:
+    def _by(self, step: int) -> None:
+        here = self._number if self._wanted is None else self._wanted
+        if here is None or not 0 <= here + step < self.browsing.records:
             self.notify("there is no further record in the segment", timeout=2)
             return
-        await self._show_record(self._number + step)
-        record, base_offset = self._record, self.browsing.base_offset
-        if record is not None and base_offset is not None:
-            self.browsing.place = Place(base_offset, record.batch.position, record.offset)
+        self._wanted = here + step
+        start(self, "show", self._catch_up)
+
+    async def _catch_up(self) -> None:
+        """The record that keys have gone to, its part that they have chosen."""
+        if self._wanted is not None:
+            await self._read_record(self._wanted)
+            self._wanted = None
+            record, base_offset = self._record, self.browsing.base_offset
+            if record is not None and base_offset is not None:
+                self.browsing.place = Place(base_offset, record.batch.position, record.offset)
+        await self._show()
 
     async def copied(self) -> str:
         marked = sorted(self._table.marked)

@@ -91,24 +91,37 @@ class RowsView(View, Generic[T]):
         return self.query_one(LazyTable)
 
     async def appear(self) -> None:
-        self.table.following = self.browsing.following
+        self.table.following = self.browsing.at_end
         if self._version != self.browsing.version:
-            self._version = self.browsing.version
-            self._arrangement, self._order, self._item = Arrangement(), None, None
-            self.table.show_sorted(None)
-            self._say_empty()
-            row = await self.row_at_place()
-            self.table.show(self._source, self.total(), self.browsing.desk, cursor=row or 0)
+            self._show_anew(await self.row_at_place() or 0)
         elif self._order is None:
             self.table.reread(self.total())
         else:
             self.table.reread()
-        if not self.browsing.following:
+        if not self.browsing.at_end:
             await self._go_to_place()
         elif self.table.count:
             self.table.go(self.table.count - 1)
         if self._item is not None:
             self._show_facts(self._item)
+        self._tell_problem()
+
+    def _tell_problem(self) -> None:
+        """Of the row under the cursor; where there is none, of the segment."""
+        segment = self.browsing.segment
+        unread = None if segment is None else segment.problem
+        problem = unread if self._item is None else self.problem(self._item)
+        if problem is not None:
+            self.post_message(messages.Told(problem))
+
+    def _show_anew(self, cursor: int) -> None:
+        # Whoever is stopped where it waits has shown nothing: so nothing here waits.
+        self._version = self.browsing.version
+        self._arrangement, self._order, self._item = Arrangement(), None, None
+        self.table.show_sorted(None)
+        self._say_empty()
+        self.query_one(Facts).show([])
+        self.table.show(self._source, self.total(), self.browsing.desk, cursor=cursor)
 
     async def _go_to_place(self) -> None:
         row = await self.row_at_place()
@@ -121,6 +134,8 @@ class RowsView(View, Generic[T]):
 
     async def indexed(self) -> None:
         self._say_empty()
+        if self.browsing.is_read and not self.total():
+            self._tell_problem()
         if self._order is None and self._version == self.browsing.version:
             self.table.grow(self.total())
             # Begun once, not over again with every step of reading: it would never come to its end.

@@ -65,7 +65,7 @@ class SegmentMapView(View):
         self._cells = await self.browsing.ask(segment.strip, wanted)
         self._drawn = time.monotonic()
         self._strip.show(self._cells)
-        if self.browsing.following:
+        if self.browsing.at_end:
             self._strip.go(len(self._cells) - 1)
 
     def _cells_wanted(self) -> int:

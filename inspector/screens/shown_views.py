@@ -13,6 +13,7 @@ from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from inspector import messages
 from inspector.screens import BY_NAME
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class ShownViews:
         if not view.is_mounted:
             # Begun before, perhaps, and then a key came in between.
             await self._mounts[name]
+        if self.current is not view:
+            # Of the view before; this one tells what it knows.
+            self._screen.on_told(messages.Told(None))
         self.current = view
         # Whoever was about to be shown and was not: a key came in between.
         for each in self._made.values():

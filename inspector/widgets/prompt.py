@@ -21,6 +21,7 @@ class Prompt(Horizontal):
     """Calls `submitted` with what was typed, then goes; escape: with None. changed: after every key.
 
     history: what was typed before, the last at the end; up and down bring it back. accepts: whether it may go.
+    replaced: the first key takes the place of the value; one that moves keeps it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,8 +39,10 @@ class Prompt(Horizontal):
         value: str = "",
         history: list[str] | None = None,
         accepts: Callable[[str], bool] | None = None,
+        replaced: bool = False,
     ) -> None:
         super().__init__()
+        self._replaced = replaced
         self._history = history
         self._accepts = accepts
         # Behind the last there is what was typed just now.
@@ -59,7 +62,10 @@ class Prompt(Horizontal):
 
     def on_mount(self) -> None:
         # At once: `focus()` would wait its turn, behind keys that are for this line.
-        self.screen.set_focus(self.query_one(Input))
+        line = self.query_one(Input)
+        self.screen.set_focus(line)
+        if self._replaced:
+            line.select_all()
         self._release_keys()
 
     def _release_keys(self) -> None:

@@ -37,7 +37,14 @@ class SearchPrompt(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static()
-        yield Prompt("search: ", self._ended, value=self._wanted.text, history=self._history, accepts=self._accepts)
+        yield Prompt(
+            "search: ",
+            self._ended,
+            value=self._wanted.text,
+            history=self._history,
+            accepts=self._accepts,
+            replaced=True,
+        )
 
     def on_mount(self) -> None:
         self._show()

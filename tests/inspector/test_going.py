@@ -1,0 +1,111 @@
+"""Ways through a partition: to the end, to what cannot be read, and what is told on the way."""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from inspector.reading.answers import Progress
+from inspector.reading.batches import SegmentReader
+from inspector.screens.partition import PartitionScreen
+from inspector.screens.search import SearchView
+
+from .driving import Terminal, drive
+
+
+@pytest.fixture
+def log(golden_logs: Path) -> Path:
+    return golden_logs / "kafka-3.9" / "data" / "v2-none-0"
+
+
+@pytest.mark.parametrize(("view", "key"), [("5", "G"), ("4", "G"), ("5", "F")])
+def test_the_end_of_a_segment_is_gone_to_once_it_is_read(
+    log: Path, view: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, read, step = threading.Event(), SegmentReader.index_more, count()
+
+    def slowly(reader: SegmentReader) -> Progress:
+        return read(reader) if goes_on.is_set() else Progress(next(step), 1 << 40)
+
+    monkeypatch.setattr(SegmentReader, "index_more", slowly)
+
+    async def steps(at: Terminal) -> None:
+        await at.press(view, sees="reading …")
+        await at.press(key)
+        await at.until(lambda: "reading to the end: segment" in at.lines[0])
+        goes_on.set()
+        screen = at.app.screen
+        assert isinstance(screen, PartitionScreen)
+        view_shown = screen.views.current
+        assert view_shown is not None
+        await at.until(lambda: "reading to" not in at.lines[0] and screen.opened.is_indexed)
+        table = view_shown.focus_target
+        await at.until(lambda: table.cursor == table.count - 1 > 0)  # type: ignore[union-attr]
+        await at.press("k")
+        assert table.cursor == table.count - 2  # type: ignore[union-attr]
+
+    drive(log, steps)
+
+
+def test_of_a_segment_that_cannot_be_read_the_reason_is_told_and_nothing_of_the_one_before(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = SegmentReader._open
+
+    def refused(reader: SegmentReader) -> None:
+        opens(reader)
+        if reader.base_offset > 0:
+            reader.close()
+            reader.problem = "Permission denied"
+
+    monkeypatch.setattr(SegmentReader, "_open", refused)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0")
+        await at.press("right_square_bracket", sees="no batches")
+        await at.sees("! Permission denied")
+        assert "batch 0" not in at.text
+
+    drive(log, steps)
+
+
+def test_what_was_wrong_on_one_way_is_not_told_on_the_next(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0")
+        await at.press("colon", *"@x", "enter", sees="! '@x'")
+        await at.press("colon", *"1", "enter")
+        await at.until(lambda: "'@x'" not in at.text)
+        await at.press("colon", *"@x", "enter", sees="! '@x'")
+        await at.press("escape")
+        await at.until(lambda: "'@x'" not in at.text)
+
+    drive(log, steps)
+
+
+def test_what_is_typed_takes_the_place_of_the_last_search(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("BASE")
+        await at.press("slash", sees="search:")
+        await at.pastes("key-1")
+        await at.press("enter", sees="of 'key-1'")
+        assert at.app.screen.query_one(SearchView).run is not None
+        await at.press("slash", sees="search: key-1")
+        await at.press("a", "enter", sees="of 'a' in")
+
+    drive(log, steps)
+
+
+def test_following_is_not_offered_where_nothing_grows(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", "F")
+        await at.until(lambda: "FOLLOW" in at.lines[0])
+        await at.press("0", sees="records in")
+        await at.until(lambda: "FOLLOW" not in at.lines[0])
+        assert "F Follow" not in at.text
+
+    drive(log, steps)
