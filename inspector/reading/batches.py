@@ -23,6 +23,8 @@ from kafkalog.errors import KafkaLogError
 
 # What a step does at most, so that whoever waits for the worker waits no longer.
 STEP_SECONDS = 0.01
+# A place that was in the file a moment ago is beyond its end.
+CHANGED = "the file has changed while it was looked at"
 _HELD_WINDOWS = 32
 
 
@@ -96,8 +98,10 @@ class SegmentReader:
             if windows.is_walked and not self._asked_later:
                 self._ask_later(windows)
         except (OSError, KafkaLogError, ValueError) as error:
-            self.problem = str(error)
+            self.problem = f"{self.path.name}: {CHANGED}" if isinstance(error, ValueError) else str(error)
             return Progress(windows.size, windows.size)
+        if self._file is not None and not self._file.is_gone:
+            self.problem = None
         return done
 
     def _open_again(self) -> None:

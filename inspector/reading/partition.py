@@ -31,7 +31,7 @@ from inspector.reading.answers import (
     Target,
     Transactions,
 )
-from inspector.reading.batches import SegmentReader
+from inspector.reading.batches import CHANGED, SegmentReader
 from inspector.reading.ended import TransactionScan
 from inspector.reading.ends import damage_of, log_end_of
 from inspector.reading.fates import AbortedRange
@@ -214,7 +214,9 @@ class PartitionReader:
                 row = SegmentRow(segment.base_offset, segment.path, status.st_size, segment.sealed)
                 if time.monotonic() < until:
                     row = _summed_up(row, segment)
-                    self._known[segment.base_offset] = key, row
+                    # What failed may have met a file that was being cut or put back.
+                    if row.problem is None:
+                        self._known[segment.base_offset] = key, row
                 elif known is not None:
                     row = replace(known[1], bytes=status.st_size, sealed=segment.sealed)
             yield self._with_index(row)
@@ -416,7 +418,9 @@ def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
         first_timestamp = segment.first_batch_timestamp
         # Without a time index the whole segment would have to be read for it.
         last_timestamp = segment.largest_record_timestamp if segment.time_index.entries or row.bytes < 1 << 20 else None
-    except _FAILURES as error:
+    except ValueError:
+        return replace(row, problem=f"{row.path.name}: {CHANGED}")
+    except (OSError, KafkaLogError) as error:
         return replace(row, problem=str(error))
     return replace(row, index_state=state, first_timestamp=first_timestamp, last_timestamp=last_timestamp)
 

@@ -141,3 +141,24 @@ def test_an_answer_about_bytes_that_were_cut_off_says_so(tmp_path: Path) -> None
     reader.fields(3)
     reader.field_at(3000)
     reader.close()
+
+
+def test_what_went_wrong_while_a_file_was_cut_is_told_in_words_and_forgotten_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = segment_file(tmp_path / "t-0", V2Batch(records(b"v")).encoded())
+    model = Model(path.parent)
+    reader = model.partition()
+
+    def cut(*_: object) -> None:
+        raise ValueError("start is 2627 bytes: a whole number from 0 to 1753 is needed")
+
+    with monkeypatch.context() as cutting:
+        cutting.setattr("inspector.reading.partition._index_state", cut)
+        cutting.setattr("inspector.reading.windows.Windows.step", cut)
+        told = f"{path.name}: the file has changed while it was looked at"
+        assert reader.segment(0).index_more().is_done
+        assert (reader.segment(0).problem, reader.refresh().problem) == (told, told)
+    reader.segment(0).index_more()
+    assert (reader.segment(0).problem, reader.refresh().problem) == (None, None)
+    model.close()
