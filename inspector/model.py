@@ -94,6 +94,9 @@ class Model:
         place = discover(self.path)
         self._is_data_dir = isinstance(place, DataDir)
         self.kind = "data_dir" if isinstance(place, DataDir) else "file" if isinstance(place, LogFile) else "partition"
+        if self.kind == "file":
+            # Where there is nothing else to show, it is the path that cannot be read.
+            self.path.open("rb").close()
         home = self.path if self.kind == "data_dir" else Path(os.path.realpath(self.path)).parent
         self._checkpoints = Checkpoints(home if self.kind != "file" else home.parent)
         self._place: PartitionDir | LogFile | None = None if isinstance(place, DataDir) else place

@@ -174,3 +174,14 @@ def test_the_same_reader_is_given_each_time() -> None:
     model = Model(DATA_DIR)
     assert model.partition("v2-none-0") is model.partition("v2-none-0")
     model.close()
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = segment_file(tmp_path, V2Batch(records(b"v")).encoded())
+
+    def refused(file: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(file))
+
+    monkeypatch.setattr("pathlib.Path.open", refused)
+    with pytest.raises(PermissionError):
+        Model(path)
