@@ -129,7 +129,12 @@ class Going:
 
     def step_batch(self, what: str, forwards: bool) -> None:
         """From the batch at the cursor to the next one; what: as the segment's reader names it."""
-        if self._screen.browsing is not None:
+        from inspector.screens.transactions import TransactionsView
+
+        view = self._screen.views.current
+        if what == "next_transaction" and isinstance(view, TransactionsView):
+            view.step(forwards)
+        elif self._screen.browsing is not None:
             self.begin(self._step_batch, what, forwards)
 
     async def _step_batch(self, what: str, forwards: bool) -> None:
@@ -140,7 +145,10 @@ class Going:
         found = await browsing.ask(getattr(browsing.segment, what), -1 if row is None else row, forwards)
         if found is None:
             kind = "damage" if what == "next_damage" else "transaction"
-            self._screen.notify(f"no {kind} {'after' if forwards else 'before'} this in the segment", timeout=2)
+            way, other = ("after", "] goes to the next") if forwards else ("before", "[ goes to the one before")
+            step = 1 if forwards else -1
+            more = "" if browsing.neighbour(step) is None else f"; {other}"
+            self._screen.notify(f"no {kind} {way} this in the segment{more}", timeout=2)
             return
         await self._to_batch(found)
 

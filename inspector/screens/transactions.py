@@ -127,6 +127,10 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
 
     # Keys.
 
+    def step(self, forwards: bool) -> None:
+        """To the next transaction in the list, or the one before."""
+        self.table.go(self.table.cursor + (1 if forwards else -1))
+
     def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
         message.stop()
         self._show_command()

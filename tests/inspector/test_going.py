@@ -14,6 +14,7 @@ from inspector.reading.answers import Progress
 from inspector.reading.batches import SegmentReader
 from inspector.screens.partition import PartitionScreen
 from inspector.screens.search import SearchView
+from inspector.widgets.lazy_table import LazyTable
 
 from .driving import Terminal, drive
 
@@ -107,5 +108,28 @@ def test_following_is_not_offered_where_nothing_grows(log: Path) -> None:
         await at.press("0", sees="records in")
         await at.until(lambda: "FOLLOW" not in at.lines[0])
         assert "F Follow" not in at.text
+
+    drive(log, steps)
+
+
+def test_t_goes_on_in_the_list_of_transactions(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("BASE")
+        await at.press("7", sees="done in")
+        screen = at.app.screen
+        assert isinstance(screen, PartitionScreen)
+        table = screen.query_one("TransactionsView LazyTable", LazyTable)
+        await at.press("t", "t", "T")
+        assert (table.cursor, screen.views.way[-1]) == (1, "transactions")
+
+    drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
+
+
+def test_where_a_segment_has_no_further_damage_the_way_to_the_next_is_told(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0")
+        await at.press("e")
+        told = "no damage after this in the segment; ] goes to the next"
+        await at.until(lambda: told in [each.message for each in at.app._notifications])
 
     drive(log, steps)
