@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -305,7 +306,10 @@ class PartitionReader:
 
     @locked
     def locate(self, target: Target) -> Place | None:
-        """Where an offset, a time or a byte is; None where it is not, or damage is in the way."""
+        """Where an offset, a time or a byte is; None where it is not, or damage is in the way.
+
+        After the last byte of a segment is the last.
+        """
         try:
             if self._source.is_file:
                 return self._located_in_file(target)
@@ -317,14 +321,9 @@ class PartitionReader:
         segments = log.segments
         if isinstance(target, Byte):
             wanted = segments[-1:] if target.base_offset is None else segments
-            return next(
-                (
-                    Place(each.base_offset, target.position)
-                    for each in wanted
-                    if target.base_offset in (None, each.base_offset) and target.position < each.path.stat().st_size
-                ),
-                None,
-            )
+            paths = {each.base_offset: each.path for each in wanted}
+            base = target.base_offset if target.base_offset is not None else next(iter(paths), None)
+            return None if base is None or base not in paths else _byte_in(paths[base], base, target)
         if isinstance(target, Offset):
             offset = max(target.offset, log.log_start_offset)
         else:
@@ -344,7 +343,7 @@ class PartitionReader:
     def _located_in_file(self, target: Target) -> Place | None:
         base = self._source.file_base
         if isinstance(target, Byte):
-            return Place(base, target.position) if target.position < self.path.stat().st_size else None
+            return _byte_in(self.path, base, target)
         with FileMessageSet(self.path) as file:
             if isinstance(target, Offset):
                 offset = target.offset
@@ -403,6 +402,11 @@ class PartitionReader:
         end = reader.end_offset if reader is not None and reader.is_walked else None
         start = None if first is None or first.base_offset < 0 else first.base_offset
         return PartitionState(self.name, self.path, (self._judged(row),), start, log_end=end, problem=row.problem)
+
+
+def _byte_in(path: Path, base_offset: int, target: Byte) -> Place | None:
+    size = path.stat().st_size
+    return Place(base_offset, min(target.position, size - 1)) if size else None
 
 
 def _sizes(log: Log) -> Iterator[SegmentRow]:

@@ -100,6 +100,8 @@ class Going:
         return moved
 
     async def _place_at(self, target: Target) -> bool:
+        from inspector.reading.answers import Byte
+
         screen, browsing = self._screen, self._screen.opened
         place = await browsing.ask(browsing.reader.locate, target)
         if place is None:
@@ -107,6 +109,8 @@ class Going:
             return False
         # What was wrong on other ways.
         screen.on_told(messages.Told(None))
+        if isinstance(target, Byte) and place.position < target.position:
+            screen.notify(f"the segment has {place.position + 1:,} bytes", severity="warning", markup=False)
         browsing.following = browsing.ending = False
         if place.base_offset != browsing.base_offset:
             await browsing.select(place.base_offset)

@@ -198,8 +198,6 @@ class HexView(View):
             if not browsing.is_waiting:
                 position = await browsing.ask(position_of, segment, place)
                 self._followed = place
-            if position >= lines.count > 0:
-                self.notify(f"the segment has {lines.count:,} bytes", severity="warning", markup=False)
             lines.go(position)
 
     async def refreshed(self) -> None:

@@ -68,7 +68,7 @@ def test_every_record_that_a_consumer_got_is_found_by_its_offset(topic: str) -> 
     assert reader.locate(Offset(10**9)) is None
     last = reader.refresh().segments[-1]
     for position in {17, last.bytes - 1, last.bytes, 2**40} - {-1}:
-        there = Place(last.base_offset, position) if position < last.bytes else None
+        there = Place(last.base_offset, min(position, last.bytes - 1)) if last.bytes else None
         assert reader.locate(Byte(position)) == there
     model.close()
 
