@@ -126,7 +126,7 @@ def test_a_topic_that_is_not_there_is_told_with_the_place_and_the_topics_there(o
 
 def test_of_a_directory_above_a_data_directory_that_one_is_named(orders: Path) -> None:
     above = orders.parent.parent
-    (above / "afile").touch()
+    (above / "file").touch()
     (above / "empty").mkdir()
     with pytest.raises(NotALogError, match=rf"no Kafka log: .*; {orders.parent} has some"):
         splits(above)
