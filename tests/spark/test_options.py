@@ -148,7 +148,7 @@ def test_what_spark_says_of_a_table_is_refused_with_the_way_that_works(name: str
 
 def test_options_of_kafkas_clients_are_to_be_removed() -> None:
     assert refusal(**{"kafka.bootstrap.servers": "b:9092"}).endswith("; no broker is asked: remove it")
-    assert refusal(**{"kafka.isolation.leve": "x"}).endswith("is kafka.isolation.level meant?")
+    assert refusal(**{"kafka.isolationlevel": "x"}).endswith("is kafka.isolation.level meant?")
 
 
 @pytest.mark.parametrize(
