@@ -15,11 +15,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from inspector.reading.answers import AbortedTransaction, OpenTransaction, Transactions
-from kafkalog import Log
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
-    from kafkalog import TopicPartition
+    from kafkalog import Log, TopicPartition
 
 # Kafka's transaction.max.timeout.ms, and what its brokers allow beyond before they call a transaction late.
 MAX_TIMEOUT_MS = 900_000

@@ -228,6 +228,7 @@ def test_headers_whose_parts_may_not_be_null_are_refused(
     nulls: tuple[bool, bool, bool], strict: bool, which: int
 ) -> None:
     """Spark's name of the type does not tell of them; its tasks would fail."""
+    pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
     from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
     from kafkalog.spark.source import columns_of_struct

@@ -178,6 +178,7 @@ def test_a_stream_has_no_end(spark_session: Any) -> None:
     ],
 )
 def test_offsets_that_somebody_wrote_into_the_checkpoint_are_refused_with_their_text(text: str) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
     from kafkalog.spark import ReadOptions
     from kafkalog.spark.stream import KafkaLogStreamReader
 
