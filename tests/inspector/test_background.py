@@ -6,7 +6,6 @@ import asyncio
 import io
 import pickle
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +23,9 @@ from inspector.reading.search import Match, SearchProgress
 from kafkalog.fsck import Severity
 from reference.encode import V2Batch, records
 
+from .runs_within import within
+
 DATA = unpacked() / "kafka-3.9" / "data"
-PATIENCE_SECONDS = 30
-
-
-def within(steps: Callable[[Runs], Awaitable[None]]) -> None:
-    async def do() -> None:
-        runs = Runs()
-        try:
-            await asyncio.wait_for(steps(runs), PATIENCE_SECONDS)
-        finally:
-            runs.close()
-
-    asyncio.run(do())
 
 
 async def ended(run: Run[Any]) -> None:

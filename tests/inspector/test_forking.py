@@ -25,22 +25,18 @@ from inspector.background.runs import Run, Runs, SearchRun, StatisticsRun, Verif
 from inspector.background.server import Child, Server
 from reference.encode import V2Batch, records
 
+from . import runs_within
+from .runs_within import PATIENCE_SECONDS
+
 DATA = unpacked() / "kafka-3.9" / "data"
-PATIENCE_SECONDS = 30
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 
 
 def within(steps: Callable[[Runs], Awaitable[None]]) -> None:
-    async def do() -> None:
-        runs = Runs()
-        try:
-            await asyncio.wait_for(steps(runs), PATIENCE_SECONDS)
-        finally:
-            runs.close()
-
+    """No process is left then."""
     before = children(os.getpid())
-    asyncio.run(do())
+    runs_within.within(steps)
     assert children(os.getpid()) == before
 
 
