@@ -267,9 +267,14 @@ def _milliseconds(text: str) -> int:
     return _whole(text, what, 0)
 
 
+def size_of(text: str) -> int:
+    """Bytes, as 65536, 64k, 64KiB or 1g say them; 0: no such text."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    return int(match[1]) << _SHIFTS[match[2]] if match else 0
+
+
 def _bytes(text: str) -> int:
-    match = _SIZE.fullmatch(text.lower())
-    size = int(match[1]) << _SHIFTS[match[2]] if match else 0
+    size = size_of(text)
     if not 1 <= size <= _MOST:
         raise ValueError("a number of bytes, as 268435456 or 256m")
     return size

@@ -19,7 +19,7 @@ from typing import Any
 
 from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.attributes import CompressionType
-from kafkalog.spark.options import known_option, path_of_file_url
+from kafkalog.spark.options import known_option, path_of_file_url, size_of
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.partition_metadata import is_topic_id
 from kafkalog.storage.paths import partition_of_dir
@@ -30,8 +30,6 @@ DEFAULT_SEGMENT_BYTES = LogConfig().segment_bytes
 MOST_PARTITIONS = 999_999
 # A batch's header and a record without anything in it.
 _SMALLEST_BATCH = 70
-_SIZE = re.compile(r"([0-9]+)([kmg]?)(?:i?b)?")
-_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 _CODECS = {each.name.lower(): each for each in CompressionType} | {"uncompressed": CompressionType.NONE}
 
 _BYTES = ("binary", "string")
@@ -133,8 +131,7 @@ def _count(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip().lower())
-    size = int(found[1]) << _SHIFTS[found[2]] if found else 0
+    size = size_of(text)
     if not _SMALLEST_BATCH <= size <= INT32_MAX:
         raise ValueError(f"bytes from {_SMALLEST_BATCH} to 2g - 1 are wanted, such as 65536, 64k or 1g")
     return size
