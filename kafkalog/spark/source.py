@@ -82,10 +82,13 @@ class KafkaLogDataSource(DataSource):
         return KafkaLogReader(ReadOptions.parse(self.options), columns_of_struct(schema))
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
-        """ValueError: as `reader`, for a stream."""
-        from kafkalog.spark.stream import KafkaLogStreamReader
+        """Of options or columns that no stream takes one that says so when it is asked."""
+        from kafkalog.spark.stream import KafkaLogStreamReader, RefusedStreamReader
 
-        return KafkaLogStreamReader(ReadOptions.parse(self.options, streaming=True), columns_of_struct(schema))
+        try:
+            return KafkaLogStreamReader(ReadOptions.parse(self.options, streaming=True), columns_of_struct(schema))
+        except ValueError as error:
+            return RefusedStreamReader(error)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802 - Spark's name
         """NotImplementedError: a log is written by batches."""

@@ -209,6 +209,29 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return on_what_is_there(made)
 
 
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises an error whatever it is asked: where `streamReader` raises one, Spark ends in another of its own."""
+
+    def __init__(self, error: ValueError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
+        """Raises the error."""
+        raise self._error
+
+    def latestOffset(self) -> Json:  # type: ignore[override, unused-ignore]  # noqa: N802 - Spark's name
+        """Raises the error."""
+        raise self._error
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:  # noqa: ARG002 - whatever it is
+        """Raises the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":  # noqa: ARG002 - whatever it is
+        """Raises the error."""
+        raise self._error
+
+
 def limited(begin: Offsets, ends: Offsets, most: int) -> Offsets:
     """Ends such that at most so many offsets are between, shared out by how much each partition has."""
     sizes = {partition: max(0, end - begin.get(partition, 0)) for partition, end in ends.items()}

@@ -156,10 +156,34 @@ def test_a_running_query_follows_appends_and_rolls(spark_session: Any, tmp_path:
     assert found == list(range(40))
 
 
-def test_a_stream_has_no_end(spark_session: Any) -> None:
+def refusal_of(frame: Any, directory: Path) -> str:
+    """What a query says that ends at once."""
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(directory / "checkpoint"))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the text is looked at by whoever asks
+        writer.trigger(availableNow=True).start().awaitTermination()
+    return str(caught.value)
+
+
+def test_a_stream_has_no_end(spark_session: Any, tmp_path: Path) -> None:
     frame = spark_session.readStream.format("kafkalog").option("endingOffsets", "latest").load(str(SEGMENTS))
-    with pytest.raises(Exception, match="option endingOffsets: 'latest' ends a batch; a stream has no end"):
-        frame.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    ended = refusal_of(frame, tmp_path)
+    assert "ValueError: option endingOffsets: 'latest' ends a batch; a stream has no end" in ended
+    assert "UnboundLocalError" not in ended
+
+
+def test_a_stream_that_goes_on_has_no_end_either(spark_session: Any, step: Step, tmp_path: Path) -> None:
+    step(SEGMENTS)
+    frame = spark_session.readStream.format("kafkalog").option("endingTimestamp", "7").load(str(SEGMENTS))
+    ended = refusal_of(frame, tmp_path)
+    assert "ValueError: option endingTimestamp: '7' ends a batch; a stream has no end" in ended
+    assert "UnboundLocalError" not in ended
+
+
+def test_a_stream_of_a_column_of_another_type_is_refused_with_the_column(spark_session: Any, tmp_path: Path) -> None:
+    frame = spark_session.readStream.format("kafkalog").schema("offset string").load(str(SEGMENTS))
+    ended = refusal_of(frame, tmp_path)
+    assert "offset" in ended.partition("ValueError: ")[2].splitlines()[0]
+    assert "UnboundLocalError" not in ended
 
 
 @pytest.mark.parametrize(
