@@ -187,10 +187,21 @@ def remove_job(job: Path) -> None:
 
 def _remove_job(job: Path) -> None:
     """commit.json first: what is left without it counts for nothing."""
-    (job / JOURNAL).unlink(missing_ok=True)
+    if is_committed(job):
+        (job / JOURNAL).unlink()
+        _keep_removed(job)
     shutil.rmtree(job, ignore_errors=True)
     with suppress(OSError):  # another job's directory is there
         job.parent.rmdir()
+
+
+def _keep_removed(job: Path) -> None:
+    """Were commit.json back after a power cut, others may have written meanwhile to what it would remove."""
+    try:
+        sync_directory(job)
+    except OSError as error:
+        what = "all is in place, and this is removed, which may not outlast a power cut: were it back, remove it"
+        _log.warning("%s: %s: %s", job / JOURNAL, what, error)
 
 
 def _put(new: Path, final: Path, old: Path) -> None:

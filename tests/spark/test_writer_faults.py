@@ -323,6 +323,51 @@ def test_a_job_whose_directory_cannot_be_removed_is_done(
     assert not (tmp_path / exchange.TEMPORARY).exists()
 
 
+def test_what_is_done_is_not_done_once_more_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """t-2 is removed by a job and made anew by the next; then names come back whose removal was not synced."""
+    there_before(tmp_path)
+    job = replacing(tmp_path)
+    messages, journal, on_disk = tasks_of(job), job.directory / exchange.JOURNAL, [b""]
+    real = exchange.sync_directory
+
+    def sync(directory: Path) -> None:
+        real(directory)
+        if directory == job.directory:
+            on_disk.append(journal.read_bytes() if journal.exists() else b"")
+
+    monkeypatch.setattr(exchange, "sync_directory", sync)
+    monkeypatch.setattr(atomic, "sync_directory", sync)
+    job.commit(messages)
+    assert any(on_disk)
+    written(tmp_path, [values(b"later", partition=2)])
+    if on_disk[-1]:
+        (journal.parent / exchange.OLD).mkdir(parents=True)
+        journal.write_bytes(on_disk[-1])
+    recover(tmp_path)
+    assert found_in(tmp_path) == {**AFTER[replacing], "t-2": [b"later"]}
+
+
+def test_a_job_that_is_done_is_so_where_the_removal_of_what_it_committed_cannot_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = started(tmp_path)
+    messages, journal, real = [job.write([values(b"new")])], job.directory / exchange.JOURNAL, exchange.sync_directory
+    committed = []
+
+    def sync(directory: Path) -> None:
+        if directory == job.directory and committed and not journal.exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(directory))
+        committed.append(journal.exists())
+        real(directory)
+
+    monkeypatch.setattr(exchange, "sync_directory", sync)
+    job.commit(messages)
+    assert [message.partition(":")[0] for message in caplog.messages] == [str(journal)]
+    assert "may not outlast a power cut" in caplog.text
+    assert values_in(tmp_path) == [b"new"]
+    assert not (tmp_path / exchange.TEMPORARY).exists()
+
+
 def test_what_was_committed_is_completed_below_a_path_that_is_text(tmp_path: Path) -> None:
     written(tmp_path, [values(b"0")])
     assert recover(str(tmp_path)) == []
