@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,11 +95,11 @@ def answers(status: str) -> Callable[[Any], Iterable[bytes]]:
     return answer
 
 
-def hangs(seconds: float) -> Callable[[Any], Iterable[bytes]]:
-    """An answer that comes too late."""
+def hangs(gives_up: threading.Event, seconds: float) -> Callable[[Any], Iterable[bytes]]:
+    """An answer that does not come before the server gives up, or so long has passed."""
 
     def answer(start_response: Any) -> Iterable[bytes]:
-        time.sleep(seconds)
+        gives_up.wait(seconds)
         return answers("503 Slow Down")(start_response)
 
     return answer

@@ -17,6 +17,8 @@ import kafkalog
 from cli.running import COMMAND, Kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
 
+PATIENCE_SECONDS = 180
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[kafkalog.WritableLog]:
@@ -44,10 +46,15 @@ def following(log: kafkalog.WritableLog, *options: str) -> Iterator[tuple[IO[str
         yield process.stdout, process.stderr
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(PATIENCE_SECONDS)
         process.stdout.close()
         process.stderr.close()
     assert process.returncode == 130
+
+
+def told_of_cut(err: IO[str], offset: int) -> bool:
+    """A look may fall into the middle of a truncation, which goes segment by segment: it tells of a later offset."""
+    return any(f"cut off at offset {offset};" in line for line in iter(err.readline, ""))
 
 
 def next_offset(out: IO[str]) -> int:
@@ -93,11 +100,9 @@ def test_following_tells_of_records_that_were_cut_off_and_shows_what_comes_in_th
     with following(log, "-n", "1") as (out, err):
         assert next_offset(out) == 19
         log.truncate_to(15)
-        told = err.readline()
+        assert told_of_cut(err, 15)
         log.append([Record(b"other")])
         assert next_offset(out) == 15
-
-    assert "cut off at offset 15" in told
 
 
 @pytest.mark.parametrize("shown", [1, 3])
@@ -108,9 +113,7 @@ def test_following_shows_all_that_came_in_the_place_of_what_was_cut_off(log: kaf
         log.truncate_to(10)
         log.append([Record(b"other%d" % i) for i in range(3)])
         assert [next_offset(out) for _ in range(3)] == [10, 11, 12]
-        told = err.readline()
-
-    assert "cut off at offset 10" in told
+        assert told_of_cut(err, 10)
 
 
 def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(log: kafkalog.WritableLog) -> None:
@@ -119,9 +122,7 @@ def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(log: kafkal
         log.truncate_fully_and_start_at(10)
         log.append([Record(b"other")])
         assert next_offset(out) == 10
-        told = err.readline()
-
-    assert "cut off at offset 10" in told
+        assert told_of_cut(err, 10)
 
 
 def test_committed_records_only_are_shown_where_that_is_asked(kafkalog: Kafkalog, log: kafkalog.WritableLog) -> None:
@@ -151,7 +152,7 @@ def test_following_ends_when_its_reader_goes_away_though_no_record_comes(log: ka
     assert process.stdout.readline()
     process.stdout.close()
 
-    assert process.wait(30) == 141
+    assert process.wait(PATIENCE_SECONDS) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -160,11 +161,11 @@ def test_following_into_a_file_goes_on(log: kafkalog.WritableLog, tmp_path: Path
     with open(tmp_path / "out", "wb") as out:
         process = subprocess.Popen([*COMMAND, "tail", "-f", "-n", "0", str(log.directory)], stdout=out)
         log.append([Record(b"new")])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not (tmp_path / "out").read_bytes() and time.monotonic() < deadline:
             log.append([Record(b"new")])
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
 
-    assert process.wait(30) == 130
+    assert process.wait(PATIENCE_SECONDS) == 130
     assert b"new" in (tmp_path / "out").read_bytes()

@@ -105,16 +105,16 @@ def test_a_reader_in_another_process_follows_a_log_through_rolls_and_retention(t
         other.start()
         there.close()
         try:
-            assert here.poll(60), "the reader does not open the log"
+            assert here.poll(300), "the reader does not open the log"
             assert here.recv() == "open"
             while log.log_end_offset < end:
                 _append(log, min(5, end - log.log_end_offset))
                 if log.log_end_offset % 200 == 1:
                     log.delete_old_segments()
-            assert here.poll(60), "the reader does not come to the end"
+            assert here.poll(300), "the reader does not come to the end"
             seen, wrong = here.recv()
         finally:
-            other.join(5)
+            other.join(60)
             other.kill()
             other.join()
         assert log.log_start_offset > 0

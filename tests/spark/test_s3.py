@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -21,6 +22,7 @@ fsspec = pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'k
 s3fs = pytest.importorskip("s3fs", reason="s3fs is missing: pip install 'kafkalog[remote-tests]'")
 pytest.importorskip("moto.server", reason="moto is missing: pip install 'kafkalog[remote-tests]'")
 
+PATIENCE_SECONDS = 180
 NAME = "v2-txn-0"
 URL = f"s3://{BUCKET}/data/{NAME}"
 # Sockets of its own are left to the garbage collector.
@@ -36,11 +38,12 @@ def started() -> Iterator[S3Server]:
 
 
 def lead_to(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`s3://` is this server, which is asked once, and not for long."""
+    """`s3://` is this server, which is asked once."""
     monkeypatch.setitem(fsspec.config.conf, "s3", server.options)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    for name in ("retries", "connect_timeout", "read_timeout"):
-        monkeypatch.setattr(s3fs.S3FileSystem, name, 1)
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    for name in ("connect_timeout", "read_timeout"):
+        monkeypatch.setattr(s3fs.S3FileSystem, name, PATIENCE_SECONDS)
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -107,9 +110,8 @@ def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(
         (answers("403 Forbidden"), PermissionError, "may not be read"),
         (answers("500 Internal Server Error"), OSError, "cannot be read: .*Internal Server Error"),
         (answers("404 Not Found"), FileNotFoundError, "there is no "),
-        (hangs(3), OSError, "cannot be read: .*[Tt]imeout"),
     ],
-    ids=["refused", "an error of the server", "gone", "no answer"],
+    ids=["refused", "an error of the server", "gone"],
 )
 def test_what_the_store_answers_while_a_task_reads_is_told_with_the_url(
     server: S3Server, fault: Any, kind: type[OSError], message: str
@@ -119,6 +121,22 @@ def test_what_the_store_answers_while_a_task_reads_is_told_with_the_url(
     server.fault = fault
     with pytest.raises(kind, match=rf"{first.path}.*{message}|{message}.*{first.path}"):
         list(read_split(first, None, options))
+
+
+def test_a_store_that_does_not_answer_a_task_is_told_with_the_url(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = parsed()
+    first = planned(options)[0]
+    monkeypatch.setattr(s3fs.S3FileSystem, "read_timeout", 1)
+    s3fs.S3FileSystem.clear_instance_cache()
+    gives_up = threading.Event()
+    server.fault = hangs(gives_up, PATIENCE_SECONDS)
+    try:
+        with pytest.raises(OSError, match=f"{first.path}.* cannot be read: .*[Tt]imeout"):
+            list(read_split(first, None, options))
+    finally:
+        gives_up.set()
 
 
 def test_what_the_store_refuses_to_a_plan_is_told_with_the_url(server: S3Server) -> None:

@@ -104,7 +104,7 @@ def ended_in_a_process(target: Callable[..., None], *arguments: Any) -> int | No
     """The exit code of a process that calls this."""
     process = _SPAWN.Process(target=target, args=arguments)
     process.start()
-    process.join(60)
+    process.join(600)
     return process.exitcode
 
 

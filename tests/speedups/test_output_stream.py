@@ -395,7 +395,7 @@ stream.write(b"f")
 assert stream.pieces()[0][:5] == b"abcde"
 assert stream.pieces()[-1][-1:] == b"f"
 """
-    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=600)
 
 
 # --- where it goes

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-SECONDS = 60
+SECONDS = 300
 
 TAKE = """
 import sys

@@ -146,7 +146,7 @@ def test_a_signal_that_is_handled_does_not_disturb_an_append(
     signals = []
 
     def write(fd: int, data: memoryview, at: int) -> int:
-        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
         return ORIGINAL_WRITE(fd, data[: 100 * KIB], at)
 
     before = signal.signal(signal.SIGUSR1, lambda *_: signals.append(1))
@@ -172,7 +172,7 @@ def test_a_signal_handler_that_raises_takes_the_append_back(
 
     def write(fd: int, data: memoryview, at: int) -> int:
         taken = ORIGINAL_WRITE(fd, data[:50], at)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
         return taken
 
     content = path.read_bytes()

@@ -24,8 +24,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def open_files() -> int:
-    return sum(1 for _ in Path("/dev/fd").iterdir())
+def open_files(directory: Path) -> int:
+    """How many descriptors this process has for what lies in the directory, or is it."""
+    return sum(os.path.realpath(each).startswith(str(directory.resolve())) for each in Path("/proc/self/fd").iterdir())
 
 
 # --- processes
@@ -39,14 +40,14 @@ def test_a_locked_data_directory_is_refused_to_another_process_which_learns_whos
 
 
 def test_what_another_process_holds_is_refused_here_with_its_process_id(data: Path) -> None:
-    before = open_files()
+    before = open_files(data)
     with other("data_dir", data) as holder:
         for take, directory in ((lock_data_dir, data), (lock_partition, data / "t-0")):
             with pytest.raises(LogLockedError, match="another process") as error:
                 take(directory)
             assert error.value.path == str(data / ".lock")
             assert error.value.found == f"process {holder.pid}"
-    assert open_files() == before
+    assert open_files(data) == before
     lock_data_dir(data).release()
 
 
@@ -183,7 +184,7 @@ def test_a_forked_child_has_no_lock_and_does_not_end_its_parents(data: Path) -> 
 
 
 def test_a_lock_file_that_a_stopping_broker_removes_meanwhile_is_not_the_one_that_is_locked(data, monkeypatch) -> None:
-    lockf, removed, before = fcntl.lockf, [], open_files()
+    lockf, removed, before = fcntl.lockf, [], open_files(data)
 
     def remove_first(*arguments: int) -> None:
         if not removed:
@@ -196,8 +197,8 @@ def test_a_lock_file_that_a_stopping_broker_removes_meanwhile_is_not_the_one_tha
         assert lock.is_held
         assert not can_be_locked("data_dir", data)
         # The file and its directory.
-        assert open_files() == before + 2
-    assert open_files() == before
+        assert open_files(data) == before + 2
+    assert open_files(data) == before
 
 
 def test_without_a_directory_there_is_no_lock(data: Path) -> None:
@@ -207,7 +208,7 @@ def test_without_a_directory_there_is_no_lock(data: Path) -> None:
 
 
 def test_an_error_that_is_no_refusal_is_told_as_it_is_and_leaves_nothing_open(data: Path, monkeypatch) -> None:
-    before = open_files()
+    before = open_files(data)
 
     def no_locks(*_arguments: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -216,7 +217,7 @@ def test_an_error_that_is_no_refusal_is_told_as_it_is_and_leaves_nothing_open(da
         patched.setattr(fcntl, "lockf", no_locks)
         with pytest.raises(OSError, match="No locks available"):
             lock_data_dir(data)
-    assert open_files() == before
+    assert open_files(data) == before
 
 
 def test_a_partition_is_known_by_its_name_however_its_path_is_written(data: Path, monkeypatch) -> None:

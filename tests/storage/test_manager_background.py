@@ -20,7 +20,7 @@ from storage.logs import files, names, snapshots, values
 from storage.making import Clock
 
 NEVER = 3_600_000
-SECONDS = 30
+SECONDS = 180
 PARTITION = TopicPartition("a", 0)
 
 

@@ -281,7 +281,7 @@ def test_other_threads_may_ask_while_the_log_is_appended_to(producers: Producers
 
     def ask() -> int:
         asked = 0
-        while not done.is_set():
+        while not (asked and done.is_set()):
             known = [entry.producer_id for entry in manager.active_producers.values()]
             assert known == sorted(known)
             first, undecided = manager.first_unstable_offset, manager.first_undecided_offset

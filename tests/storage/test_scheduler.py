@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from kafkalog.storage.scheduler import BackgroundScheduler, ImmediateScheduler
+from kafkalog.storage.scheduler import BackgroundScheduler, ImmediateScheduler, ScheduledTask
 
-SECONDS = 20
+SECONDS = 180
 LATER = 3_600_000
 
 
@@ -23,7 +25,12 @@ def scheduler() -> Iterator[BackgroundScheduler]:
     scheduler = BackgroundScheduler("under test")
     yield scheduler
     scheduler.shutdown()
-    assert [each for each in threading.enumerate() if each.name == "under test"] == []
+    assert running() == 0
+
+
+def running() -> int:
+    """How many threads of such schedulers there are."""
+    return [each.name for each in threading.enumerate()].count("under test")
 
 
 def done(scheduler: BackgroundScheduler) -> None:
@@ -34,11 +41,10 @@ def done(scheduler: BackgroundScheduler) -> None:
 
 
 def test_the_thread_starts_with_the_first_task(scheduler: BackgroundScheduler) -> None:
-    threads = threading.active_count()
-    assert BackgroundScheduler().shutdown() is None
-    assert threading.active_count() == threads
+    assert BackgroundScheduler("under test").shutdown() is None
+    assert running() == 0
     done(scheduler)
-    assert threading.active_count() == threads + 1
+    assert running() == 1
 
 
 def test_tasks_that_are_due_run_in_the_order_in_which_they_came_in_one_other_thread(scheduler) -> None:
@@ -50,29 +56,35 @@ def test_tasks_that_are_due_run_in_the_order_in_which_they_came_in_one_other_thr
     assert len({thread for _, thread in ran} - {threading.get_ident()}) == 1
 
 
-def test_a_task_waits_for_its_delay_and_others_overtake_it(scheduler: BackgroundScheduler) -> None:
+def test_a_task_waits_for_its_delay_and_others_overtake_it(
+    scheduler: BackgroundScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran, event, start = [], threading.Event(), time.monotonic()
-    scheduler.schedule("late", lambda: (ran.append(("late", time.monotonic())), event.set()), delay_ms=60)
-    scheduler.schedule("early", lambda: ran.append(("early", time.monotonic())), delay_ms=20)
-    scheduler.schedule("at once", lambda: ran.append(("at once", time.monotonic())), delay_ms=-5)
+    with monkeypatch.context() as patch:
+        # All at the same time, however long that takes.
+        patch.setattr("kafkalog.storage.scheduler.time", SimpleNamespace(monotonic=lambda: start))
+        scheduler.schedule("late", lambda: (ran.append(("late", time.monotonic())), event.set()), delay_ms=60)
+        scheduler.schedule("early", lambda: ran.append(("early", time.monotonic())), delay_ms=20)
+        scheduler.schedule("at once", lambda: ran.append(("at once", time.monotonic())), delay_ms=-5)
     assert event.wait(SECONDS)
     assert [name for name, _ in ran] == ["at once", "early", "late"]
     assert [when - start >= delay for (_, when), delay in zip(ran, (0, 0.02, 0.06), strict=True)] == [True] * 3
 
 
 def test_a_periodic_task_runs_again_until_it_is_cancelled(scheduler: BackgroundScheduler) -> None:
-    ran, event = [], threading.Event()
+    ran, tasks, event = [], queue.SimpleQueue[ScheduledTask](), threading.Event()
 
     def count() -> None:
         ran.append(1)
         if len(ran) == 5:
-            assert task.cancel()
+            assert tasks.get(timeout=SECONDS).cancel()
             event.set()
 
-    task = scheduler.schedule("count", count, delay_ms=50, period_ms=1)
+    task = scheduler.schedule("count", count, period_ms=1)
+    tasks.put(task)
     assert event.wait(SECONDS)
-    done(scheduler)
-    time.sleep(0.02)
+    for _ in range(5):
+        done(scheduler)
     assert len(ran) == 5
     assert not task.is_pending
 
@@ -137,8 +149,12 @@ def test_shutdown_runs_single_tasks_that_are_due_and_drops_the_others(scheduler,
         scheduler.schedule("periodic", lambda: ran.append("periodic"), period_ms=1),
         scheduler.schedule("due 2", lambda: ran.append("due 2")),
     ]
-    threading.Timer(0.02, hold.set).start()
-    scheduler.shutdown(run_pending=run_pending)
+    ending = threading.Thread(target=scheduler.shutdown, kwargs={"run_pending": run_pending})
+    ending.start()
+    while tasks[1].is_pending:  # what is not due yet is dropped first
+        time.sleep(0.001)
+    hold.set()
+    ending.join()
     assert ran == expected
     assert not any(task.is_pending for task in tasks)
 
@@ -151,7 +167,7 @@ def test_a_task_that_runs_when_shutdown_is_called_is_waited_for_and_runs_only_th
     assert len(ran) >= 1
     count = len(ran)
     assert not task.is_pending
-    time.sleep(0.02)
+    assert running() == 0
     assert len(ran) == count
 
 

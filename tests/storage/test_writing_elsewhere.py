@@ -328,7 +328,7 @@ class Received:
         return self.data
 
     def __exit__(self, *_: object) -> None:
-        self.thread.join(60)
+        self.thread.join(300)
         assert not self.thread.is_alive()
 
 
@@ -343,7 +343,7 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-@pytest.mark.parametrize("timeout", [None, 30])
+@pytest.mark.parametrize("timeout", [None, 300])
 def test_a_socket_gets_all_of_it(
     any_set: MessageSet, sockets: tuple[socket.socket, socket.socket], timeout: float | None
 ) -> None:
@@ -397,7 +397,7 @@ def test_a_socket_that_does_not_wait_gets_a_part_and_later_the_rest(
     assert any_set.write_to(ours, sent) == 0
     with received(lambda: theirs.recv(1 << 16)) as found:
         while sent < len(DATA):
-            select.select([], [ours], [], 30)
+            select.select([], [ours], [], 300)
             sent += any_set.write_to(ours, sent)
         ours.shutdown(socket.SHUT_WR)
     assert found == DATA
@@ -458,7 +458,7 @@ def tls(sockets: tuple[socket.socket, socket.socket]) -> Iterator[tuple[ssl.SSLS
     accepting = threading.Thread(target=lambda: accepted.append(server.wrap_socket(theirs, server_side=True)))
     accepting.start()
     with client.wrap_socket(ours) as connected:
-        accepting.join(30)
+        accepting.join(300)
         with accepted[0]:
             yield connected, accepted[0]
 
