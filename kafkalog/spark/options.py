@@ -119,6 +119,22 @@ class Bound:
     offsets: Mapping[TopicPartition, int] | None = None
     timestamps: Mapping[TopicPartition, int] | None = None
 
+    @property
+    def is_word(self) -> bool:
+        """Whether it is earliest or latest, for every partition."""
+        return self.offset is not None
+
+    def said_of(self, partition: TopicPartition) -> str:
+        """The option and what it says of a partition, as it was given."""
+        figures = self.offsets if self.offsets is not None else self.timestamps
+        figure = self.offset if self.timestamp is None else self.timestamp
+        if figures is not None:
+            figure = figures[partition]
+        assert figure is not None
+        if self.timestamp is not None or self.timestamps is not None:
+            return f"{self.option} {figure} ms"
+        return f"{self.option} {_word(figure) if figure < 0 else figure}"
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:

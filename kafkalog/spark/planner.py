@@ -35,6 +35,8 @@ _PACKED_SHARE = 4
 _ATTEMPTS = 5
 # More tasks than that no one wants: Spark would be at them for hours, and its driver at their list.
 _MOST_SPLITS = 100_000
+# So many partitions are named of which nothing is read.
+_MOST_TOLD = 5
 
 # Milliseconds up to March 1973, and as seconds up to the year 5138.
 _AS_SECONDS = 10**11
@@ -169,16 +171,19 @@ def offset_ranges(options: ReadOptions, sources: Iterable[PartitionSource]) -> R
     """Which offsets of each partition the options ask for, as they are now.
 
     ValueError: offsets or times are given and a partition is not among them, or one that is not there; a start by time
-    finds no record. OffsetOutOfRangeError: offsets that are not there, and failOnDataLoss is true.
+    finds no record; one would end before it begins. OffsetOutOfRangeError: offsets that are not there, and
+    failOnDataLoss is true.
     """
     found = list(sources)
     starts = starting_offsets(options, found)
     ends = _resolved(options.ending, found, lambda source, time: _end_at(source, time, options), options)
-    by_partition = {source.topic_partition: source for source in found}
-    return {
-        partition: _within(by_partition[partition], OffsetRange(starts[partition], ends[partition]), options)
-        for partition in starts
-    }
+    asked = [(each, OffsetRange(starts[each.topic_partition], ends[each.topic_partition])) for each in found]
+    for each, span in asked:
+        _ensure_forward(each, span, options)
+    ranges = {each.topic_partition: _within(each, span, options) for each, span in asked}
+    nothing = [each for each, span in asked if _is_silent(each, span, ranges[each.topic_partition], options)]
+    _tell_of_nothing(nothing, options)
+    return ranges
 
 
 def starting_offsets(options: ReadOptions, sources: Iterable[PartitionSource]) -> dict[TopicPartition, int]:
@@ -273,6 +278,40 @@ def _within(source: PartitionSource, asked: OffsetRange, options: ReadOptions) -
     # Undecided transactions are not lost.
     last = source.end_offset(committed=options.committed)
     return OffsetRange(max(asked.start, first), min(asked.end, last))
+
+
+def _ensure_forward(source: PartitionSource, asked: OffsetRange, options: ReadOptions) -> None:
+    """Spark's source refuses it too, whatever failOnDataLoss says: such offsets are another log's."""
+    if asked.start > asked.end:
+        where = f"would begin at offset {asked.start} and end before {asked.end}"
+        raise ValueError(f"option {options.starting.option}: {where}; {_told_of(source, options)}")
+
+
+def _is_silent(source: PartitionSource, asked: OffsetRange, found: OffsetRange, options: ReadOptions) -> bool:
+    """Whether nothing is read of what was asked for, and neither an error nor a warning tells."""
+    by_words = options.starting.is_word and options.ending.is_word
+    if found.start < found.end or (by_words and not options.topics.partitions):
+        return False
+    if asked.start == asked.end:
+        figures = [(each.offsets or {}).get(source.topic_partition, -1) for each in (options.starting, options.ending)]
+        return min(figures) < 0
+    return source.log_start_offset <= asked.start and asked.end <= source.log_end.offset
+
+
+def _tell_of_nothing(sources: list[PartitionSource], options: ReadOptions) -> None:
+    """One warning of them all."""
+    if sources:
+        told = "; ".join(_told_of(each, options) for each in sources[:_MOST_TOLD])
+        others = f"; so it is with {len(sources) - _MOST_TOLD} more" if len(sources) > _MOST_TOLD else ""
+        _log.warning("nothing is read of %s%s", told, others)
+
+
+def _told_of(source: PartitionSource, options: ReadOptions) -> str:
+    """A partition, what was asked of it, and what there is."""
+    partition, end = source.topic_partition, source.end_offset(committed=options.committed)
+    there = f"there are {source.log_start_offset}..{end - 1}" if source.log_start_offset < end else "there are none"
+    asked = f"from {options.starting.said_of(partition)} to {options.ending.said_of(partition)}"
+    return f"{partition}: {asked}, and {there}{' that are decided' if options.committed else ''}"
 
 
 def _still_there(

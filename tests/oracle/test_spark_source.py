@@ -68,6 +68,7 @@ SAME: dict[str, dict[str, str]] = {
         "endingOffsets": each("orders", 17, -1, -1),
     },
     "nothing between": {**ORDERS, "startingOffsets": each("orders", 9, 9, 0), "endingOffsets": each("orders", 9, 9, 0)},
+    "a start at the log's end": {**ROLLED, "startingOffsets": each("rolled", 360)},
     "a time for all": {**ORDERS, **LATEST, "startingTimestamp": MIDDLE},
     "a time that ends": {**ORDERS, "endingTimestamp": MIDDLE},
     "between two times": {"subscribe": "rolled", "startingTimestamp": MIDDLE, "endingTimestamp": str(BEGIN + 2965)},
@@ -196,9 +197,27 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a topic that is not there": ({"subscribe": "nothing"}, "subscribe"),
     "offsets that were deleted": ({**ROLLED, "startingOffsets": each("rolled", 3)}, "rolled-0"),
     "offsets that are not there yet": ({**ROLLED, "endingOffsets": each("rolled", 100_000)}, "rolled-0"),
+    "an end before the start": (
+        {**ROLLED, "startingOffsets": each("rolled", 200), "endingOffsets": each("rolled", 180)},
+        "startingOffsets",
+    ),
+    "a start behind the log's end": ({**ROLLED, "startingOffsets": each("rolled", 100_000)}, "startingOffsets"),
+    "a start behind the log's end, and it may be": (
+        {**ROLLED, "startingOffsets": each("rolled", 100_000), "failOnDataLoss": "false"},
+        "startingOffsets",
+    ),
+    "times the wrong way": (
+        {**ROLLED, "startingTimestamp": str(BEGIN + 2500), "endingTimestamp": MIDDLE},
+        "startingTimestamp",
+    ),
+    "a start behind what is committed": (
+        {**PAID, **COMMITTED, "startingOffsets": each("paid", 105, 0)},
+        "startingOffsets",
+    ),
     "an offset before the first": ({**ROLLED, "startingOffsets": each("rolled", -3)}, "startingOffsets"),
 }
 REFUSED_STREAMS: dict[str, tuple[dict[str, str], str]] = {
+    "a stream from behind the log's end": ({**ROLLED, "startingOffsets": each("rolled", 100_000)}, "rolled-0"),
     "a stream with an end": ({**ORDERS, "endingOffsets": "latest"}, "endingOffsets"),
     "a stream over a deletion that may not be": ({**ROLLED, "startingOffsets": each("rolled", 3)}, "rolled-0"),
 }

@@ -112,6 +112,98 @@ def test_what_was_passed_over_is_counted(
     assert told in caplog.text
 
 
+# --- ranges that hold nothing
+
+
+def at(offset: int) -> dict[str, dict[str, int]]:
+    return {"orders": {"0": offset}}
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"startingOffsets": at(END)}, "from startingOffsets 240 to endingOffsets latest"),
+        ({"startingOffsets": at(END), "endingOffsets": at(-1)}, "from startingOffsets 240 to endingOffsets latest"),
+        (
+            {"startingTimestamp": NOW * 2, "startingOffsetsByTimestampStrategy": "latest"},
+            f"from startingTimestamp {NOW * 2} ms to endingOffsets latest",
+        ),
+        ({"endingTimestamp": NOW - 1}, f"from startingOffsets earliest to endingTimestamp {NOW - 1} ms"),
+        (
+            {"startingOffsets": at(-2), "endingOffsetsByTimestamp": at(NOW - 1)},
+            f"from startingOffsets earliest to endingOffsetsByTimestamp {NOW - 1} ms",
+        ),
+    ],
+)
+def test_a_range_that_holds_nothing_is_told_of_with_what_was_asked_and_what_is_there(
+    orders: Path, given: dict[str, Any], asked: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert offsets(orders, **given) == []
+    assert caplog.messages == [f"nothing is read of orders-0: {asked}, and there are 0..239"]
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+@pytest.mark.parametrize(
+    ("given", "where", "asked"),
+    [
+        ({"startingOffsets": at(500)}, (500, END), "startingOffsets 500 to endingOffsets latest"),
+        (
+            {"startingOffsets": at(500), "endingOffsets": at(-1)},
+            (500, END),
+            "startingOffsets 500 to endingOffsets latest",
+        ),
+        ({"startingOffsets": at(9), "endingOffsets": at(5)}, (9, 5), "startingOffsets 9 to endingOffsets 5"),
+        (
+            {"startingOffsets": at(9), "endingTimestamp": NOW - 1},
+            (9, 0),
+            f"startingOffsets 9 to endingTimestamp {NOW - 1} ms",
+        ),
+    ],
+)
+def test_a_range_that_ends_before_it_begins_is_refused_with_what_was_asked_and_what_is_there(
+    orders: Path, given: dict[str, Any], where: tuple[int, int], asked: str, fail_on_data_loss: bool
+) -> None:
+    with pytest.raises(ValueError, match="would begin at") as caught:
+        splits(orders, failOnDataLoss=fail_on_data_loss, **given)
+    told = "option startingOffsets: would begin at offset {} and end before {}".format(*where)
+    assert str(caught.value) == f"{told}; orders-0: from {asked}, and there are 0..239"
+
+
+def test_a_partition_that_is_empty_is_told_of_where_it_was_asked_for_by_its_number(
+    orders: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_of(orders.parent / "orders-1", batches=0, segments=1)
+    assert offsets(orders.parent, assign={"orders": [0, 1]}) == list(range(END))
+    asked = "from startingOffsets earliest to endingOffsets latest"
+    assert caplog.messages == [f"nothing is read of orders-1: {asked}, and there are none"]
+
+
+def test_many_ranges_that_hold_nothing_are_one_warning(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(1, 8):
+        log_of(orders.parent / f"orders-{number}", batches=1, segments=1)
+    given = {"startingTimestamp": NOW * 2, "startingOffsetsByTimestampStrategy": "latest"}
+    assert offsets(orders.parent, **given) == []
+    (told,) = caplog.messages
+    assert told.count("ms to endingOffsets latest, and there are") == 5
+    assert told.endswith("; so it is with 3 more")
+
+
+def test_nothing_that_was_asked_for_and_partitions_nobody_named_are_not_told_of(
+    orders: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_of(orders.parent / "orders-1", batches=0, segments=1)
+    assert offsets(orders.parent, subscribe="orders") == list(range(END))
+    nothing = {"orders": {"0": 9, "1": 0}}
+    assert offsets(orders.parent, startingOffsets=nothing, endingOffsets=nothing) == []
+    assert not caplog.records
+
+
+def test_what_is_lost_is_told_of_once(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = {"startingOffsets": at(500), "endingOffsets": at(600), "failOnDataLoss": False}
+    assert offsets(orders, **given) == []
+    assert caplog.messages == [f"{orders}: orders-0: offsets 500..599 are not there; there are 0..239"]
+
+
 # --- where it was looked for
 
 
