@@ -137,6 +137,11 @@ class SegmentReader:
         return self._windows.indexed_bytes if self._windows is not None else 0
 
     @property
+    def checked_bytes(self) -> int:
+        """Bytes whose batches have had their checksums looked at."""
+        return self._windows.checked_bytes if self._windows is not None else 0
+
+    @property
     def is_walked(self) -> bool:
         """Whether all headers have been read; checksums may not have been."""
         return self._windows is None or self._windows.is_walked
@@ -253,9 +258,17 @@ class SegmentReader:
         return None if batch is None else batch.problem
 
     @locked
-    def next_transaction(self, row: int, forwards: bool = True) -> int | None:
-        """The next batch of another transaction, or marker, after (or before) a row; None where none is known."""
-        return finding.next_transaction(self, row, forwards)
+    def next_transaction(self, row: int, forwards: bool = True, producer: int | None = None) -> int | None:
+        """The next batch of another transaction, or marker, after (or before) a row; None where none is known.
+
+        producer: whose transaction is the one that is left, where the row does not tell.
+        """
+        return finding.next_transaction(self, row, forwards, producer)
+
+    @locked
+    def producer_at(self, row: int) -> int | None:
+        """Whose transaction a batch is of; None where it is of none."""
+        return finding.producer_at(self, row)
 
     @locked
     def strip(self, width: int) -> list[Cell]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from inspector.reading.answers import BatchRow
-from inspector.reading.batch_rows import row_of
+from inspector.reading.batch_rows import Held
+from inspector.reading.headers import flags_of
 from inspector.reading.window import CORRUPT, Window
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from inspector.reading.batches import SegmentReader
@@ -66,47 +67,51 @@ def _first_row(reader: SegmentReader, windows: Windows, name: str, value: int) -
 
 def next_damage(reader: SegmentReader, row: int, forwards: bool) -> int | None:
     """See `SegmentReader.next_damage`."""
-    return _next(reader, row, forwards, lambda each: each.kind == "corrupt", lambda window: window.worst == CORRUPT)
+    return _next(reader, row, forwards, _damaged, lambda window: window.worst == CORRUPT)
 
 
-def next_transaction(reader: SegmentReader, row: int, forwards: bool) -> int | None:
+def _damaged(window: Window, held: Held) -> list[int]:
+    if held.rows is None:
+        return [] if window.zeroed else list(range(window.rows))
+    return sorted(held.bad)
+
+
+def next_transaction(reader: SegmentReader, row: int, forwards: bool, producer: int | None) -> int | None:
     """See `SegmentReader.next_transaction`."""
-    here = reader.batch(row)
-    producer = here.producer_id if here is not None and here.is_transactional else None
+    own = producer_at(reader, row) if producer is None else producer
 
-    def wanted(each: BatchRow) -> bool:
-        other = each.producer_id != producer or each.control is not None
-        return each.is_transactional and other
+    def wanted(_: Window, held: Held) -> list[int]:
+        if held.rows is None:
+            return []
+        flags = flags_of(held.rows)
+        other = (held.rows["producer_id"] != (-1 if own is None else own)) | (flags & CONTROL_BIT != 0)
+        return np.flatnonzero((flags & TRANSACTIONAL_BIT != 0) & other).tolist()
 
     return _next(reader, row, forwards, wanted, lambda window: window.has_transactional)
+
+
+def producer_at(reader: SegmentReader, row: int) -> int | None:
+    """See `SegmentReader.producer_at`."""
+    here = reader.batch(row)
+    return here.producer_id if here is not None and here.is_transactional else None
 
 
 def _next(
     reader: SegmentReader,
     row: int,
     forwards: bool,
-    wanted: Callable[[BatchRow], bool],
+    wanted: Callable[[Window, Held], list[int]],
     in_window: Callable[[Window], bool],
 ) -> int | None:
+    """wanted: which rows of a window, from the first on."""
     windows = reader.raw
     if windows is None or not windows.all:
         return None
     number = max(0, windows.number_at(lambda window: window.first_row, row))
-    for each in range(number, len(windows.all)) if forwards else range(number, -1, -1):
-        if in_window(windows.all[each]):
-            found = _next_in(reader, windows.all[each], row, forwards, wanted)
-            if found is not None:
-                return found
-    return None
-
-
-def _next_in(
-    reader: SegmentReader, window: Window, row: int, forwards: bool, wanted: Callable[[BatchRow], bool]
-) -> int | None:
-    held = reader.held(window)
-    for i in range(window.rows) if forwards else range(window.rows - 1, -1, -1):
-        number = window.first_row + i
-        is_beyond = number > row if forwards else number < row
-        if is_beyond and wanted(row_of(reader, window, held, i)):
-            return number
+    for each in windows.all[number:] if forwards else windows.all[number::-1]:
+        if in_window(each):
+            rows = [each.first_row + i for i in wanted(each, reader.held(each))]
+            beyond = [found for found in rows if (found > row if forwards else found < row)]
+            if beyond:
+                return beyond[0 if forwards else -1]
     return None

@@ -74,8 +74,8 @@ class PartitionReader:
         self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
         # The last one asked for is the last.
         self._readers: dict[int, SegmentReader] = {}
-        # A segment that is only read through.
-        self._passing: tuple[int, SegmentReader] | None = None
+        # Segments that are only read through, one for each purpose.
+        self._passing: dict[str, tuple[int, SegmentReader]] = {}
         self._found: dict[int, _Found] = {}
         self._last: PartitionState | None = None
         self._last_stable: LastStable | None = None
@@ -257,8 +257,7 @@ class PartitionReader:
     def _open_readers(self, base_offset: int) -> Iterator[SegmentReader]:
         if base_offset in self._readers:
             yield self._readers[base_offset]
-        if self._passing is not None and self._passing[0] == base_offset:
-            yield self._passing[1]
+        yield from (reader for base, reader in self._passing.values() if base == base_offset)
 
     @locked
     def segment(self, base_offset: int) -> SegmentReader:
@@ -266,23 +265,33 @@ class PartitionReader:
 
         It is closed then: each holds its file and a table of its batches.
         """
-        found = self._readers.pop(base_offset, None) or self._reader(base_offset)
+        found = self._readers.pop(base_offset, None) or self._passed(base_offset) or self._reader(base_offset)
         self._readers[base_offset] = found
         while len(self._readers) > KEPT:
             oldest = next(iter(self._readers))
             self._give_up(oldest, self._readers.pop(oldest))
         return found
 
+    def _passed(self, base_offset: int) -> SegmentReader | None:
+        """What has been read in passing is not read again."""
+        for purpose, (base, reader) in self._passing.items():
+            if base == base_offset:
+                del self._passing[purpose]
+                return reader
+        return None
+
     @locked
-    def segment_in_passing(self, base_offset: int) -> SegmentReader:
-        """To be read through for what it counts; closed when another one is asked for so."""
-        found = next(self._open_readers(base_offset), None)
-        if found is None:
-            if self._passing is not None:
-                self._give_up(*self._passing)
-            found = self._reader(base_offset)
-            self._passing = base_offset, found
-        return found
+    def segment_in_passing(self, base_offset: int, purpose: str = "counts") -> SegmentReader:
+        """To be read through for what it holds; closed when another one is asked for so, for the same purpose."""
+        if base_offset in self._readers:
+            return self._readers[base_offset]
+        passed = self._passing.pop(purpose, None)
+        if passed is None or passed[0] != base_offset:
+            if passed is not None:
+                self._give_up(*passed)
+            passed = base_offset, self._reader(base_offset)
+        self._passing[purpose] = passed
+        return passed[1]
 
     def _reader(self, base_offset: int) -> SegmentReader:
         path = self._source.segment_path(base_offset)
@@ -377,9 +386,9 @@ class PartitionReader:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
-        if self._passing is not None:
-            self._passing[1].close()
-            self._passing = None
+        for _, passed in self._passing.values():
+            passed.close()
+        self._passing.clear()
         self._let_go()
 
     # --- a file by itself

@@ -77,8 +77,12 @@ class Windows:
     def progress(self) -> Progress:
         """Headers and checksums, each byte counted once for both."""
         tail = self.size if self.is_walked else self._at
-        checked = self.size if self.is_walked and self._checked >= len(self.all) else self._checked_bytes
-        return Progress((tail + checked) // 2 if self.size else 0, self.size)
+        return Progress((tail + self.checked_bytes) // 2 if self.size else 0, self.size)
+
+    @property
+    def checked_bytes(self) -> int:
+        """Bytes whose batches have had their checksums looked at."""
+        return self.size if self.is_walked and self._checked >= len(self.all) else self._checked_bytes
 
     @property
     def indexed_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Ways through a partition: to a segment, to a place, to the next damaged batch, to the next match of a search."""
+"""Ways through a partition: to a segment, to an offset, a time or a byte. One way at a time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from inspector import messages
-from inspector.screens.shown_views import VIEWS_OF_PLACES, VIEWS_OF_RECORDS
 from inspector.screens.view import start
 
 if TYPE_CHECKING:
-    from inspector.background.runs import SearchRun
     from inspector.reading.answers import Target
     from inspector.screens.partition import PartitionScreen
 
@@ -128,79 +126,3 @@ class Going:
             await self._screen.views.show(view)
         else:
             await self._screen.views.appear()
-
-    # Batches.
-
-    def step_batch(self, what: str, forwards: bool) -> None:
-        """From the batch at the cursor to the next one; what: as the segment's reader names it."""
-        from inspector.screens.transactions import TransactionsView
-
-        view = self._screen.views.current
-        if what == "next_transaction" and isinstance(view, TransactionsView):
-            view.step(forwards)
-        elif self._screen.browsing is not None:
-            self.begin(self._step_batch, what, forwards)
-
-    async def _step_batch(self, what: str, forwards: bool) -> None:
-        browsing = self._screen.opened
-        if browsing.segment is None:
-            return
-        row = await browsing.batch_at_place()
-        found = await browsing.ask(getattr(browsing.segment, what), -1 if row is None else row, forwards)
-        if found is None:
-            kind = "damage" if what == "next_damage" else "transaction"
-            way, other = ("after", "] goes to the next") if forwards else ("before", "[ goes to the one before")
-            step = 1 if forwards else -1
-            more = "" if browsing.neighbour(step) is None else f"; {other}"
-            self._screen.notify(f"no {kind} {way} this in the segment{more}", timeout=2)
-            return
-        await self._to_batch(found)
-
-    async def _to_batch(self, row: int) -> None:
-        from inspector.reading.answers import Place
-
-        browsing = self._screen.opened
-        assert browsing.segment is not None
-        assert browsing.base_offset is not None
-        for batch in await browsing.ask(browsing.segment.batch_rows, row, 1):
-            browsing.place = Place(browsing.base_offset, batch.position)
-            await self._show(None if self._screen.views.is_one_of(VIEWS_OF_PLACES) else "batches")
-
-    # Matches.
-
-    def step_match(self, forwards: bool) -> None:
-        """The next one, or the one before, in the list of them or in the log."""
-        from inspector.screens.search import SearchView
-
-        browsing, view = self._screen.browsing, self._screen.views.current
-        if browsing is None or browsing.search is None:
-            return
-        if isinstance(view, SearchView):
-            view.step(forwards)
-        else:
-            self.begin(self._to_match, browsing.search, forwards)
-
-    async def _to_match(self, run: SearchRun, forwards: bool) -> None:
-        """From the record at the cursor, or from the match that is just gone to, to the next one there is."""
-        from inspector.reading.answers import Offset
-
-        browsing = self._screen.opened
-        here = None if browsing.place is None else browsing.place.offset
-        here = run.current if run.on_the_way else here
-        while (offset := run.beside(here, forwards)) is None and run.may_find(forwards):
-            self._tell_search("searching …")
-            # It may take long: keys are for now.
-            self.still.set()
-            await run.changed()
-        if offset is None:
-            self._tell_search(f"no match {'after' if forwards else 'before'} this")
-            return
-        run.current, run.on_the_way = offset, True
-        await self.to_target(Offset(offset), None if self._screen.views.is_one_of(VIEWS_OF_RECORDS) else "records")
-
-    def _tell_search(self, what: str) -> None:
-        from inspector.screens.search import found, reached
-
-        run = self._screen.opened.search
-        assert run is not None
-        self._screen.notify(f"{what}: {found(run)}; {reached(run)}", timeout=2, markup=False)

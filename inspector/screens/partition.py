@@ -2,7 +2,7 @@
 
     top line     path, segment, how much of it is read, FOLLOW
     tabs         of `views`, which shows one of them
-    #views       the view; `following` keeps it true to the log, `going` takes it to places
+    #views       the view; `following` keeps it true to the log, `going` and `stepping` take it to places
     keys         of all of them
 
 Each part knows the screen, and through it the others and what they all look at (`opened`).
@@ -25,6 +25,7 @@ from inspector.screens.base import InspectorScreen
 from inspector.screens.following import Following
 from inspector.screens.going import Going
 from inspector.screens.shown_views import VIEWS_OF_PLACES, ShownViews
+from inspector.screens.stepping import Stepping
 from inspector.screens.view import start
 from inspector.widgets.lines import TabLine, TopLine
 from inspector.widgets.problem_line import ProblemLine
@@ -52,6 +53,7 @@ class PartitionScreen(InspectorScreen):
         self.views = ShownViews(self)
         self.following = Following(self)
         self.going = Going(self)
+        self.stepping = Stepping(self)
 
     def compose_middle(self) -> ComposeResult:
         yield TabLine()
@@ -142,7 +144,7 @@ class PartitionScreen(InspectorScreen):
 
     def action_back(self) -> None:
         self.on_told(messages.Told(None))
-        if self.views.current is not None and self.views.current.back():
+        if self.stepping.stop() or (self.views.current is not None and self.views.current.back()):
             return
         before = self.views.one_back()
         if before is not None:
@@ -189,10 +191,10 @@ class PartitionScreen(InspectorScreen):
         self.action_view("search")
 
     def action_next_match(self) -> None:
-        self.going.step_match(True)
+        self.stepping.to_match(True)
 
     def action_previous_match(self) -> None:
-        self.going.step_match(False)
+        self.stepping.to_match(False)
 
     def action_follow(self) -> None:
         if self.browsing is not None:
@@ -213,16 +215,16 @@ class PartitionScreen(InspectorScreen):
         self.following.look_now()
 
     def action_next_damage(self) -> None:
-        self.going.step_batch("next_damage", True)
+        self.stepping.to_batch("damage", True)
 
     def action_previous_damage(self) -> None:
-        self.going.step_batch("next_damage", False)
+        self.stepping.to_batch("damage", False)
 
     def action_next_transaction(self) -> None:
-        self.going.step_batch("next_transaction", True)
+        self.stepping.to_batch("transaction", True)
 
     def action_previous_transaction(self) -> None:
-        self.going.step_batch("next_transaction", False)
+        self.stepping.to_batch("transaction", False)
 
     def action_copy(self) -> None:
         start(self, "copy", self._copy)
@@ -278,6 +280,8 @@ class PartitionScreen(InspectorScreen):
     def _what(self) -> str:
         parts = [text.printable(self._partition)] if self._partition is not None else []
         browsing = self.browsing
+        if under_way := self.stepping.said:
+            return " ".join([*parts, under_way])
         if browsing is None and self.query_one(ProblemLine).problem is None:
             parts.append("opening …")
         if browsing is not None and browsing.base_offset is not None:

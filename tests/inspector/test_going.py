@@ -123,13 +123,3 @@ def test_t_goes_on_in_the_list_of_transactions(golden_logs: Path) -> None:
         assert (table.cursor, screen.views.way[-1]) == (1, "transactions")
 
     drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
-
-
-def test_where_a_segment_has_no_further_damage_the_way_to_the_next_is_told(log: Path) -> None:
-    async def steps(at: Terminal) -> None:
-        await at.press("4", sees="batch 0")
-        await at.press("e")
-        told = "no damage after this in the segment; ] goes to the next"
-        await at.until(lambda: told in [each.message for each in at.app._notifications])
-
-    drive(log, steps)

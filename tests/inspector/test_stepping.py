@@ -1,0 +1,204 @@
+"""To the next damage or transaction, through the segments of a log: each press counts, and no other key waits."""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from fsck import damage
+from inspected import segment_file
+from inspector.app import InspectorApp
+from inspector.browsing import Browsing
+from inspector.reading.answers import Progress
+from inspector.reading.batches import SegmentReader
+from inspector.screens.partition import PartitionScreen
+from reference.encode import V2Batch, records
+
+from .driving import Terminal, drive
+
+SEGMENTS = 4
+EACH = damage.BATCHES * damage.EACH
+TRANSACTIONAL = 0x10
+# As the panel beside the table has it.
+FOURTH = "offsets    60..64"
+
+
+def batches_of(segment: int) -> list[bytes]:
+    return [damage.batch(segment * damage.BATCHES + i) for i in range(damage.BATCHES)]
+
+
+def position_of(place: int) -> int:
+    return damage.start_of(batches_of(0), place)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Four segments: the first is sound, the second and the last have two damaged batches, 2 and 5."""
+    for segment in range(SEGMENTS):
+        data = b"".join(batches_of(segment))
+        for place in (2, 5) if segment in (1, 3) else ():
+            data = damage.flipped(data, position_of(place) + 100, 2)
+        segment_file(tmp_path / "damaged-0", data, segment * EACH)
+    return tmp_path / "damaged-0"
+
+
+def browsing(at: Terminal) -> Browsing:
+    screen = at.app.screen
+    assert isinstance(screen, PartitionScreen)
+    return screen.opened
+
+
+async def comes_to(at: Terminal, segment: int, place: int) -> None:
+    wanted = segment * EACH, position_of(place)
+    await at.until(lambda: (here := browsing(at).place) is not None and (here.base_offset, here.position) == wanted)
+    await at.until(lambda: browsing(at).base_offset == segment * EACH)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What has been told so far, also what is not seen any more."""
+    heard: list[str] = []
+    notify = InspectorApp.notify
+
+    def hears(app: InspectorApp, message: str, **how: Any) -> None:
+        heard.append(message)
+        notify(app, message, **how)
+
+    monkeypatch.setattr(InspectorApp, "notify", hears)
+    return heard
+
+
+def test_e_goes_on_into_the_segments_behind_and_says_so(damaged: Path, told: list[str]) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0")
+        for segment, place in ((1, 2), (1, 5), (3, 2), (3, 5)):
+            await at.press("e")
+            await comes_to(at, segment, place)
+            await at.sees("! 00000", f"position {position_of(place)}: the checksum")
+        assert "no damage after this in segment 0: on to segment 40" in told
+        assert "no damage after this in segment 40: on to segment 120" in told
+        await at.press("e")
+        await at.until(lambda: "no damage after this in the log" in told)
+        await comes_to(at, 3, 5)
+
+    drive(damaged, steps)
+
+
+def test_capital_e_goes_back_through_the_segments_before(damaged: Path, told: list[str]) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", "colon", *"159", "enter")
+        await at.until(lambda: browsing(at).place is not None and browsing(at).base_offset == 3 * EACH)
+        for segment, place in ((3, 5), (3, 2), (1, 5), (1, 2)):
+            await at.press("E")
+            await comes_to(at, segment, place)
+        assert "no damage before this in segment 120: on to segment 40" in told
+        await at.press("E")
+        await at.until(lambda: "no damage before this in the log" in told)
+        await comes_to(at, 1, 2)
+
+    drive(damaged, steps)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Of the third segment nothing is read before this is set."""
+    goes_on, read, step = threading.Event(), SegmentReader.index_more, count()
+
+    def slowly(reader: SegmentReader) -> Progress:
+        if reader.base_offset != 2 * EACH or goes_on.is_set():
+            return read(reader)
+        return Progress(next(step), 1 << 40)
+
+    monkeypatch.setattr(SegmentReader, "index_more", slowly)
+    monkeypatch.setattr("inspector.screens.following.OTHERS_READ", 0)
+    return goes_on
+
+
+def test_each_press_counts_while_segments_are_read_and_the_other_way_takes_one_back(
+    damaged: Path, held: threading.Event
+) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="offsets    0..4")
+        await at.press("e", "e")
+        await comes_to(at, 1, 5)
+        await at.press("e")
+        await at.until(lambda: "looking for damage in segment 80 0%, esc ends it" in at.lines[0])
+        await at.press("e", "e", "E", sees="looking for damage (2)")
+        held.set()
+        await comes_to(at, 3, 5)
+        await at.until(lambda: "looking for" not in at.text)
+
+    drive(damaged, steps, size=(140, 40))
+
+
+def test_escape_ends_it_and_other_keys_wait_for_nothing(damaged: Path, held: threading.Event) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="offsets    0..4")
+        await at.press("e", "e")
+        await comes_to(at, 1, 5)
+        await at.press("e", sees="looking for damage in segment 80")
+        await at.press("k", sees=FOURTH)
+        await at.press("escape")
+        await at.until(lambda: "looking for" not in at.text)
+        await at.sees("[4 Batch", FOURTH)
+        await at.press("e")
+        await comes_to(at, 1, 5)
+        await at.press("e", sees="looking for damage in segment 80")
+        await at.press("5", sees="[5 Rec")
+        held.set()
+        await at.until(lambda: "looking for" not in at.text)
+        await comes_to(at, 1, 5)
+
+    drive(damaged, steps, size=(140, 40))
+
+
+def transactional(offset: int, producer: int) -> bytes:
+    return V2Batch(
+        records(b"x", offset=offset), producer_id=producer, producer_epoch=0, base_sequence=offset, flags=TRANSACTIONAL
+    ).encoded()
+
+
+def test_t_passes_over_the_rest_of_a_transaction_in_the_next_segment(tmp_path: Path, told: list[str]) -> None:
+    for base, producers in ((0, (1, 1)), (2, (1, 1)), (4, (1, 2)), (6, ())):
+        data = b"".join(transactional(base + i, producer) for i, producer in enumerate(producers))
+        segment_file(tmp_path / "t-0", data, base)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0")
+        await at.press("t")
+        await at.until(lambda: browsing(at).base_offset == 4 and (browsing(at).place or at).position > 0)
+        await at.press("t")
+        await at.until(lambda: "no transaction after this in the log" in told)
+        await at.press("T")
+        await at.until(lambda: browsing(at).place is not None and browsing(at).place.position == 0)
+        assert browsing(at).base_offset == 4
+
+    drive(tmp_path / "t-0", steps)
+
+
+def test_an_unreadable_segment_is_passed_over_and_told(
+    damaged: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = SegmentReader._open
+
+    def refused(reader: SegmentReader) -> None:
+        opens(reader)
+        if reader.base_offset == EACH:
+            reader.close()
+            reader.problem = "Permission denied"
+
+    monkeypatch.setattr(SegmentReader, "_open", refused)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0")
+        await at.press("e")
+        await comes_to(at, 3, 2)
+        assert "on to segment 120; segments not readable: 1" in told[-1]
+
+    drive(damaged, steps)
