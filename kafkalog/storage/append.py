@@ -156,9 +156,14 @@ def _check_span(header: Header, rules: AppendRules) -> None:
         message = "the last offset of a batch is too small for its records"
         expected = f"at least {header.base_offset + max(1, header.records_count) - 1}"
         raise InvalidRecordError(message, rules.path, header.position, expected, header.last_offset)
-    if header.last_offset >= INT64_MAX:
-        message = "behind the last offset of a batch there is none for the next record"
-        raise InvalidRecordError(message, rules.path, header.position, f"less than {INT64_MAX}", header.last_offset)
+    check_next_offset(header.last_offset, rules.path, header.position)
+
+
+def check_next_offset(offset: int, path: str, position: int | None = None) -> None:
+    """InvalidRecordError: `offset` is the largest there is, or beyond: the log could not say where it ends then."""
+    if offset >= INT64_MAX:
+        message = "behind the last offset there is none for the next record"
+        raise InvalidRecordError(message, path, position, f"less than {INT64_MAX}", offset)
 
 
 def _check_tail(end: EndOfData, messages: ByteBufferMessageSet, rules: AppendRules) -> None:

@@ -392,7 +392,16 @@ def sync(fd: int) -> None:
 
 def sync_file(path: os.PathLike[str]) -> None:
     """Flush a file that is not open. OSError: it failed."""
-    fd = os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
+    sync_and_close(open_for_sync(path), path)
+
+
+def open_for_sync(path: os.PathLike[str]) -> int:
+    """A descriptor for `sync_and_close`. OSError: the file cannot be opened."""
+    return os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
+
+
+def sync_and_close(fd: int, path: os.PathLike[str]) -> None:
+    """Put a file's bytes on the disk, and close it. OSError: it failed."""
     try:
         with naming(path):
             sync(fd)

@@ -21,6 +21,7 @@ from kafkalog.storage.append import (
     Incoming,
     ProducerChanges,
     analyze,
+    check_next_offset,
     check_offsets_are_new,
     in_memory,
     producer_changes,
@@ -129,6 +130,7 @@ class BatchAppender:
         """What validation has made of the batches is what is appended."""
         rules = AppendRules(self._path, AppendOrigin.COORDINATOR, -1, None, False)
         source, first = incoming.source_compression, self._local.log_end_offset
+        check_next_offset(first + result.records_count - 1, self._path)
         changed = analyze(result.message_set, rules)
         if result.message_size_maybe_changed:
             self._check_batches(changed)

@@ -14,11 +14,11 @@ from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog._speedups.encoder import RecordsEncoder
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.errors import InvalidRecordError, LogStateError, RecordBatchTooLargeError, RecordTooLargeError
+from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError
 from kafkalog.record.builder import BatchSettings, BuiltBatch, built_batches, encoder_for, plain_batches
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.record.validation import AppendOrigin
-from kafkalog.storage.append import Incoming
+from kafkalog.storage.append import Incoming, check_next_offset
 from kafkalog.storage.batch_appender import BatchAppender
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.flushing import Flusher
@@ -35,6 +35,8 @@ FIRST_LEADER_EPOCH = 0
 _KEPT_BYTES = 1 << 16
 # A NamedTuple of all its fields in a third of the time that its class takes.
 _new_tuple = tuple.__new__
+# No append has so many records.
+_FEW_OFFSETS_LEFT = INT64_MAX - (1 << 48)
 _NONE = CompressionType.NONE
 
 
@@ -72,6 +74,8 @@ class EmbeddedAppender:
         if max_batch_bytes is not None:
             most = min(most, whole("max_batch_bytes", max_batch_bytes, 1, INT32_MAX, BYTES))
         now, start = self._state.clock(), self._local.log_end.message_offset
+        if start > _FEW_OFFSETS_LEFT:
+            records = _with_offsets_left(records, start, str(self._state.directory))
         if settings.compression_type is _NONE:
             encoder, self._encoder = self._encoder, None
             if encoder is None:
@@ -96,8 +100,6 @@ class EmbeddedAppender:
                 end = None
                 if len(batch.data) > self._most:
                     self._check_size(batch)
-                if batch.last_offset >= INT64_MAX:
-                    self._refuse_last_offset(batch)
                 if self._needs_no_look and batch.max_timestamp - now <= self._latest_ms:
                     added = self._append_built(batch, settings, now)
                 else:
@@ -143,11 +145,6 @@ class EmbeddedAppender:
         message = "while an append took its records, whoever gives them changed the log, or closed it"
         raise LogStateError(message, str(self._state.directory))
 
-    def _refuse_last_offset(self, batch: BuiltBatch) -> NoReturn:
-        """No other could follow, nor a checkpoint say where the log ends."""
-        message = "the log has come to the last offset that there is"
-        raise InvalidRecordError(message, str(self._state.directory), None, f"less than {INT64_MAX}", batch.last_offset)
-
     def _check_size(self, batch: BuiltBatch) -> None:
         """Only a single record can be too large."""
         size, limit = len(batch.data), self._config.max_message_bytes
@@ -172,6 +169,13 @@ class EmbeddedAppender:
         self._settings = {key: value for key, value in self._settings.items() if key[1] == epoch}
         self._settings[codec, epoch] = settings
         return settings
+
+
+def _with_offsets_left(records: Iterable[Record], start: int, path: str) -> Iterator[Record]:
+    """The records, which get the offsets from `start` on. InvalidRecordError: there is none left for the next one."""
+    for offset, record in enumerate(records, start):
+        check_next_offset(offset, path)
+        yield record
 
 
 def _together(first: LogAppendInfo, then: LogAppendInfo) -> LogAppendInfo:

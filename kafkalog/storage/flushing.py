@@ -41,8 +41,9 @@ class Flusher:
         truncations = local.truncations
         local.flush(offset)
         with state.lock:
-            # What was truncated since has perhaps been replaced by records that are not on the disk.
-            if local.truncations == truncations:
+            # What was truncated since has perhaps been replaced by records that are not on the disk; of a log that was
+            # closed or deleted nothing more is to be said.
+            if local.truncations == truncations and not state.closed:
                 # A segment that begins after a gap is flushed up to its base before anything is in it.
                 last = max(local.log_end_offset, local.active_segment.base_offset)
                 local.mark_flushed(min(recovery_point, last))

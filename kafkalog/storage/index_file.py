@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from kafkalog._speedups.index_search import search_entries, search_index
 from kafkalog.errors import CorruptIndexError
-from kafkalog.storage.appending import sync
 from kafkalog.storage.atomic import naming
 from kafkalog.storage.mapped import CLOSE_ON_EXEC, closed
 from kafkalog.storage.open_files import OpenFiles
@@ -275,12 +274,3 @@ def reserve(fd: int, start: int, length: int) -> None:
             piece = os.pread(fd, min(RESERVED_BYTES, start + length - at), at)
             if os.pwrite(fd, piece, at) < len(piece):
                 raise OSError(ENOSPC, os.strerror(ENOSPC)) from None
-
-
-def sync_and_close(fd: int, path: Path) -> None:
-    """Put a file's bytes on the disk. OSError: it failed."""
-    try:
-        with naming(path):
-            sync(fd)
-    finally:
-        os.close(fd)

@@ -145,10 +145,18 @@ class LocalLog:
                 self._flush_segment(segment)
             # A segment's name is on the disk once its directory is.
             if any(segment.base_offset >= recovery_point for segment in flushed):
-                sync_directory(self.directory)
+                self._sync_directory()
         except OSError as error:
             self.failure = error
             raise
+
+    def _sync_directory(self) -> None:
+        try:
+            sync_directory(self.directory)
+        except FileNotFoundError:
+            # The log may have been deleted meanwhile.
+            if not self.segments.is_empty:
+                raise
 
     def _flush_segment(self, segment: LogSegment) -> None:
         try:
@@ -210,12 +218,14 @@ class LocalLog:
         return segment
 
     def _replace(self, segment: LogSegment, base: int) -> LogSegment:
-        """A new segment, and `segment` deleted, which it may have the name of."""
+        """A new segment in the place of `segment`, which it may have the name of, and which is deleted.
+
+        Others find one of them at any time: without a segment a log has no end, and with both no order.
+        """
         if base == segment.base_offset:
             segment.change_file_suffixes("", DELETED_SUFFIX)
-        new = self._open_segment(base)
-        if base != segment.base_offset:
-            self.segments.remove(segment.base_offset)
+        new = self.home.segment(base)
+        self.segments.replace(segment, new)
         delete_segment_files([segment], self.home)
         return new
 

@@ -327,8 +327,8 @@ class Log:
     def _columns(
         self, start: int | None, end: int | None, isolation: IsolationLevel, threads: int, check_crcs: bool
     ) -> Iterator[RecordColumns]:
-        first, stop = self._range(start, end, isolation)
-        aborted, cursor = self._aborted(first, stop, isolation), _Cursor(first)
+        first, stop = steadily(lambda: self._range(start, end, isolation))
+        aborted, cursor = steadily(lambda: self._aborted(first, stop, isolation)), _Cursor(first)
         walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
         walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
         for segment, following, message_set in self._message_sets(cursor, stop, loaded=threads == 1):
@@ -355,7 +355,7 @@ class Log:
         return self._batches(start, end, member("isolation", isolation, IsolationLevel))
 
     def _batches(self, start: int | None, end: int | None, isolation: IsolationLevel) -> Iterator[RecordBatch]:
-        first, stop = self._range(start, end, isolation)
+        first, stop = steadily(lambda: self._range(start, end, isolation))
         cursor = _Cursor(first)
         for segment, _, message_set in self._message_sets(cursor, stop):
             for batch in read_on(self._as_it_is(segment), message_set, _BATCHES, lambda: cursor.offset):
@@ -410,24 +410,40 @@ class Log:
         were rolled, merged or deleted meanwhile.
         A segment that is read from its start has a file opened for it, and closed: of those who read a log from end to
         end, none drives out what others keep open.
-        OffsetOutOfRangeError: the records at the cursor have been deleted.
         """
-        segments = self._segments_now()
-        while cursor.offset < stop and (segment := segments.floor(cursor.offset) or segments.first) is not None:
-            if segment.base_offset >= stop:
+        while (found := self._next_message_set(cursor, stop, loaded)) is not None:
+            segment, following, entries = found
+            with entries:
+                yield segment, NO_END if following is None else following.base_offset, entries
+            if not cursor.leave(following, self._segments_now().higher(segment.base_offset)):
                 return
-            if segment.base_offset > cursor.offset and cursor.moved:
-                raise self._deleted_meanwhile(cursor.offset, segment)
-            following = segments.higher(segment.base_offset)
-            end = NO_END if following is None else following.base_offset
-            if segment.base_offset < cursor.offset:
-                yield segment, end, segment.entries_from(cursor.offset, loaded=loaded)
-            else:
-                with segment.opened() as entries:
-                    yield segment, end, entries
-            segments = self._segments_now()
-            if not cursor.leave(following, segments.higher(segment.base_offset)):
-                return
+
+    def _next_message_set(
+        self, cursor: "_Cursor", stop: int, loaded: bool
+    ) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
+        """The segment to read next, the one behind it, and the entries; None where there is nothing more to read.
+
+        FileNotFoundError, OffsetOutOfRangeError: the records at the cursor have been deleted.
+        """
+        if cursor.offset >= stop:
+            return None
+        if cursor.moved:
+            return self._message_set_at(cursor, stop, loaded)
+        # Where nothing has been read yet the log may begin later, too, than it just did.
+        return steadily(lambda: self._message_set_at(cursor, stop, loaded))
+
+    def _message_set_at(
+        self, cursor: "_Cursor", stop: int, loaded: bool
+    ) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
+        segments, at = self._segments_now(), cursor.offset
+        segment = segments.floor(at) or segments.first
+        if segment is None or segment.base_offset >= stop:
+            return None
+        if segment.base_offset > at and cursor.moved:
+            raise self._deleted_meanwhile(at, segment)
+        following = segments.higher(segment.base_offset)
+        entries = segment.opened() if segment.base_offset >= at else segment.entries_from(at, loaded=loaded)
+        return segment, following, entries
 
     def _as_it_is(self, segment: LogSegment) -> Callable[[], LogSegment]:
         """A segment as it is when it is asked for: the active one again, perhaps, whose torn tail is no damage."""
@@ -435,8 +451,10 @@ class Log:
 
     def _check_is_now_own(self, segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> None:
         """CorruptRecordError: an offset of another segment; unless that was cut off and it is written here now."""
-        now = self._segments_now().higher(segment.base_offset)
-        if following == (NO_END if now is None else now.base_offset):
+        segments = self._segments_now()
+        now = segments.higher(segment.base_offset)
+        is_there = segments.get(segment.base_offset) is segment
+        if is_there and following == (NO_END if now is None else now.base_offset):
             raise _foreign_offset(segment, following, part, wrong)
 
     def _deleted_meanwhile(self, offset: int, segment: LogSegment) -> OffsetOutOfRangeError:

@@ -65,6 +65,8 @@ class LogState:
         try:
             self._ensure_alone()
         except LogLockedError as error:
+            # Another thread that has closed the log meanwhile has removed the lock file, too.
+            self.check_open()
             self.local.failure = error
             self.check_whole()
 

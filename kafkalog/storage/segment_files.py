@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafkalog.record import compression
-from kafkalog.storage.appending import sync_file
+from kafkalog.storage.appending import open_for_sync, sync_and_close
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.index import OffsetIndex, TimeIndex
 from kafkalog.storage.mapped import closed
@@ -59,7 +59,7 @@ class SegmentFiles:
         self._decompression_limit = decompression_limit
         # For opening, dropping and renaming; those who use a file hold a reference of their own.
         self._lock = threading.RLock()
-        self._closed = self._deleted = False
+        self._closed = self._deleted = self._retired = False
         self._writer: FileMessageSet | None = None
         self._reader: FileMessageSet | None = None
         self._noted = False
@@ -85,10 +85,12 @@ class SegmentFiles:
 
     def opened(self) -> FileMessageSet:
         """The same in a file opened for the caller, who closes it. OSError, LogStateError: as `log`."""
-        self._check_open()
         sealed, limit = self.sealed and not self.writable, self._decompression_limit
-        # Not mapped: a follower cuts sealed segments too, and this process may be the one that has to.
-        return FileMessageSet(self.path, sealed=sealed, mapped=False, decompression_limit=limit)
+        # Under the lock, as the file may be about to get another name.
+        with self._lock:
+            self._check_open()
+            # Not mapped: a follower cuts sealed segments too, and this process may be the one that has to.
+            return FileMessageSet(self.path, sealed=sealed, mapped=False, decompression_limit=limit)
 
     @property
     def size_in_bytes(self) -> int:
@@ -164,12 +166,16 @@ class SegmentFiles:
         """
         if not self.writable:
             return
-        self._check_open()
         writer = self._writer
-        if writer is None:
-            sync_file(self.path)
-        else:
+        if writer is not None:
+            self._check_open()
             writer.flush()
+        else:
+            # To open it takes the lock, as the file may be about to get another name; to flush it takes long.
+            with self._lock:
+                self._check_open()
+                fd = open_for_sync(self.path)
+            sync_and_close(fd, self.path)
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.flush()
         with self._lock:
@@ -249,6 +255,7 @@ class SegmentFiles:
     def retire(self) -> None:
         """Nothing is written any more: files are closed, as they are, once nobody reads them."""
         with self._lock:
+            self._retired = True
             if self._writer is not None:
                 self._put_down(self._writer)
             self._offset_index = self._time_index = None
@@ -316,8 +323,8 @@ class SegmentFiles:
         return self.index_path(kind)
 
     def _writes(self, path: Path) -> bool:
-        """Whether an index is opened to be written to; a sealed segment that has none does not get one."""
-        return self.writable and (not self.sealed or path.exists())
+        """Whether an index is opened to be written to; a segment that is sealed, or goes, and has none gets none."""
+        return self.writable and (not (self.sealed or self._retired) or path.exists())
 
     def _indexes(self) -> tuple[_Index | None, _Index | None, _Index | None]:
         return self._offset_index, self._time_index, self._txn_index

@@ -56,6 +56,12 @@ class LogSegments:
             self._replace(by_base)
         return removed
 
+    def replace(self, old: LogSegment, new: LogSegment) -> None:
+        """Put `new` in the place of `old`, in one step, whatever their base offsets. Files stay as they are."""
+        by_base = dict(zip(*self._sorted, strict=True))
+        del by_base[old.base_offset]
+        self._replace(by_base | {new.base_offset: new})
+
     def clear(self) -> None:
         """Remove all segments. Their files stay as they are."""
         self._sorted = _Sorted((), ())

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError
-from kafkalog.storage.index_file import Field, IndexFile, sync_and_close
+from kafkalog.storage.appending import sync_and_close
+from kafkalog.storage.index_file import Field, IndexFile
 
 MAX_INT = 2**31 - 1
 # Entries that are read together where all of them are wanted.

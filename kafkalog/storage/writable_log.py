@@ -95,8 +95,8 @@ class WritableLog(Log):
     @property
     def first_base_offset(self) -> int:
         """The base offset of the first segment."""
-        bases = self._segments_now().base_offsets
-        # None is left where the log is about to be deleted.
+        bases = self._state.local.segments.base_offsets
+        # None is left of a log that is deleted.
         return bases[0] if bases else self.log_start_offset
 
     @property
@@ -145,7 +145,11 @@ class WritableLog(Log):
         return self._marks.last_stable_offset
 
     def _segments_now(self) -> LogSegments:
-        return self._state.local.segments
+        segments = self._state.local.segments
+        if not segments.values:
+            # Only a log that is deleted has none.
+            self._state.check_open()
+        return segments
 
     def _log_end(self) -> LogOffsetMetadata:
         return self._state.local.log_end
@@ -370,6 +374,8 @@ class WritableLog(Log):
         self._stop_scheduler(run_pending=False)
         with self._state.lock:
             self._state.check_usable()
+            # Before a segment goes: those who flush or read without the lock are told that it is closed.
+            self._state.closed = True
             ending = Ending.ABANDONED
             try:
                 # What is written in the background would be in the way.

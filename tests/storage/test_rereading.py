@@ -1,16 +1,19 @@
 """Beside somebody who cuts a log and writes it anew: what is told is what is there, and damage only where it is."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kafkalog
-from kafkalog import Record
+from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel, Record
 from kafkalog.errors import CorruptRecordError, InvalidRecordError
+from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition
 from kafkalog.storage.mapped import ReadableFile
 from kafkalog.storage.paths import offset_file
 from kafkalog.storage.rereading import steadily
+from kafkalog.storage.segment import LogSegment
 
 
 @pytest.fixture
@@ -128,6 +131,83 @@ def test_an_append_that_would_take_the_last_offset_there_is_is_refused(tmp_path:
         assert log.log_end_offset == 2**63 - 1
     with kafkalog.open(tmp_path / "t-0", "a") as again:
         assert values(again) == [b"v"]
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+def test_an_append_that_would_go_beyond_the_last_offset_says_which_that_is(
+    tmp_path: Path, codec: CompressionType
+) -> None:
+    records = [Record(b"v", timestamp=1)] * 3
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.truncate_fully_and_start_at(2**63 - 2)
+        with pytest.raises(InvalidRecordError, match=f"less than {2**63 - 1}, found {2**63 - 1}"):
+            log.append(records, compression_type=codec)
+        for count, error, told in ((2, InvalidRecordError, f"found {2**63 - 1}"), (3, ValueError, "largest offset")):
+            sent = ByteBufferMessageSet.from_records(records[:count], compression_type=codec)
+            with pytest.raises(error, match=told):
+                log.append_as_leader(sent, 0)
+        assert log.log_end_offset == 2**63 - 2
+        assert log.append(records[:1], compression_type=codec).last_offset == 2**63 - 2
+
+
+# --- a log that loses its first segments
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> Path:
+    """Six records, two a segment, the first three of them replicated."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for number in range(6):
+            if number in (2, 4):
+                log.roll()
+            log.append([Record(b"%d" % number)])
+        log.update_high_watermark(3)
+    return tmp_path / "t-0"
+
+
+def delete(directory: Path, *bases: int) -> None:
+    for base in bases:
+        for each in directory.glob(f"{base:020}.*"):
+            each.unlink()
+
+
+READ: dict[str, Callable[[kafkalog.Log, IsolationLevel], list[int]]] = {
+    "records": lambda log, isolation: [record.offset for record in log.records(isolation=isolation)],
+    "batches": lambda log, isolation: [batch.base_offset for batch in log.batches(isolation=isolation)],
+}
+
+
+@pytest.mark.parametrize("read", READ)
+def test_who_begins_to_read_while_segments_go_begins_with_the_first_that_is_left(
+    segments: Path, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = LogSegment.opened
+
+    def gone(self: LogSegment) -> FileMessageSet:
+        monkeypatch.undo()
+        delete(segments, 0, 2)
+        return opened(self)
+
+    with kafkalog.open(segments) as log:
+        monkeypatch.setattr(LogSegment, "opened", gone)
+        assert READ[read](log, IsolationLevel.LOG_END) == [4, 5]
+
+
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize("isolation", [IsolationLevel.HIGH_WATERMARK, IsolationLevel.TXN_COMMITTED])
+def test_a_watermark_is_looked_for_again_where_its_segment_goes(
+    segments: Path, read: str, isolation: IsolationLevel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = LogSegment.translate_offset
+
+    def gone(self: LogSegment, offset: int, start: int = 0) -> OffsetPosition | None:
+        monkeypatch.undo()
+        delete(segments, 0, 2)
+        return search(self, offset, start)
+
+    with kafkalog.open(segments) as log:
+        monkeypatch.setattr(LogSegment, "translate_offset", gone)
+        assert READ[read](log, isolation) == []
 
 
 @pytest.fixture
