@@ -218,7 +218,7 @@ def _decompressed(entries: Entries, limit: int) -> _Regions:
 
 
 class Gathered:
-    """Pieces of bytes copied one after the other into recycled memory; `ends` says where each ends."""
+    """Pieces of bytes one after the other in recycled memory; `ends` says where each ends."""
 
     def __init__(self, room: int) -> None:
         self._bytes = memoryview(Block(room))
@@ -230,10 +230,14 @@ class Gathered:
         return self.ends[-1] if self.ends else 0
 
     def append(self, piece: "ReadableBuffer") -> None:
-        """Copy one more piece; the room grows by half where it does not fit."""
+        """Copy one more piece; the room grows by half where it does not fit. A large one that is the first is kept."""
         data = memoryview(piece)
         start = self.size
         end = start + data.nbytes
+        if not start and end >= BYTES_A_PIECE:
+            self._bytes = data
+            self.ends.append(end)
+            return
         if end > len(self._bytes):
             larger = memoryview(Block(end + end // 2))
             larger[:start] = self._bytes[:start]

@@ -37,6 +37,8 @@ RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
 # With threads, runs are longer where nothing is compressed: handing one over costs as much as decoding some batches.
 THREAD_RUN_BYTES = 4 * RUN_BYTES
+# What a thread decodes of a run ahead of the reader: more than most runs take, for one may stand for a gigabyte.
+MOST_WAITING_BYTES = 32 << 20
 # Where the first run is but one entry, the next has at most so many times its bytes, and so on.
 RUN_GROWTH = 8
 INT8_MIN, INT8_MAX = -128, 127
@@ -109,7 +111,7 @@ class MessageSet(ABC):
         decode = partial(self._decoded, self._reading_as(check_crcs))
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
-        return ordered_map(decode, self._units(), threads)
+        return ordered_map(decode, self._units(), threads, _memory_of, MOST_WAITING_BYTES)
 
     def _reading_as(self, check_crcs: bool) -> Reading:
         reading = self._reading
@@ -427,3 +429,9 @@ def _append_at(builder: "RecordsBuilder", records: Iterable[Record], offsets: It
             raise ValueError(f"{builder.records_count} offsets are assigned, and there are more records") from None
         offset = whole("an offset", offset, 0, INT64_MAX)
         builder.append(record.value, record.key, record.headers, record.timestamp, offset=offset)
+
+
+def _memory_of(columns: RecordColumns) -> int:
+    """Bytes that a piece holds: its arrays, and what was decompressed for it."""
+    is_compressed = bool(columns.batches["compression_type"].any())
+    return 8 * columns.offset.nbytes + columns.batch.nbytes + is_compressed * columns.buffer.nbytes

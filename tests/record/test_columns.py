@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
 from kafkalog.errors import CorruptRecordError
+from kafkalog.record import compression, decoding
 from reference.compression import GZIP, LZ4
 from reference.encode import PlainRecord, V2Batch, entries, records
 
@@ -122,6 +124,43 @@ def test_bytes_that_stand_for_many_more_are_not_decompressed_all_at_once(monkeyp
     assert max(each.buffer.nbytes for each in pieces) < 130_000
     assert [each.offset.tolist() for each in pieces] == [[*range(i, i + 4)] for i in range(0, 20, 4)]
     assert {record.value for record in ByteBufferMessageSet(data)} == {b"x" * 30_000}
+
+
+def test_threads_decompress_no_more_ahead_than_is_to_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is one run, of which a thread decodes three pieces; the others are for when the reader has come to them."""
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
+    monkeypatch.setattr("kafkalog.record.message_set.MOST_WAITING_BYTES", 300_000)
+    made: list[None] = []
+    real = decoding._decompressed
+
+    def decompressed(*arguments: Any) -> Any:
+        made.append(None)
+        return real(*arguments)
+
+    monkeypatch.setattr(decoding, "_decompressed", decompressed)
+    walk = ByteBufferMessageSet(b"".join(one_record(i, b"x" * 30_000) for i in range(40))).columns(threads=2)
+    found = next(walk).offset.tolist()
+    assert len(made) == 3
+    assert found + [offset for columns in walk for offset in columns.offset.tolist()] == list(range(40))
+    assert len(made) == 10
+
+
+def test_a_large_batch_is_decompressed_once_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it hurt by what comes behind it."""
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 10_000)
+    made: list[Any] = []
+    real = compression.decompress
+
+    def decompress(*arguments: Any, **named: Any) -> Any:
+        made.append(real(*arguments, **named))
+        return made[-1]
+
+    monkeypatch.setattr(compression, "decompress", decompress)
+    large, small = one_record(0, b"x" * 30_000), one_record(1, b"y")
+    first, *others = ByteBufferMessageSet(large + small + one_record(2, b"z" * 30_000)).columns()
+    assert np.shares_memory(np.frombuffer(first.buffer, np.uint8), np.frombuffer(made[0], np.uint8))
+    assert first.record(0).value == b"x" * 30_000
+    assert [record.value for columns in others for record in columns] == [b"y", b"z" * 30_000]
 
 
 def test_damage_behind_what_is_decompressed_together_comes_after_the_records_before_it(
