@@ -33,6 +33,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /** A broker asked through Kafka's own clients: a JSON object a line in, one a line out. Bytes are base64. */
 public class BrokerClient {
   static final ObjectMapper JSON = new ObjectMapper();
+  static final Duration PATIENCE = Duration.ofSeconds(300);
 
   public static void main(String[] args) throws Exception {
     PrintStream out = System.out;
@@ -100,7 +101,8 @@ public class BrokerClient {
   static final List<KafkaProducer<byte[], byte[]>> UNDECIDED = new ArrayList<>();
 
   static KafkaProducer<byte[], byte[]> producer(JsonNode asked) {
-    Properties config = client(asked, "compression.type", asked.get("codec").asText(), "linger.ms", "50");
+    Properties config = client(asked, "compression.type", asked.get("codec").asText(), "linger.ms", "50",
+        "max.block.ms", "300000", "delivery.timeout.ms", "300000");
     if (asked.hasNonNull("id")) config.put("transactional.id", asked.get("id").asText());
     if (asked.hasNonNull("id")) config.put("transaction.timeout.ms", "900000");
     return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
@@ -123,7 +125,24 @@ public class BrokerClient {
     if (transactional && asked.get("commit").asBoolean()) producer.commitTransaction();
     else if (transactional) producer.abortTransaction();
     producer.close();
+    if (transactional) waitForMarker(asked, offsets.get(0).asLong());
     return offsets;
+  }
+
+  /** A coordinator answers when it has decided, and has the marker written a little later. */
+  static void waitForMarker(JsonNode asked, long firstOffset) throws Exception {
+    long deadline = System.nanoTime() + PATIENCE.toNanos();
+    try (Admin admin = Admin.create(client(asked))) {
+      while (isOpen(admin, partition(asked), firstOffset)) {
+        if (System.nanoTime() > deadline) throw new IllegalStateException("no marker for " + firstOffset);
+        Thread.sleep(10);
+      }
+    }
+  }
+
+  static boolean isOpen(Admin admin, TopicPartition partition, long firstOffset) throws Exception {
+    for (JsonNode each : producers(admin, partition)) if (each.get(5).asLong() == firstOffset) return true;
+    return false;
   }
 
   static ArrayNode sent(KafkaProducer<byte[], byte[]> producer, JsonNode asked) throws Exception {
@@ -182,7 +201,7 @@ public class BrokerClient {
 
   static ArrayNode consumed(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, long low, long end) {
     ArrayNode records = JSON.createArrayNode();
-    long deadline = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+    long deadline = System.nanoTime() + PATIENCE.toNanos();
     consumer.seek(partition, low);
     while (consumer.position(partition) < end) {
       if (System.nanoTime() > deadline) throw new IllegalStateException("no more after " + consumer.position(partition));

@@ -9,6 +9,7 @@ One virtual machine asks for the whole time; the broker has one for each start.
 """
 
 import json
+import random
 import re
 import signal
 import socket
@@ -16,7 +17,7 @@ import subprocess
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -35,7 +36,8 @@ SETTINGS = {
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "broker.session.timeout.ms": 3000,  # how long one that was killed must wait until it is taken for another
+    # How long one that was killed must wait until it is taken for another; and how long a slow machine may pause one.
+    "broker.session.timeout.ms": 10000,
     "broker.heartbeat.interval.ms": 500,
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": 1,
@@ -250,12 +252,15 @@ class Client:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
+    """Ports of loopback that nobody uses now, and that no system gives to who asks for any."""
+    found: list[int] = []
     with ExitStack() as open_sockets:
-        sockets = [open_sockets.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        while len(found) < count:
+            port, each = random.randrange(12_000, 30_000), open_sockets.enter_context(socket.socket())
+            with suppress(OSError):
+                each.bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 def _logging() -> list[str]:

@@ -40,7 +40,7 @@ def answers(parts: Sequence[Part]) -> list[Answer]:
         (directory / "pack").write_bytes(pack)
         (directory / "parts").write_text(lines)
         files = [str(directory / name) for name in ("pack", "parts", "answers")]
-        subprocess.run([*command, *files], check=True, capture_output=True, text=True, timeout=300)
+        subprocess.run([*command, *files], check=True, capture_output=True, text=True, timeout=1200)
 
     with (java.once(f"answers-{digest}", ask) / "answers").open("rb") as file:
         return [json.loads(line) for line in file]

@@ -49,7 +49,7 @@ def command(*arguments: str) -> list[str]:
 def asked(questions: Sequence[Sequence[object]]) -> list[str]:
     """Kafka's answer to each."""
     lines = "".join("\t".join(map(str, question)) + "\n" for question in questions)
-    done = subprocess.run(command("ask"), input=lines, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command("ask"), input=lines, capture_output=True, text=True, check=True, timeout=1200)
     answers = done.stdout.splitlines()
     assert len(answers) == len(questions)
     return answers

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 TOPIC, PARTITION = "looked-at", "looked-at-0"
 # How often a broker writes down what no segment tells: so that nobody waits for it.
 SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": 200, "log.flush.offset.checkpoint.interval.ms": 200}
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def kafkas_answers(steps: list[str], directory: Path) -> list[list[str]]:
         pytest.skip(f"Kafka cannot be asked: {error}")
     asked, out = directory / "steps", directory / "answers"
     asked.write_text("".join(f"{step}\n" for step in steps))
-    subprocess.run([*command, str(asked), str(out)], check=True, capture_output=True, text=True, timeout=300)
+    subprocess.run([*command, str(asked), str(out)], check=True, capture_output=True, text=True, timeout=1200)
     lines = out.read_text().split("\n")
     return [lines[at : at + 2] for at in range(0, 2 * len(steps), 2)]
 

@@ -55,7 +55,7 @@ def dumped(files: list[Path], *options: str) -> bytes:
         command = java.kafka_command(DUMP_TOOL, arguments, options=["-Xmx256m", "-XX:+UseSerialGC"])
     except java.JavaUnavailable as error:
         pytest.skip(f"Kafka cannot be asked: {error}")
-    done = subprocess.run(command, capture_output=True, check=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, check=True, timeout=1200)
     assert b"xception" not in done.stderr, done.stderr.decode()
     return done.stdout
 

@@ -71,7 +71,7 @@ def _asked(made: list[Case]) -> list[Answer]:
         (directory / "pack").write_bytes(pack)
         (directory / "cases").write_text("".join(lines))
         files = [str(directory / name) for name in ("pack", "cases", "answers")]
-        subprocess.run([*command, *files], check=True, capture_output=True, text=True, timeout=300)
+        subprocess.run([*command, *files], check=True, capture_output=True, text=True, timeout=1200)
 
     with (java.once(f"validated-{digest}", ask) / "answers").open("rb") as file:
         return [json.loads(line) for line in file]

@@ -329,7 +329,7 @@ def _dumped(directory: Path, files: list[str]) -> list[str]:
         command = java.kafka_command(DUMP_TOOL, arguments, options=JAVA_OPTIONS)
     except java.JavaUnavailable as error:
         pytest.skip(f"Kafka cannot be asked: {error}")
-    done = subprocess.run(command, cwd=directory, capture_output=True, check=True, timeout=300)
+    done = subprocess.run(command, cwd=directory, capture_output=True, check=True, timeout=1200)
     assert b"xception" not in done.stderr, done.stderr.decode()
     return done.stdout.decode(errors="replace").split("Dumping ")[1:]
 
@@ -374,7 +374,7 @@ def _kafka_builds(cases: list[Case], directory: Path) -> list[bytes]:
         command = java.command(BUILD, list(map(str, files)), options=JAVA_OPTIONS)
     except java.JavaUnavailable as error:
         pytest.skip(f"Kafka cannot be asked: {error}")
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True, timeout=1200)
     data, built, position = files[1].read_bytes(), [], 0
     while position < len(data):
         end = position + 4 + int.from_bytes(data[position : position + 4])
