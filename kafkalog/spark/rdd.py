@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_INSTEAD = "read a DataFrame, spark.read.format('kafkalog')"
+
+
 def read_rdd(
     sc: "SparkContext | SparkSession",
     path: "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]",
@@ -31,12 +34,15 @@ def read_rdd(
     `Record`s carry no topic and partition: read several partitions `as_arrow`, or one at a time. Nor can they tell of
     damage: `onCorrupt="permissive"` passes over it, as `skip` does.
 
-    ValueError, OSError, KafkaLogError: as `plan_splits`; in tasks, as `read_split`.
+    TypeError: a session of Spark Connect, which has no RDDs. ValueError, OSError, KafkaLogError: as `plan_splits`; in
+    tasks, as `read_split`.
     """
+    context: Any = getattr(sc, "sparkContext", sc)
+    if not hasattr(context, "parallelize"):
+        raise TypeError(f"read_rdd needs a SparkContext, which Spark Connect has not: {_INSTEAD}")
     parsed = ReadOptions.parse({"paths": _paths(path), **options})
     splits = plan_splits(parsed)
     read = partial(_read, options=parsed, as_arrow=as_arrow)
-    context: Any = getattr(sc, "sparkContext", sc)
     rdd: RDD[Any] = context.parallelize(splits, max(1, len(splits))).mapPartitions(read)
     return rdd
 

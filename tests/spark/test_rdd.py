@@ -75,6 +75,15 @@ def test_a_wrong_option_and_a_missing_path_are_told_at_once(context: Any, tmp_pa
         read_rdd(context, tmp_path / "nowhere")
 
 
+def test_a_session_of_spark_connect_which_has_no_rdds_is_refused() -> None:
+    class Session:
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"[JVM_ATTRIBUTE_NOT_SUPPORTED] {name}")
+
+    with pytest.raises(TypeError, match=r"Spark Connect has not: read a DataFrame, spark.read.format\('kafkalog'\)"):
+        read_rdd(Session(), SEGMENTS)  # type: ignore[arg-type]
+
+
 def test_a_worker_killed_in_the_middle_of_its_task_changes_nothing(context: Any, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
 
