@@ -33,6 +33,8 @@ class SearchView(ShowsRun[SearchRun], View):
 
     def compose(self) -> ComposeResult:
         self._shown: SearchRun | None = None
+        # The match that keys have gone to, where it has not come so far.
+        self._wanted: int | None = None
         self._source = ItemSource(self._read, columns.matches(), lambda _: ("plain", " "), _marks)
         yield Static(classes="heading")
         yield Static(classes="heading reached")
@@ -59,8 +61,9 @@ class SearchView(ShowsRun[SearchRun], View):
         if run is self._shown:
             table.grow(count)
         else:
-            self._shown = run
+            self._shown, self._wanted = run, None
             table.show(self._source, count)
+        self._go_to_wanted()
         table.refresh()
         self.query_one(".reached", Static).update("" if run is None else reached(run))
 
@@ -77,8 +80,25 @@ class SearchView(ShowsRun[SearchRun], View):
             self.look_at(self.browsing.search)
 
     def step(self, forwards: bool) -> None:
-        """To the next match in the list, or the one before."""
-        self.table.go(self.table.cursor + (1 if forwards else -1))
+        """To the next match in the list, or the one before; one that may come is waited for."""
+        here = self.table.cursor if self.table.count else -1
+        here = here if self._wanted is None else self._wanted
+        self._wanted = here + (1 if forwards else -1)
+        self._go_to_wanted()
+
+    def _go_to_wanted(self) -> None:
+        if self._wanted is None:
+            return
+        wanted, count = self._wanted, self.table.count
+        self.table.go(min(wanted, count - 1))
+        if wanted < count or self.run is None or not self.run.is_running:
+            self._wanted = None
+            if wanted >= count:
+                self.notify("no match after this", timeout=2)
+
+    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+        if message.by_user:
+            self._wanted = None
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         message.stop()

@@ -73,12 +73,14 @@ class Stepping:
         steps.left += 1 if forwards == steps.forwards else -1
         if steps.left <= 0:
             self.stop()
+        self._screen.show_lines()
         return True
 
     @contextmanager
     def _under_way(self, steps: _Steps, hunt: Hunt | None = None) -> Iterator[None]:
         self._steps, self._hunt = steps, hunt
         self._began = self._drawn = time.monotonic()
+        self._screen.set_timer(BRIEF_SECONDS, self._screen.show_lines)
         try:
             yield
         finally:
@@ -137,27 +139,45 @@ class Stepping:
             return
         if isinstance(view, SearchView):
             view.step(forwards)
-        else:
-            self._screen.going.begin(self._to_match, browsing.search, forwards)
+        elif not self._is_counted("match", forwards):
+            self._screen.going.begin(self._to_matches, browsing.search, forwards)
 
-    async def _to_match(self, run: SearchRun, forwards: bool) -> None:
-        """From the record at the cursor, or from the match that is just gone to, to the next one there is."""
+    async def _to_matches(self, run: SearchRun, forwards: bool) -> None:
+        steps = _Steps("match", forwards)
+        with self._under_way(steps):
+            while steps.left and await self._to_match(run, steps):
+                pass
+
+    async def _to_match(self, run: SearchRun, steps: _Steps) -> bool:
+        """From the record at the cursor, or the match just gone to, on, as far as there are matches; whether one is."""
         from inspector.reading.answers import Offset
 
-        browsing = self._screen.opened
-        here = None if browsing.place is None else browsing.place.offset
-        here = run.current if run.on_the_way else here
-        while (offset := run.beside(here, forwards)) is None and run.may_find(forwards):
-            self._tell_search("searching …")
-            # It may take long: keys are for now.
-            self._screen.going.still.set()
-            await run.changed()
+        offset = await self._match_beside(run, steps.forwards)
         if offset is None:
-            self._tell_search(f"no match {'after' if forwards else 'before'} this")
-            return
+            self._tell_search(f"no match {'after' if steps.forwards else 'before'} this")
+            return False
+        steps.left -= 1
+        while steps.left and (further := run.beside(offset, steps.forwards)) is not None:
+            offset, steps.left = further, steps.left - 1
         run.current, run.on_the_way = offset, True
         view = None if self._screen.views.is_one_of(VIEWS_OF_RECORDS) else "records"
         await self._screen.going.to_target(Offset(offset), view)
+        return True
+
+    async def _match_beside(self, run: SearchRun, forwards: bool) -> int | None:
+        """The next one, which may have to be waited for; None: there is none."""
+        place = self._screen.opened.place
+        here = run.current if run.on_the_way else None if place is None else place.offset
+        is_told = False
+        while (offset := run.beside(here, forwards)) is None and run.may_find(forwards):
+            if not is_told:
+                self._tell_search("searching …")
+            is_told = True
+            # It may take long: keys are for now.
+            self._show_progress()
+            self._screen.going.still.set()
+            await run.changed()
+        return offset
 
     def _tell_search(self, what: str) -> None:
         from inspector.screens.search import found, reached

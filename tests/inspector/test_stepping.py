@@ -1,8 +1,10 @@
-"""To the next damage or transaction, through the segments of a log: each press counts, and no other key waits."""
+"""To the next damage, transaction or match: each press counts while they are looked for, and no other key waits."""
 
 from __future__ import annotations
 
 import threading
+from array import array
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,15 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from fsck import damage
 from inspected import segment_file
 from inspector.app import InspectorApp
+from inspector.background.frames import Frame
+from inspector.background.jobs import Ended
+from inspector.background.runs import SearchRun
 from inspector.browsing import Browsing
 from inspector.reading.answers import Progress
 from inspector.reading.batches import SegmentReader
+from inspector.reading.search import Match
 from inspector.screens.partition import PartitionScreen
+from inspector.widgets.lazy_table import LazyTable
 from reference.encode import V2Batch, records
 
 from .driving import Terminal, drive
@@ -200,5 +207,97 @@ def test_an_unreadable_segment_is_passed_over_and_told(
         await at.press("e")
         await comes_to(at, 3, 2)
         assert "on to segment 120; segments not readable: 1" in told[-1]
+
+    drive(damaged, steps)
+
+
+async def searching(at: Terminal) -> SearchRun:
+    """A search that goes on until it is told what it finds."""
+    await at.sees("leader epochs")
+    await at.press("slash", *"x", "enter", sees="0 matches of 'x'")
+    run = browsing(at).search
+    assert run is not None
+    return run
+
+
+def finds(run: SearchRun, *offsets: int, ended: bool = False) -> None:
+    matches = [Match(offset, 0, "value", (0, 1), b"x", (0, 1)) for offset in offsets]
+    run._hear(Frame(matches, array("q", offsets), ended=Ended() if ended else None))
+
+
+@pytest.fixture
+def _never_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inspector.background.server.COMMAND", ("sleep", "60"))
+
+
+def is_at(at: Terminal, offset: int) -> Callable[[], bool]:
+    return lambda: (here := browsing(at).place) is not None and here.offset == offset
+
+
+@pytest.mark.usefixtures("_never_finds")
+def test_each_press_of_n_counts_while_a_search_goes_on(damaged: Path, told: list[str]) -> None:
+    async def steps(at: Terminal) -> None:
+        run = await searching(at)
+        await at.press("5", sees="OFFSET  TIME")
+        await at.press("n", "n", "n", "n", "N", "n")
+        await at.until(lambda: "waiting for a match (4), esc ends it" in at.lines[0])
+        finds(run, 3)
+        await at.until(is_at(at, 3))
+        await at.sees("waiting for a match (3)")
+        finds(run, 10, 12)
+        await at.until(is_at(at, 12))
+        finds(run, 17, 30)
+        await at.until(is_at(at, 17))
+        await at.until(lambda: "waiting" not in at.lines[0])
+        await at.press("n")
+        await at.until(is_at(at, 30))
+        await at.press("n", "n", sees="waiting for a match (2)")
+        finds(run, 33, ended=True)
+        await at.until(is_at(at, 33))
+        await at.until(lambda: told[-1].startswith("no match after this: 6 matches of 'x'"))
+        await at.until(lambda: "waiting" not in at.lines[0])
+        assert sum(each.startswith("searching") for each in told) == 4
+
+    drive(damaged, steps, size=(140, 40))
+
+
+@pytest.mark.usefixtures("_never_finds")
+def test_escape_ends_the_waiting_for_a_match_and_leaves_the_search_and_the_view(damaged: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        run = await searching(at)
+        await at.press("5", sees="OFFSET  TIME")
+        await at.press("n", sees="waiting for a match, esc ends it")
+        await at.press("escape")
+        await at.until(lambda: "esc ends it" not in at.lines[0])
+        await at.press("n", "N", sees="[5 Rec")
+        await at.until(lambda: "esc ends it" not in at.lines[0])
+        assert run.is_running
+        place = browsing(at).place
+        finds(run, 30)
+        for _ in range(5):
+            await at.pilot.pause()
+        assert browsing(at).place == place
+
+    drive(damaged, steps, size=(140, 40))
+
+
+@pytest.mark.usefixtures("_never_finds")
+def test_each_press_of_n_counts_in_the_list_of_matches_that_still_grows(damaged: Path, told: list[str]) -> None:
+    async def steps(at: Terminal) -> None:
+        run = await searching(at)
+        table = at.app.screen.query_one("SearchView LazyTable", LazyTable)
+        await at.press("n", "n", "n")
+        finds(run, 1, 2)
+        await at.until(lambda: table.cursor == 1)
+        finds(run, 3, 4)
+        await at.until(lambda: table.count == 4)
+        assert table.cursor == 2
+        await at.press("n", "n", "n", "k")
+        finds(run, 5, 6, 7)
+        await at.until(lambda: table.count == 7)
+        assert table.cursor == 2
+        await at.press("G", "n")
+        finds(run, ended=True)
+        await at.until(lambda: "no match after this" in told)
 
     drive(damaged, steps)
