@@ -139,6 +139,7 @@ def segments(asked: Asked) -> Listing:
     facts = _plain(dataclasses.replace(state, last_stable=stable, segments=(), changed=frozenset()))
     for name in ("segments", "changed", "path"):
         facts.pop(name)
+    facts["gaps"] = [{**_plain(gap), "note": gap.note} for gap in state.gaps]
     facts["transactions"] = _plain(reader.transactions())
     return Listing(state.segments, columns.segments(asked.times), facts)
 

@@ -59,7 +59,7 @@ class SegmentRow:
     """A segment of a partition.
 
     batches, records, codecs (name -> batches): None until its `SegmentReader` has read it through. sealed: another
-    follows it.
+    follows it. end_offset: after its last batch; None where that is not known so far.
     """
 
     base_offset: int
@@ -73,11 +73,29 @@ class SegmentRow:
     last_timestamp: int | None = None
     index_state: IndexState = "missing"
     problem: str | None = None
+    end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets that no segment holds, between two of them: no damage by itself."""
+
+    first_offset: int
+    last_offset: int
+
+    @property
+    def note(self) -> str:
+        """What there is to say of it."""
+        offsets = f"{self.first_offset:,}-{self.last_offset:,}"
+        return f"no segment holds offsets {offsets} (compacted away, or a segment is missing)"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition at one moment. changed: what happened since the state before, in this order: see `Change`."""
+    """A partition at one moment. changed: what happened since the state before, in this order: see `Change`.
+
+    gaps: as far as the segments' ends are known.
+    """
 
     name: str
     path: Path
@@ -90,6 +108,7 @@ class PartitionState:
     epochs: tuple[tuple[int, int], ...] = ()
     changed: frozenset[Change] = frozenset()
     problem: str | None = None
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def bytes(self) -> int:

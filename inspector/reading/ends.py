@@ -66,8 +66,15 @@ def log_end_of(log: Log) -> int | None:
     segments = log.segments
     if not segments:
         return 0
-    active = segments[-1]
-    return active.read_next_offset() if active.size_in_bytes - _led_to(active) <= NEAR_BYTES else None
+    return end_of(segments[-1])
+
+
+def end_of(segment: Any) -> int | None:
+    """The offset after a segment's last batch, where its index leads near it; None where it does not.
+
+    OSError, KafkaLogError: it cannot be read.
+    """
+    return segment.read_next_offset() if segment.size_in_bytes - _led_to(segment) <= NEAR_BYTES else None
 
 
 def damage_of(log: Log, marks: Marks, end: int | None) -> str | None:

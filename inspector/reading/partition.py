@@ -34,8 +34,9 @@ from inspector.reading.answers import (
 )
 from inspector.reading.batches import CHANGED, SegmentReader
 from inspector.reading.ended import TransactionScan
-from inspector.reading.ends import damage_of, log_end_of
+from inspector.reading.ends import damage_of, end_of, log_end_of
 from inspector.reading.fates import AbortedRange
+from inspector.reading.gaps import gaps_between
 from inspector.reading.locking import locked
 from inspector.reading.stable import LastStable
 from kafkalog import FileMessageSet, Log
@@ -142,7 +143,8 @@ class PartitionReader:
         except _FAILURES as error:
             problems.append(str(error))
         rows = tuple(map(self._judged, rows))
-        state = PartitionState(self.name, self.path, rows, start, epochs=epochs, problem="; ".join(problems) or None)
+        told, gaps = "; ".join(problems) or None, tuple(gaps_between(rows, start))
+        state = PartitionState(self.name, self.path, rows, start, epochs=epochs, problem=told, gaps=gaps)
         if end is None:
             return state
         watermark = min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
@@ -251,6 +253,7 @@ class PartitionReader:
                 "codecs": reader.codecs,
                 "first_timestamp": reader.first_timestamp,
                 "last_timestamp": reader.last_timestamp,
+                "end_offset": reader.end_offset,
             }
             self._found[base_offset] = _Found(reader.size, counts, reader.first_damage())
 
@@ -431,11 +434,13 @@ def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
         first_timestamp = segment.first_batch_timestamp
         # Without a time index the whole segment would have to be read for it.
         last_timestamp = segment.largest_record_timestamp if segment.time_index.entries or row.bytes < 1 << 20 else None
+        end = end_of(segment) if row.sealed else None
     except ValueError:
         return replace(row, problem=f"{row.path.name}: {CHANGED}")
     except (OSError, KafkaLogError) as error:
         return replace(row, problem=str(error))
-    return replace(row, index_state=state, first_timestamp=first_timestamp, last_timestamp=last_timestamp)
+    times = {"first_timestamp": first_timestamp, "last_timestamp": last_timestamp}
+    return replace(row, index_state=state, end_offset=end, **times)
 
 
 def _index_state(segment: Any) -> IndexState:

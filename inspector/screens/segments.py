@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EPOCHS_SHOWN = 4
 OPEN_SHOWN = 3
+GAPS_SHOWN = 2
 
 
 class SegmentsView(View):
@@ -95,8 +96,14 @@ class SegmentsView(View):
         epochs = self.browsing.state.epochs
         shown = ", ".join(f"{epoch} from {text.number(offset)}" for epoch, offset in epochs[-EPOCHS_SHOWN:])
         more = f"{len(epochs) - EPOCHS_SHOWN} earlier, " if len(epochs) > EPOCHS_SHOWN else ""
-        lines = [f"leader epochs: {more}{shown or 'none'}", *self._transaction_lines()]
+        lines = [f"leader epochs: {more}{shown or 'none'}", *self._gap_lines(), *self._transaction_lines()]
         self.query_one(".facts", Static).update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"))
+
+    def _gap_lines(self) -> list[str]:
+        gaps = self.browsing.state.gaps
+        further = len(gaps) - GAPS_SHOWN
+        more = [f"  and {'one further gap' if further == 1 else f'{further:,} further gaps'}"] if further > 0 else []
+        return [f"gap: {gap.note}" for gap in gaps[:GAPS_SHOWN]] + more
 
     def _transaction_lines(self) -> list[str]:
         found = self._transactions

@@ -1,0 +1,25 @@
+"""The list of segments: what is told below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from inspected import segment_file
+from reference.encode import V2Batch, records
+
+from .driving import Terminal, drive
+
+
+def test_gaps_between_segments_stand_below_them(tmp_path: Path) -> None:
+    for base in (5, 10, 20, 40):
+        segment_file(tmp_path / "t-0", V2Batch(records(b"x", offset=base)).encoded(), base)
+
+    async def steps(at: Terminal) -> None:
+        await at.sees("gap: no segment holds offsets 6-9 (compacted away, or a segment is missing)")
+        await at.sees("gap: no segment holds offsets 11-19 (", "and one further gap")
+
+    drive(tmp_path / "t-0", steps)
