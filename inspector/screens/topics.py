@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # as long as the pass took.
 STEP_SECONDS = 0.04
 PAUSE_SECONDS = 2.0
+LISTING = "listing the directory …"
 
 
 def take(rows: Iterator[TopicRow]) -> tuple[list[TopicRow], bool]:
@@ -44,6 +45,8 @@ class TopicsScreen(InspectorScreen):
     def __init__(self) -> None:
         super().__init__()
         self._found: dict[str, TopicRow] = {}
+        # Whether the directory has been listed once.
+        self._listed = False
         self._shown: list[TopicRow] = []
         self._text = ""
         self._unfolded = False
@@ -60,7 +63,7 @@ class TopicsScreen(InspectorScreen):
         return self.query_one(LazyTable)
 
     def on_mount(self) -> None:
-        self.table.when_empty = "no partitions"
+        self.table.when_empty = LISTING
         self._top()
         start(self, "topics", self._watch)
 
@@ -74,6 +77,8 @@ class TopicsScreen(InspectorScreen):
     async def _watch(self) -> None:
         if not self._found:
             self._found = {row.name: row for row in await self.inspector.desk(self.inspector.model.names)}
+            self._listed = True
+            self.table.when_empty = "no partitions"
             self._show()
         while True:
             began = time.monotonic()
@@ -130,6 +135,11 @@ class TopicsScreen(InspectorScreen):
     def _top(self) -> None:
         from inspector.widgets.lines import TopLine
 
+        if not self._listed:
+            self.query_one(TopLine).show(
+                text.printable(str(self.inspector.model.path)), LISTING, self.inspector.zone_name
+            )
+            return
         hidden = len(self._found) - len(self._shown)
         what = f"{len(self._shown):,} {'partition' if len(self._shown) == 1 else 'partitions'}"
         if self._text:

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
+from inspector.model import Model
 from inspector.reading.answers import Progress
 from inspector.reading.batches import SegmentReader
 from inspector.screens.partition import PartitionScreen
@@ -123,3 +124,19 @@ def test_t_goes_on_in_the_list_of_transactions(golden_logs: Path) -> None:
         assert (table.cursor, screen.views.way[-1]) == (1, "transactions")
 
     drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
+
+
+def test_while_a_directory_is_being_listed_it_is_said_and_no_number_of_partitions(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, names = threading.Event(), Model.names
+    monkeypatch.setattr(Model, "names", lambda model: listed.wait(60) and names(model))
+
+    async def steps(at: Terminal) -> None:
+        await at.until(lambda: at.text.count("listing the directory …") == 2)
+        await at.press("f", *"nowhere", "enter")
+        assert "0 partitions" not in at.text
+        listed.set()
+        await at.sees("0 partitions of 20 with 'nowhere'", "no name has this in it")
+
+    drive(log.parent, steps)
