@@ -33,6 +33,7 @@ _NAMED_KEYS = frozenset(
         *(f"f{number}" for number in range(1, 25)),
     ]
 )
+MOST_BYTES = 1 << 20
 # Up to here characters may be named.
 _LAST_NAMED = 0x24F
 
@@ -58,14 +59,26 @@ def load(path: Path | None = None) -> Settings:
     place = path
     try:
         place = place or default_path()
-        text = place.read_text(encoding="utf-8")
-        found = tomllib.loads(text)
+        found = tomllib.loads(_text_of(place))
     except FileNotFoundError:
         return Settings() if path is None else Settings(mistakes=(f"{path}: no such file",))
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return Settings(mistakes=(f"{place or 'config file'}: {reason}",))
     return _settings(found, str(place))
+
+
+def _text_of(place: Path) -> str:
+    """OSError: it cannot be read. ValueError: it is no config file."""
+    # Asked first: to open a FIFO waits for somebody to write to it.
+    if not (place.is_file() or os.path.realpath(place) == os.devnull):
+        place.stat()
+        raise ValueError("it is no regular file")
+    with place.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES:,} bytes, which no config file is")
+    return data.decode()
 
 
 def _settings(found: dict[str, Any], place: str) -> Settings:

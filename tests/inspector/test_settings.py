@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,22 @@ def test_actions_have_names_of_their_own_and_help_has_all_of_them() -> None:
     lines = keys.help_lines({"follow": "f5"})
     assert ("", "f5", "follow the end of the log; scrolling up pauses") in lines
     assert len([line for line in lines if not line[0]]) == len(keys.ACTIONS)
+
+
+def test_what_is_no_config_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with (tmp_path / "huge.toml").open("wb") as file:
+        file.truncate(1 << 40)
+    told = {
+        tmp_path / "fifo": "it is no regular file",
+        Path("/dev/zero"): "it is no regular file",
+        tmp_path: "it is no regular file",
+        tmp_path / "huge.toml": "it is larger than 1,048,576 bytes, which no config file is",
+        tmp_path / "fifo" / "x": "Not a directory",
+    }
+    for path, what in told.items():
+        assert settings.load(path).mistakes == (f"{path}: {what}",)
+
+
+def test_the_null_device_is_an_empty_config_file() -> None:
+    assert settings.load(Path(os.devnull)) == Settings()
