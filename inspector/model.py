@@ -11,7 +11,6 @@ from one thread at a time. What is on disk never makes a call raise: see `proble
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +40,7 @@ from inspector.reading.ends import Checkpoints
 from inspector.reading.topics import Source, Topics
 from kafkalog.errors import NotALogError
 from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover, partition_dir
+from kafkalog.storage.paths import real_path
 
 if TYPE_CHECKING:
     from inspector.reading.batches import SegmentReader
@@ -97,7 +97,7 @@ class Model:
         if self.kind == "file":
             # Where there is nothing else to show, it is the path that cannot be read.
             self.path.open("rb").close()
-        home = self.path if self.kind == "data_dir" else Path(os.path.realpath(self.path)).parent
+        home = self.path if self.kind == "data_dir" else real_path(self.path).parent
         self._checkpoints = Checkpoints(home if self.kind != "file" else home.parent)
         self._place: PartitionDir | LogFile | None = None if isinstance(place, DataDir) else place
         self._found = self._sources_in(place) if isinstance(place, DataDir) else None
@@ -150,7 +150,7 @@ class Model:
                 place.path.name, place.path, place.topic_partition, self._checkpoints, is_file=True,
                 file_base=base or 0, has_base=base is not None,
             )  # fmt: skip
-        name = place.path.name if self._is_data_dir else Path(os.path.realpath(place.path)).name
+        name = place.path.name if self._is_data_dir else real_path(place.path).name
         mark = place.mark if place.mark in ("delete", "stray", "future") else None
         return Source(name, place.path, place.topic_partition, self._checkpoints, mark)  # type: ignore[arg-type]
 

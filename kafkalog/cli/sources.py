@@ -14,7 +14,7 @@ from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.log import Log
-from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_base_offset
+from kafkalog.storage.paths import TopicPartition, parse_partition_dir, real_path, segment_base_offset
 
 # Offsets are Java longs.
 NO_END = 2**63 - 1
@@ -167,7 +167,7 @@ def between(parts: Iterable[RecordColumns], first: int, stop: int) -> Iterator[R
 
 def partition_of_file(path: Path) -> TopicPartition | None:
     """The partition whose segment a file is, by its own name and its directory's; None where these do not tell."""
-    return parse_partition_dir(path.resolve().parent.name) if segment_base_offset(path.name) is not None else None
+    return parse_partition_dir(real_path(path).parent.name) if segment_base_offset(path.name) is not None else None
 
 
 def places(place: DataDir | PartitionDir | LogFile) -> tuple[PartitionDir | LogFile, ...]:

@@ -35,6 +35,7 @@ from kafkalog.storage.paths import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     TopicPartition,
+    real_path,
     segment_base_offset,
 )
 from kafkalog.storage.segment import LogSegment
@@ -54,7 +55,7 @@ class LocalPartition(PartitionSource):
     @cached_property
     def log_start_offset(self) -> int:
         first = self.segments[0].base_offset if self.segments else 0
-        checkpoint = self.directory.resolve().parent / LOG_START_OFFSET_CHECKPOINT
+        checkpoint = real_path(self.directory).parent / LOG_START_OFFSET_CHECKPOINT
         return max(first, read_offset_checkpoint(checkpoint).get(self.topic_partition, first))
 
     @cached_property

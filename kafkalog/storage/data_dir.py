@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kafkalog.errors import NotALogError
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0
-from kafkalog.storage.paths import TopicPartition, parse_partition_dir, segment_base_offset, segment_files
+from kafkalog.storage.paths import TopicPartition, parse_partition_dir, real_path, segment_base_offset, segment_files
 
 META_PROPERTIES = "meta.properties"
 # What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
@@ -47,7 +47,7 @@ class LogFile:
     @property
     def topic_partition(self) -> TopicPartition | None:
         """The partition whose segment it is, by its own name and its directory's; None where these do not tell."""
-        return None if self.base_offset is None else parse_partition_dir(Path(os.path.realpath(self.path)).parent.name)
+        return None if self.base_offset is None else parse_partition_dir(real_path(self.path).parent.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class PartitionDir:
     @property
     def name(self) -> str:
         """`topic-partition`, or the directory's own name."""
-        return Path(os.path.realpath(self.path)).name if self.topic_partition is None else str(self.topic_partition)
+        return real_path(self.path).name if self.topic_partition is None else str(self.topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _directory(path: Path) -> DataDir | PartitionDir:
     # A data directory may itself be named kafka-1, as a partition would be: what is in it comes before its name.
     if (path / META_PROPERTIES).exists() or any(map(_holds_segments, partitions)):
         return DataDir(path, tuple(partitions))
-    if parse_partition_dir(Path(os.path.realpath(path)).name) is not None:
+    if parse_partition_dir(real_path(path).name) is not None:
         return partition_dir(path)
     raise NotALogError("no Kafka log: neither segments (<20 digits>.log) in it nor partitions below it", str(path))
 
@@ -140,8 +140,7 @@ def _holds_segments(partition: PartitionDir) -> bool:
 
 def partition_dir(path: Path) -> PartitionDir:
     """The directory at `path`, as its name tells; it is not looked at."""
-    # Not Path.resolve(), which before Python 3.13 raises RuntimeError of a link that leads to itself.
-    return _named(path, Path(os.path.realpath(path)).name)
+    return _named(path, real_path(path).name)
 
 
 def _named(path: Path, name: str) -> PartitionDir:

@@ -36,6 +36,7 @@ from kafkalog.storage.paths import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_partition_dir,
+    real_path,
     segment_files,
 )
 
@@ -134,7 +135,7 @@ class Session:
     def note_end(self, directories: Iterable[Path], *, in_order: bool) -> None:
         """Partitions have been closed, or given up."""
         self.in_order &= in_order
-        names = {each.resolve().name for each in directories}
+        names = {real_path(each).name for each in directories}
         self.closed = self.closed | names if in_order else self.closed - names
         self.given_up = self.given_up - names if in_order else self.given_up | names
 
@@ -299,7 +300,7 @@ def settle_topic_id(data_dir: Path, lock: DirectoryLock, directory: Path) -> str
 
     Errors as `topic_id_in`, and as `update_checkpoints`.
     """
-    name = directory.resolve().name
+    name = real_path(directory).name
     partition = parse_partition_dir(name)
     assert partition is not None
 

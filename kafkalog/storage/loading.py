@@ -21,7 +21,13 @@ from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.local_log import LocalLog
 from kafkalog.storage.log_state import LogState
 from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
-from kafkalog.storage.paths import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition, parse_partition_dir
+from kafkalog.storage.paths import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    TopicPartition,
+    parse_partition_dir,
+    real_path,
+)
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.recovery import LoadRequest, load_log
 from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
@@ -126,7 +132,7 @@ def _topic_id(path: Path, wanted: str | None) -> str | None:
 
 
 def _partition_of(path: Path) -> TopicPartition:
-    name = path.resolve().name
+    name = real_path(path).name
     partition = parse_partition_dir(name)
     if partition is None:
         raise ValueError(f"{name!r} is not the name of a partition: <topic>-<number>")

@@ -40,6 +40,7 @@ from kafkalog.storage.paths import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_partition_dir,
+    real_path,
 )
 from kafkalog.storage.producer_rebuild import rebuild_producer_state
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -90,8 +91,7 @@ class Log:
     def _attach(self, directory: Path, config: LogConfig) -> None:
         # Wherever the process goes meanwhile.
         self.directory = directory.absolute()
-        # Not Path.resolve(), which before Python 3.13 raises RuntimeError of a link that leads to itself.
-        self.topic_partition = parse_partition_dir(Path(os.path.realpath(directory)).name)
+        self.topic_partition = parse_partition_dir(real_path(directory).name)
         self.config = config
 
     @property
@@ -202,7 +202,7 @@ class Log:
             return otherwise
         file = self._checkpoints.get(name)
         if file is None:
-            file = self._checkpoints[name] = OffsetCheckpointFile(Path(os.path.realpath(self.directory)).parent / name)
+            file = self._checkpoints[name] = OffsetCheckpointFile(real_path(self.directory).parent / name)
         return file.read().get(self.topic_partition, otherwise)
 
     def _producers_now(self) -> ProducerStateManager:

@@ -21,7 +21,7 @@ from kafkalog.storage.config import LogConfig, config_or_default
 from kafkalog.storage.lock import DirectoryLock
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import topic_id_in
-from kafkalog.storage.paths import TopicPartition, partition_of_dir, segment_files
+from kafkalog.storage.paths import TopicPartition, partition_of_dir, real_path, segment_files
 from kafkalog.storage.writable_log import Ending, Opening, Progress, WritableLog
 
 
@@ -51,7 +51,7 @@ class _Partition:
     """A partition directory that this process is to write to."""
 
     def __init__(self, directory: Path) -> None:
-        name = directory.resolve().name
+        name = real_path(directory).name
         partition = partition_of_dir(name)
         if directory.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "a partition directory is needed", str(directory))
@@ -59,7 +59,7 @@ class _Partition:
             raise NotALogError(f"{name!r} is no partition's directory: <topic>-<number>", str(directory))
         self.directory = directory
         self.partition: TopicPartition = partition
-        self.data_dir = directory.resolve().parent
+        self.data_dir = real_path(directory).parent
 
     @property
     def is_new(self) -> bool:
@@ -87,14 +87,14 @@ class _Partition:
         checkpoints = sessions.read_checkpoints(self.data_dir)
         opening = replace(
             opening,
-            had_clean_shutdown=self.is_new or session.is_whole(self.directory.resolve().name),
+            had_clean_shutdown=self.is_new or session.is_whole(real_path(self.directory).name),
             log_start_offset=checkpoints.log_starts.get(self.partition, 0),
             recovery_point=checkpoints.recovery_points.get(self.partition, 0),
             ensure_alone=lock.ensure_held,
             at_truncation=lambda log: sessions.update_checkpoints(self.data_dir, lock, [log]),
             at_loss=lambda: sessions.lose(session, lock, self.directory),
         )
-        session.closed.discard(self.directory.resolve().name)
+        session.closed.discard(real_path(self.directory).name)
 
         def at_end(log: WritableLog, ending: Ending) -> None:
             in_order = False

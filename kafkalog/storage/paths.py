@@ -95,6 +95,12 @@ def segment_files(directory: Path) -> list[tuple[int, Path]]:
     return sorted((base, path) for base, path in found if base is not None)
 
 
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Where a path leads to, links followed as far as they go: whose name tells which partition it is."""
+    # Not Path.resolve(), which before Python 3.13 raises RuntimeError of a link that leads to itself.
+    return Path(os.path.realpath(path))
+
+
 def offset_file(directory: Path, offset: int, suffix: str) -> Path:
     """The file of a partition that is named for an offset: a segment's, an index's or a snapshot's, by its suffix."""
     return directory / f"{offset:020d}{suffix}"

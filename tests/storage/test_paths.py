@@ -11,6 +11,7 @@ from kafkalog.storage.paths import (
     offset_file,
     parse_partition_dir,
     partition_of_dir,
+    real_path,
     segment_base_offset,
     segment_files,
 )
@@ -99,3 +100,11 @@ def test_segments_are_listed_in_the_order_of_their_offsets(tmp_path: Path) -> No
         offset_file(tmp_path, offset, ".log").touch()
         offset_file(tmp_path, offset, ".index").touch()
     assert [base for base, _ in segment_files(tmp_path)] == [0, 21, 300]
+
+
+def test_a_path_is_where_its_links_lead_to_and_a_link_to_itself_stays(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "latest").symlink_to("t-0")
+    (tmp_path / "u-0").symlink_to("u-0")
+    assert real_path(tmp_path / "latest" / "x").parent.name == "t-0"
+    assert real_path(str(tmp_path / "u-0")).name == "u-0"
