@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.storage.log import NO_END
 from kafkalog.storage.paths import TopicPartition
+from kafkalog.storage.walking import NO_END
 
 # Whether a partition is to be read.
 Wanted: TypeAlias = Callable[[TopicPartition], bool]

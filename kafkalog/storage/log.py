@@ -10,14 +10,14 @@ appended to; what it reads, it reads as this one does. Kafka: `UnifiedLog`.
 import errno
 import operator
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from kafkalog._speedups.arguments import BYTES, member, whole
 from kafkalog._speedups.record import Record
-from kafkalog.errors import CorruptRecordError, NotALogError, OffsetOutOfRangeError
+from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch
 from kafkalog.record.columns import RecordColumns
@@ -29,7 +29,7 @@ from kafkalog.storage.committed import AbortedBatches
 from kafkalog.storage.config import LogConfig, config_or_default
 from kafkalog.storage.counting import count_records
 from kafkalog.storage.fetching import Fetch
-from kafkalog.storage.file_message_set import FileMessageSet, TimestampAndOffset
+from kafkalog.storage.file_message_set import TimestampAndOffset
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.listing import SegmentListing
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
@@ -44,14 +44,12 @@ from kafkalog.storage.paths import (
 )
 from kafkalog.storage.producer_rebuild import rebuild_producer_state
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.rereading import read_on, steadily
+from kafkalog.storage.rereading import steadily
 from kafkalog.storage.results import FetchDataInfo, IsolationLevel
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.walking import NO_END, Walk
 
-# Offsets are Java longs.
-NO_END = 2**63 - 1
-_BATCHES: Callable[[FileMessageSet], Iterator[RecordBatch]] = operator.methodcaller("batches")
 # So many objects are made at first.
 FIRST_RECORDS = 8
 
@@ -328,25 +326,8 @@ class Log:
         self, start: int | None, end: int | None, isolation: IsolationLevel, threads: int, check_crcs: bool
     ) -> Iterator[RecordColumns]:
         first, stop = steadily(lambda: self._range(start, end, isolation))
-        aborted, cursor = steadily(lambda: self._aborted(first, stop, isolation)), _Cursor(first)
-        walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
-        walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
-        for segment, following, message_set in self._message_sets(cursor, stop, loaded=threads == 1):
-            for part in read_on(self._as_it_is(segment), message_set, walk, lambda: cursor.offset):
-                wanted, lowest, highest = part.narrowed(cursor.offset, stop)
-                own = len(part)
-                if lowest < segment.base_offset or highest >= following:
-                    own = _own(segment.base_offset, following, part)
-                    wanted = part[:own].between(cursor.offset, stop)
-                if aborted is not None:
-                    wanted = aborted.left_out_of(wanted)
-                if len(wanted):
-                    yield wanted
-                if own:
-                    cursor.offset = int(part.offset[own - 1]) + 1
-                if own < len(part):
-                    self._check_is_now_own(segment, following, part, own)
-                    break
+        aborted = steadily(lambda: self._aborted(first, stop, isolation))
+        yield from self._walk(first, stop).columns(aborted, threads=threads, check_crcs=check_crcs)
 
     def batches(
         self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
@@ -356,16 +337,7 @@ class Log:
 
     def _batches(self, start: int | None, end: int | None, isolation: IsolationLevel) -> Iterator[RecordBatch]:
         first, stop = steadily(lambda: self._range(start, end, isolation))
-        cursor = _Cursor(first)
-        for segment, _, message_set in self._message_sets(cursor, stop):
-            for batch in read_on(self._as_it_is(segment), message_set, _BATCHES, lambda: cursor.offset):
-                if batch.magic >= 2 and batch.base_offset >= stop:
-                    return
-                if batch.last_offset >= cursor.offset:
-                    yield batch
-                    cursor.offset = batch.last_offset + 1
-                if cursor.offset >= stop:
-                    return
+        yield from self._walk(first, stop).batches()
 
     def count(
         self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
@@ -383,7 +355,7 @@ class Log:
         stop = min(stop, self.log_end_offset)
         aborted = self._aborted(first, stop, isolation)
         left_out = None if aborted is None else aborted.among
-        sets = self._message_sets(_Cursor(first), stop)
+        sets = self._walk(first, stop).message_sets()
         return sum(count_records(message_set, first, stop, left_out) for _, _, message_set in sets)
 
     def _range(self, start: int | None, end: int | None, isolation: IsolationLevel) -> tuple[int, int]:
@@ -401,65 +373,8 @@ class Log:
             return None
         return AbortedBatches(fetching.aborted_txns(segments, segment, first, stop))
 
-    def _message_sets(
-        self, cursor: "_Cursor", stop: int, *, loaded: bool = False
-    ) -> Iterator[tuple[LogSegment, int, FileMessageSet]]:
-        """The segments to read from the cursor to `stop`, the offsets where they end, and their entries from there on.
-
-        loaded: as `FileMessageSet.starting_at`. Whoever reads moves the cursor. It tells where to go on when segments
-        were rolled, merged or deleted meanwhile.
-        A segment that is read from its start has a file opened for it, and closed: of those who read a log from end to
-        end, none drives out what others keep open.
-        """
-        while (found := self._next_message_set(cursor, stop, loaded)) is not None:
-            segment, following, entries = found
-            with entries:
-                yield segment, NO_END if following is None else following.base_offset, entries
-            if not cursor.leave(following, self._segments_now().higher(segment.base_offset)):
-                return
-
-    def _next_message_set(
-        self, cursor: "_Cursor", stop: int, loaded: bool
-    ) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
-        """The segment to read next, the one behind it, and the entries; None where there is nothing more to read.
-
-        FileNotFoundError, OffsetOutOfRangeError: the records at the cursor have been deleted.
-        """
-        if cursor.offset >= stop:
-            return None
-        if cursor.moved:
-            return self._message_set_at(cursor, stop, loaded)
-        # Where nothing has been read yet the log may begin later, too, than it just did.
-        return steadily(lambda: self._message_set_at(cursor, stop, loaded))
-
-    def _message_set_at(
-        self, cursor: "_Cursor", stop: int, loaded: bool
-    ) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
-        segments, at = self._segments_now(), cursor.offset
-        segment = segments.floor(at) or segments.first
-        if segment is None or segment.base_offset >= stop:
-            return None
-        if segment.base_offset > at and cursor.moved:
-            raise self._deleted_meanwhile(at, segment)
-        following = segments.higher(segment.base_offset)
-        entries = segment.opened() if segment.base_offset >= at else segment.entries_from(at, loaded=loaded)
-        return segment, following, entries
-
-    def _as_it_is(self, segment: LogSegment) -> Callable[[], LogSegment]:
-        """A segment as it is when it is asked for: the active one again, perhaps, whose torn tail is no damage."""
-        return lambda: self._segments_now().get(segment.base_offset) or segment
-
-    def _check_is_now_own(self, segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> None:
-        """CorruptRecordError: an offset of another segment; unless that was cut off and it is written here now."""
-        segments = self._segments_now()
-        now = segments.higher(segment.base_offset)
-        is_there = segments.get(segment.base_offset) is segment
-        if is_there and following == (NO_END if now is None else now.base_offset):
-            raise _foreign_offset(segment, following, part, wrong)
-
-    def _deleted_meanwhile(self, offset: int, segment: LogSegment) -> OffsetOutOfRangeError:
-        message = "records were deleted before they were read"
-        return OffsetOutOfRangeError(message, str(self.directory), None, f"{segment.base_offset} or more", offset)
+    def _walk(self, first: int, stop: int) -> Walk:
+        return Walk(self._segments_now, self.directory, first, stop)
 
     if not TYPE_CHECKING:
 
@@ -490,48 +405,12 @@ class Log:
         return f"<{type(self).__name__} {self.directory} of {len(self.segments)} segments>"
 
 
-class _Cursor:
-    """The offset up to which a log has been read."""
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.moved = False
-
-    def leave(self, following: LogSegment | None, now: LogSegment | None) -> bool:
-        """A segment has been read to its end; answers whether there may be more to read.
-
-        following: the segment behind it when it was begun; now: the one there is. Where it is another, the end that was
-        read may not be where the segment ends now: it was merged, or cut and is the active one again.
-        """
-        if following is None:
-            return now is not None
-        self.moved = True
-        if now is not None and now.base_offset == following.base_offset:
-            self.offset = max(self.offset, now.base_offset)
-        return True
-
-
 def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:
     """The records; few at first: who seeks may want no more than one."""
     first: int | None = FIRST_RECORDS
     for part in columns:
         yield from part.record_lists(first=first)
         first = None
-
-
-def _own(base: int, following: int, part: RecordColumns) -> int:
-    """How many records come before the first whose offset cannot be in the segment: no checksum covers offsets."""
-    return int(((part.offset < base) | (part.offset >= following)).argmax())
-
-
-def _foreign_offset(segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> CorruptRecordError:
-    return CorruptRecordError(
-        "an offset that is not of this segment",
-        str(segment.path),
-        int(part.batches["position"][part.batch[wrong]]),
-        f"{segment.base_offset}..{following - 1}",
-        int(part.offset[wrong]),
-    )
 
 
 def _what_is_missing(directory: Path) -> str:

@@ -14,11 +14,11 @@ import kafkalog
 from kafkalog import Record, WritableLog
 from kafkalog.errors import LogStateError
 from kafkalog.storage.local_log import LocalLog
-from kafkalog.storage.log import Log
 from kafkalog.storage.log_state import LogState
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.walking import Walk
 from storage.making import SMALL, segment
 
 
@@ -120,7 +120,7 @@ def test_two_truncations_behind_a_reader_are_no_damage(log: WritableLog, monkeyp
 
     # It takes the first segment, behind which offset 3 follows, for one of three records; and finds six in it.
     monkeypatch.setattr(LogSegment, "opened", before(LogSegment.opened, cut_and_go_on))
-    monkeypatch.setattr(Log, "_check_is_now_own", before(Log._check_is_now_own, begin_anew))
+    monkeypatch.setattr(Walk, "_check_is_now_own", before(Walk._check_is_now_own, begin_anew))
     assert [record.value for record in log] == [b"0", b"b1", b"b2", b"c3"]
 
 
