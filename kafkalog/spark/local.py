@@ -23,7 +23,6 @@ from kafkalog.spark.cuts import NO_ENTRIES, SparseIndex
 from kafkalog.spark.partition import LogEnd, PartitionSource, SegmentFile, segment_file_list
 from kafkalog.spark.window import DAMAGE
 from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.file_message_set import NO_OFFSET, NO_TIMESTAMP
 from kafkalog.storage.index import OffsetEntry
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log import Log
@@ -38,6 +37,7 @@ from kafkalog.storage.paths import (
     real_path,
     segment_base_offset,
 )
+from kafkalog.storage.searching import NO_OFFSET, NO_TIMESTAMP
 from kafkalog.storage.segment import LogSegment
 
 

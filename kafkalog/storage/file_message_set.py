@@ -10,27 +10,36 @@ import io
 import logging
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
-from kafkalog._speedups.framing import find_file_entry, load_file_entry, scan_file_headers, scan_headers
+from kafkalog._speedups.framing import scan_file_headers, scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import compression
 from kafkalog.record.batch import RecordBatch, batches_of
 from kafkalog.record.columns import RecordColumns
-from kafkalog.record.decoding import Entries, Reading, first_record, read_columns
+from kafkalog.record.decoding import Entries, Reading, read_columns
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
 from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBufferMessageSet, MessageSet
 from kafkalog.storage.appending import AppendableFile, Piece
-from kafkalog.storage.mapped import ReadableFile, became_shorter
+from kafkalog.storage.mapped import ReadableFile
+from kafkalog.storage.searching import (
+    NO_OFFSET,
+    FoundEntry,
+    OffsetPosition,
+    TimestampAndOffset,
+    find_entry,
+    find_record,
+    load_entry,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -42,42 +51,6 @@ _SIZE = struct.Struct(">i")
 # What is appended out of a file is taken from it in pieces of so many bytes.
 PIECE_BYTES = 1 << 20
 SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0
-# What any offset, any timestamp reaches.
-NO_OFFSET = NO_TIMESTAMP = -(2**63)
-
-Found = TypeVar("Found")
-# A kernel that looks for an entry: what it has found, and how the walk ended.
-_Search: TypeAlias = Callable[[int, int, int, int, int, int], tuple[Found | None, int, int, int, int]]
-
-
-class OffsetPosition(NamedTuple):
-    """A batch in a file: its base offset, where it begins (bytes) and its size in bytes."""
-
-    offset: int
-    position: int
-    size: int
-
-
-class FoundEntry(NamedTuple):
-    """What the header of an entry says: where it begins, its size (bytes), offsets, largest timestamp (ms), format.
-
-    The base offset of a wrapper is -1: only its content tells.
-    """
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    magic: int
-
-
-class TimestampAndOffset(NamedTuple):
-    """A record found by time: its timestamp (ms), its offset, and its batch's leader epoch (None where it has none)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int | None
 
 
 class FileMessageSet(MessageSet):
@@ -176,8 +149,8 @@ class FileMessageSet(MessageSet):
 
         start, hint: as `search`. loaded: that batch is read now, and `columns` in one thread gives it as it is now.
         """
-        first = self._load(start, offset, hint=hint) if loaded else None
-        found = first if loaded else self._find(start, offset, hint=hint)
+        first = load_entry(self, start, offset, hint=hint) if loaded else None
+        found = first if loaded else find_entry(self, start, offset, hint)
         part = self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
         part._first_run_bytes = 1
         part._loaded = first
@@ -233,7 +206,7 @@ class FileMessageSet(MessageSet):
         there is no such batch the whole set is searched. CorruptRecordError: damage in the framing, before anything is
         found.
         """
-        found = self._find(start, offset, hint=hint)
+        found = find_entry(self, start, offset, hint)
         if found is None:
             return None
         is_wrapper = found.base_offset < 0 and found.magic < 2
@@ -248,66 +221,11 @@ class FileMessageSet(MessageSet):
         None where there is none; format 0 has no timestamps. hint: as `search`. CorruptRecordError,
         InvalidRecordError: a batch to look into is damaged.
         """
-        entry = self._load(start, starting_offset, timestamp, hint)
-        while entry is not None:
-            found = self._found_in(entry, starting_offset, timestamp)
-            if found is not None:
-                return found
-            following = entry.position + len(entry.view) - self._first
-            entry = self._load(following, starting_offset, timestamp)
-        return None
-
-    def _found_in(self, entry: Entries, offset: int, timestamp: int) -> TimestampAndOffset | None:
-        """The first record of a batch that reaches both; all of it must be sound, whoever reads the rest."""
-        found = first_record(entry, self._reading, offset, timestamp)
-        if found is None or entry.rows["magic"][0] < 1:
-            return None
-        epoch = int(entry.rows["partition_leader_epoch"][0])
-        return TimestampAndOffset(found[1], found[0], epoch if epoch >= 0 else None)
+        return find_record(self, start, starting_offset, timestamp, hint)
 
     def first_entry(self, start: int = 0) -> FoundEntry | None:
         """What the header of the first entry from position `start` on says."""
-        return self._find(start, NO_OFFSET)
-
-    def _find(
-        self, start: int, offset: int, timestamp: int = NO_TIMESTAMP, hint: int | None = None
-    ) -> FoundEntry | None:
-        """The first entry that reaches both; a hint that does not hold is not followed."""
-        row = self._reached(find_file_entry, start, offset, timestamp, hint)
-        return None if row is None else FoundEntry(*row)
-
-    def _load(self, start: int, offset: int, timestamp: int = NO_TIMESTAMP, hint: int | None = None) -> Entries | None:
-        """The same entry, whole. CorruptRecordError: also where the file becomes shorter meanwhile."""
-        entry = self._reached(load_file_entry, start, offset, timestamp, hint)
-        if entry is None:
-            return None
-        rows, view, position, size = entry
-        if len(view) < size:
-            raise became_shorter(self.path, position, size, len(view))
-        return Entries(rows, view, position)
-
-    def _reached(
-        self, kernel: _Search[Found], start: int, offset: int, timestamp: int, hint: int | None
-    ) -> Found | None:
-        if hint is None or not start:
-            found, *stop = self._asked(kernel, self._place(start), offset, timestamp, -1)
-        else:
-            position = self._first + start
-            found, *stop = self._asked(kernel, position, offset, timestamp, hint)
-            if found is None and stop[1] == position:
-                found, *stop = self._asked(kernel, self._first, offset, timestamp, -1)
-        if found is None:
-            self._check_end(Stop(*stop))
-        return found
-
-    def _asked(
-        self, kernel: _Search[Found], position: int, offset: int, timestamp: int, hint: int
-    ) -> tuple[Found | None, int, int, int, int]:
-        end = max(self._stop(), position)
-        try:
-            return kernel(self._file.fileno(), position, end, offset, timestamp, hint)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from None
+        return find_entry(self, start, NO_OFFSET)
 
     def _batch_at(self, position: int) -> RecordBatch:
         rows, _ = self._scan(position, rows=1, span=-1)

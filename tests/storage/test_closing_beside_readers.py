@@ -16,7 +16,7 @@ import pytest
 import kafkalog
 from kafkalog import FileMessageSet, Record
 from kafkalog.errors import LogStateError
-from kafkalog.storage import file_message_set, mapped
+from kafkalog.storage import file_message_set, mapped, searching
 from kafkalog.storage.config import LogConfig
 from storage.logs import fill, opened
 from storage.making import batch
@@ -56,17 +56,17 @@ def entry_of(found: Any) -> bytes:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("call", "shown", "read"),
+    ("module", "call", "shown", "read"),
     [
-        ("scan_file_headers", size_of, FileMessageSet.ensure_valid),
-        ("load_file_entry", entry_of, lambda messages: messages.starting_at(5, loaded=True).size_in_bytes),
+        (file_message_set, "scan_file_headers", size_of, FileMessageSet.ensure_valid),
+        (searching, "load_file_entry", entry_of, lambda messages: messages.starting_at(5, loaded=True).size_in_bytes),
     ],
     ids=["headers", "entry"],
 )
 def test_a_read_that_has_begun_is_of_the_file_that_is_closed_meanwhile_and_no_other(
-    path: Path, way: str, call: str, shown: Any, read: Any, monkeypatch: pytest.MonkeyPatch
+    path: Path, way: str, module: Any, call: str, shown: Any, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = getattr(file_message_set, call)
+    real = getattr(module, call)
     with ExitStack() as after:
 
         def late(*arguments: Any) -> Any:
@@ -77,7 +77,7 @@ def test_a_read_that_has_begun_is_of_the_file_that_is_closed_meanwhile_and_no_ot
             return answer
 
         messages, answers = WAYS[way](path), list[bytes]()
-        monkeypatch.setattr(file_message_set, call, late)
+        monkeypatch.setattr(module, call, late)
         with pytest.raises(LogStateError, match="closed"):
             # A later step of the same is refused.
             read(messages)

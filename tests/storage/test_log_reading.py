@@ -15,7 +15,7 @@ from kafkalog import (
 )
 from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
 from kafkalog.record.serialization import deserialize_json, deserialize_text
-from kafkalog.storage import fetching, file_message_set
+from kafkalog.storage import fetching, searching
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.fetching import Fetch, fetch
 from kafkalog.storage.log import Log
@@ -344,7 +344,7 @@ def test_a_record_sought_far_inside_is_found_by_the_index_past_damage_that_comes
 
 def test_the_first_record_sought_costs_no_more_than_its_batch(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    view, load = FileMessageSet._view, file_message_set.load_file_entry
+    view, load = FileMessageSet._view, searching.load_file_entry
 
     def watched(self: FileMessageSet, position: int, length: int) -> memoryview:
         read.append(length)
@@ -359,7 +359,7 @@ def test_the_first_record_sought_costs_no_more_than_its_batch(directory: Path, m
     with opened(directory) as log:
         fill(log, 1000)
         monkeypatch.setattr(FileMessageSet, "_view", watched)
-        monkeypatch.setattr(file_message_set, "load_file_entry", loaded)
+        monkeypatch.setattr(searching, "load_file_entry", loaded)
         walk = log.records(10)
         assert next(walk).offset == 10
         assert read == [SIZE + 1]
