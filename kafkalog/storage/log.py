@@ -325,8 +325,8 @@ class Log:
     def _columns(
         self, start: int | None, end: int | None, isolation: IsolationLevel, threads: int, check_crcs: bool
     ) -> Iterator[RecordColumns]:
-        first, stop = steadily(lambda: self._range(start, end, isolation))
-        aborted = steadily(lambda: self._aborted(first, stop, isolation))
+        first, stop = self._range(start, end, isolation)
+        aborted = self._aborted(first, stop, isolation)
         yield from self._walk(first, stop).columns(aborted, threads=threads, check_crcs=check_crcs)
 
     def batches(
@@ -336,7 +336,7 @@ class Log:
         return self._batches(start, end, member("isolation", isolation, IsolationLevel))
 
     def _batches(self, start: int | None, end: int | None, isolation: IsolationLevel) -> Iterator[RecordBatch]:
-        first, stop = steadily(lambda: self._range(start, end, isolation))
+        first, stop = self._range(start, end, isolation)
         yield from self._walk(first, stop).batches()
 
     def count(
@@ -363,15 +363,19 @@ class Log:
         first = log_start if start is None else max(log_start, operator.index(start))
         stop = NO_END if end is None else operator.index(end)
         # To the log's end means to wherever it is by then.
-        bound = NO_END if isolation is IsolationLevel.LOG_END else self._bound(isolation).message_offset
-        return first, min(stop, bound)
+        if isolation is IsolationLevel.LOG_END:
+            return first, stop
+        return first, min(stop, steadily(lambda: self._bound(isolation)).message_offset)
 
     def _aborted(self, first: int, stop: int, isolation: IsolationLevel) -> AbortedBatches | None:
+        if isolation is not IsolationLevel.TXN_COMMITTED:
+            return None
+        return steadily(lambda: self._aborted_between(first, stop))
+
+    def _aborted_between(self, first: int, stop: int) -> AbortedBatches | None:
         segments = self._segments_now()
         segment = segments.floor(first)
-        if isolation is not IsolationLevel.TXN_COMMITTED or segment is None:
-            return None
-        return AbortedBatches(fetching.aborted_txns(segments, segment, first, stop))
+        return None if segment is None else AbortedBatches(fetching.aborted_txns(segments, segment, first, stop))
 
     def _walk(self, first: int, stop: int) -> Walk:
         return Walk(self._segments_now, self.directory, first, stop)

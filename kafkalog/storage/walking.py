@@ -8,6 +8,7 @@ Segments are rolled, merged, cut and deleted meanwhile: the cursor tells where t
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from kafkalog.errors import CorruptRecordError, OffsetOutOfRangeError
@@ -80,7 +81,7 @@ class Walk:
         A segment that is read from its start has a file opened for it, and closed: of those who read a log from end to
         end, none drives out what others keep open.
         """
-        while (found := self._next(loaded)) is not None:
+        while self._cursor < self._stop and (found := self._next(loaded)) is not None:
             segment, following, entries = found
             with entries:
                 yield segment, NO_END if following is None else following.base_offset, entries
@@ -94,12 +95,13 @@ class Walk:
 
         FileNotFoundError, OffsetOutOfRangeError: the records at the cursor have been deleted.
         """
-        if self._cursor >= self._stop:
-            return None
-        if self._moved:
+        try:
             return self._opened(loaded)
-        # Where nothing has been read yet the log may begin later, too, than it just did.
-        return steadily(lambda: self._opened(loaded))
+        except FileNotFoundError:
+            if self._moved:
+                raise
+            # Where nothing has been read yet the log may begin later, too, than it just did.
+            return steadily(partial(self._opened, loaded))
 
     def _opened(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
         segments, at = self._segments_now(), self._cursor
