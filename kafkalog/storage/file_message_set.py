@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from kafkalog.record.output import Target
 
+__all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset"]
+
 _log = logging.getLogger(__name__)
 _SIZE = struct.Struct(">i")
 # What is appended out of a file is taken from it in pieces of so many bytes.
