@@ -1,0 +1,131 @@
+"""A driver of Spark that stops at one point of what it does, and waits there to be killed.
+
+    python stopping_driver.py '{"do": "write", "point": "in a task", "path": ..., "reached": ..., "config": {...}}'
+
+`reached` is written when it has stopped: the process that waits, which may be one of Spark's Python workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+from kafkalog.spark.source import KafkaLogDataSource
+from kafkalog.spark.writer_source import KafkaLogArrowWriter
+
+
+def say_so(reached: str) -> None:
+    """Which process is there."""
+    unfinished = Path(f"{reached}.tmp")
+    unfinished.write_text(str(os.getpid()))
+    unfinished.rename(reached)
+
+
+def stop(reached: str) -> None:
+    """Say so, and wait."""
+    say_so(reached)
+    while True:
+        signal.pause()
+
+
+# --- a write
+
+
+class StoppingSource(KafkaLogDataSource):
+    """What this program defines travels to Spark's workers by value."""
+
+    told: ClassVar[dict[str, str]] = {}
+
+    @classmethod
+    def name(cls) -> str:
+        return "stopping"
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        return StoppingWriter(self.options, schema, overwrite, self.told)
+
+
+class StoppingWriter(KafkaLogArrowWriter):
+    """Stops in its commit."""
+
+    def __init__(self, options: Any, schema: Any, overwrite: bool, told: dict[str, str]) -> None:
+        super().__init__(options, schema, overwrite)
+        self._told = told
+
+    def commit(self, messages: Any) -> None:
+        from kafkalog.spark import exchange
+
+        real, calls, reached = exchange._put, iter(range(100)), self._told["reached"]
+
+        def put(*arguments: Path) -> None:
+            if next(calls) == 1:
+                stop(reached)
+            real(*arguments)
+
+        def instead(*_: object) -> None:
+            stop(reached)
+
+        point = self._told["point"]
+        if point == "while it waits for others":
+            say_so(reached)
+        elif point == "before it is committed":
+            exchange.write_atomically = instead  # type: ignore[assignment]
+        elif point == "between two directories":
+            exchange._put = put
+        elif point == "before the job is removed":
+            exchange._remove_job = instead  # type: ignore[assignment]
+        super().commit(messages)
+
+
+def write(spark: Any, told: dict[str, str]) -> None:
+    """1,000 rows in two tasks, to two partitions."""
+    StoppingSource.told = told
+    spark.dataSource.register(StoppingSource)
+    frame = spark.range(0, 1000, 1, 2)
+    if told["point"] == "in a task":
+        frame = frame.select(udf(stopping_at(900, told["reached"]), "long")("id").alias("id"))
+    rows = frame.selectExpr("'t' as topic", "int(id % 2) as partition", "cast(id as string) as value")
+    rows.write.format("stopping").mode(told["mode"]).save(told["path"])
+
+
+# --- a stream
+
+
+def follow(spark: Any, told: dict[str, str]) -> None:
+    """Offsets to files of Parquet, of which Spark makes each micro-batch visible once."""
+    reader = spark.readStream.format("kafkalog").option("startingOffsets", "earliest").schema("offset long")
+    frame = reader.option("maxOffsetsPerTrigger", told["limit"]).load(told["path"])
+    frame = frame.select(udf(stopping_at(int(told["point"]), told["reached"]), "long")("offset").alias("offset"))
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", told["checkpoint"])
+    writer.trigger(availableNow=True).start(told["out"]).awaitTermination()
+
+
+def stopping_at(figure: int, reached: str) -> Callable[[int], int]:
+    """Gives what it is given, until that is this figure."""
+
+    def same(found: int) -> int:
+        if found == figure:
+            stop(reached)
+        return found
+
+    return same
+
+
+def main(text: str) -> None:
+    """Do what is told."""
+    told = json.loads(text)
+    builder = SparkSession.builder.master("local[2]").appName("stopping")
+    for name, value in told.pop("config").items():
+        builder = builder.config(name, value)
+    {"write": write, "stream": follow}[told["do"]](builder.getOrCreate(), told)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
