@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,3 +37,15 @@ def segment(directory: Path, base_offset: int, data: bytes) -> Path:
     path = directory / f"{base_offset:020}.log"
     path.write_bytes(data)
     return path
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    """What lines of JSON say."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def offsets(kafkalog: Kafkalog, *arguments: object) -> list[int]:
+    """Of the records that `dump` shows."""
+    ran = kafkalog("dump", *arguments, "-o", "jsonl")
+    assert ran.code == 0
+    return [line["offset"] for line in lines(ran.out)]

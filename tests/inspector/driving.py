@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from inspector.app import InspectorApp, Start
 from inspector.columns import Times
 from inspector.model import Model
+from inspector.screens.partition import PartitionScreen
 from inspector.settings import Settings
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
+
+    from inspector.browsing import Browsing
 
 # So that ages are the same for ever.
 DEFAULTS = Settings()
@@ -97,3 +100,16 @@ def check_snapshot(terminal: Terminal, name: str) -> None:
     if os.environ.get(UPDATE):
         path.write_text(seen, encoding="utf-8")
     assert seen == path.read_text(encoding="utf-8"), f"{UPDATE}=1 keeps what is seen now"
+
+
+def browsing(at: Terminal) -> Browsing:
+    """What all views of the partition on the screen look at."""
+    screen = at.app.screen
+    assert isinstance(screen, PartitionScreen)
+    assert screen.browsing is not None
+    return screen.browsing
+
+
+async def opened(at: Terminal) -> None:
+    """Until a partition is shown."""
+    await at.sees("[2 Segm", "leader epochs")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,18 +14,16 @@ from fsck import damage
 from golden import unpacked
 from inspected import segment_file
 from inspector.background.runs import SearchRun, StatisticsRun, VerifyRun
-from inspector.model import PartitionReader, Progress, SegmentReader
-from inspector.reading.answers import Byte, Offset
-from inspector.screens.partition import PartitionScreen
+from inspector.reading.answers import Byte
 from inspector.screens.verify import view_of_bytes
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.prompt import Prompt, _remember
 from reference.encode import V2Batch, records
 
-from .driving import Terminal, check_snapshot, drive
+from .driving import Terminal, browsing, check_snapshot, drive, opened
 
 if TYPE_CHECKING:
-    from inspector.browsing import Browsing
+    pass
 
 TXN = unpacked() / "kafka-3.9" / "data" / "v2-txn-0"
 SIZES = [(80, 24), (140, 40)]
@@ -45,17 +41,6 @@ def damaged(tmp_path: Path) -> Path:
 
 def start_of(place: int) -> int:
     return damage.start_of(damage.log(), place)
-
-
-def browsing(at: Terminal) -> Browsing:
-    screen = at.app.screen
-    assert isinstance(screen, PartitionScreen)
-    assert screen.browsing is not None
-    return screen.browsing
-
-
-async def opened(at: Terminal) -> None:
-    await at.sees("[2 Segm", "leader epochs")
 
 
 async def searched(at: Terminal, text: str) -> None:
@@ -490,119 +475,5 @@ def test_search_runs_are_found_again_by_their_path() -> None:
         await searched(at, "key-16")
         await at.sees("12 matches")
         assert at.app.search_of(TXN) is at.app.runs.of(SearchRun, TXN) is browsing(at).search
-
-    drive(TXN, steps)
-
-
-def typed_at_once(at: Terminal, *keys: str) -> None:
-    """As a terminal sends what is pasted: nothing waits for what a key does."""
-    for key in keys:
-        at.app.simulate_key(key)
-
-
-def test_what_is_typed_at_once_behind_a_key_that_opens_the_prompt_is_searched_for() -> None:
-    async def steps(at: Terminal) -> None:
-        await opened(at)
-        await at.press("8", "r", sees="done in")
-        typed_at_once(at, "9", "slash", *"request", "enter")
-        await at.sees("of 'request' in key value headers", "complete")
-        typed_at_once(at, "slash", *"q", "escape", "5")
-        await at.sees("[5 Rec")
-        typed_at_once(at, "colon", *"17", "enter")
-        await at.until(lambda: browsing(at).place is not None and browsing(at).place.offset == 17)
-        await at.sees("[5 Rec")
-
-    drive(TXN, steps)
-
-
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Where a place is, is not found before this is set."""
-    found = threading.Event()
-    locate = PartitionReader.locate
-    monkeypatch.setattr(PartitionReader, "locate", lambda *args: found.wait(60) and locate(*args))
-    return found
-
-
-async def answered(at: Terminal, slow: threading.Event) -> None:
-    """All keys have been taken, and only then a place is found."""
-    for _ in range(20):
-        await at.pilot.pause()
-    slow.set()
-
-
-@pytest.mark.parametrize(("keys", "shows"), [("5", "[5 Rec"), ("4", "[4 Batch"), ("z6", "[6 Hex"), ("53", "[3 Map")])
-def test_a_view_chosen_at_once_behind_a_jump_is_shown_at_its_place(
-    keys: str, shows: str, slow: threading.Event
-) -> None:
-    async def steps(at: Terminal) -> None:
-        await opened(at)
-        typed_at_once(at, "colon", *"100", "enter", *keys)
-        await answered(at, slow)
-        await at.sees(shows)
-        place = browsing(at).reader.locate(Offset(100))
-        assert place is not None
-        await at.until(lambda: browsing(at).place is not None and browsing(at).place.position == place.position)
-
-    drive(TXN, steps)
-
-
-def test_a_segment_chosen_at_once_behind_a_jump_is_beside_the_one_gone_to(slow: threading.Event) -> None:
-    async def steps(at: Terminal) -> None:
-        await opened(at)
-        bases = [row.base_offset for row in browsing(at).state.segments]
-        typed_at_once(at, "colon", *str(bases[1]), "enter", "right_square_bracket")
-        await answered(at, slow)
-        await at.until(lambda: browsing(at).base_offset == bases[2])
-
-    drive(TXN, steps)
-
-
-@pytest.mark.parametrize(("typed", "what"), [("100", "offset 100"), ("+2200", "byte 2,200")])
-def test_while_headers_before_a_place_are_read_it_is_said_what_is_waited_for(
-    typed: str, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes_on = threading.Event()
-    read, steps_done = SegmentReader.index_more, count()
-
-    def slowly(reader: SegmentReader) -> Progress:
-        return read(reader) if goes_on.is_set() else Progress(next(steps_done), 1 << 40)
-
-    monkeypatch.setattr(SegmentReader, "index_more", slowly)
-
-    async def steps(at: Terminal) -> None:
-        await opened(at)
-        await at.press("colon", *typed, "enter")
-        await at.until(lambda: f"reading to {what}: segment" in at.lines[0] and "[4 Batch" in at.text)
-        await at.press("5", sees="[5 Rec")
-        await at.press("4", sees="[4 Batch")
-        goes_on.set()
-        await at.until(lambda: "reading to" not in at.lines[0])
-        await at.sees("checksum")
-
-    drive(TXN, steps)
-
-
-def test_from_a_view_without_batches_one_goes_to_the_batches() -> None:
-    async def steps(at: Terminal) -> None:
-        await opened(at)
-        await at.press("9", sees="nothing has been searched for")
-        await at.press("colon", *"17", "enter", sees="[4 Batch")
-        await at.press("9", sees="nothing has been searched for")
-        await at.press("T", sees="[4 Batch")
-
-    drive(TXN, steps)
-
-
-def test_a_view_that_comes_while_somebody_types_takes_no_keys_away() -> None:
-    async def steps(at: Terminal) -> None:
-        await opened(at)
-        at.app.simulate_key("9")
-        await at.press("slash", sees="search:")
-        await at.sees("[9 Search", "^r text")
-        await at.types("quit")
-        await at.sees("search: quit")
-        await at.press("escape")
-        await at.until(lambda: at.app.focused is at.app.screen.query_one("SearchView LazyTable"))
 
     drive(TXN, steps)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from equivalence import assert_same_reading, assert_same_records
 from guard import guarded
 from kafkalog._speedups import columns
-from kafkalog._speedups.rows import first_unreadable, stored_regions
 from reference.codes import FaultCode
 from reference.encode import (
     FORMATS,
@@ -29,7 +28,6 @@ from reference.encode import (
     varint,
 )
 from reference.framing import V2_HEADER_BYTES, Headers, scan_headers
-from reference.message_set import decode_batches
 from reference.regions import Regions, regions
 from strategies import damaged, message_sets, v2_with_damaged_records, wrappers_with_damaged_messages
 
@@ -444,61 +442,3 @@ def test_random_bytes_in_sound_framing_give_the_same_fault(data: bytes, count: i
         assert_same_reading(whole.encoded())
     else:
         assert_same_reading(LegacyWrapper(ONE, inner=data, magic=magic, timestamp_type=kind).encoded())
-
-
-# --- where records are stored; which of them are asked for
-
-
-@given(damaged(message_sets()), st.integers(-5, 2**40))
-def test_without_regions_records_are_read_where_they_are_stored(data: bytes, position: int) -> None:
-    rows, *_ = scan_headers(data, position=position)
-    rows = rows[: first_unreadable(rows)]
-    rows = rows[: int((rows["compression_type"] != 0).argmax())] if rows["compression_type"].any() else rows
-    starts, ends = stored_regions(rows, position)
-    block, batch, count, fault = columns.decode_batches(guarded(data), rows, starts, ends)
-    found, rows_of, as_many, same = columns.decode_batches(guarded(data), rows, position=position)
-    assert (as_many, same) == (count, fault)
-    assert found[:, :count].tolist() == block[:, :count].tolist()
-    assert rows_of[:count].tolist() == batch[:count].tolist()
-    expected = decode_batches(data, rows, position=position)
-    assert (expected[0].tolist(), expected[2], expected[3]) == (block[:, :count].tolist(), count, fault)
-
-
-def test_records_that_are_not_stored_in_the_buffer_are_refused() -> None:
-    data = V2Batch(ONE).encoded()
-    rows, *_ = scan_headers(data)
-    for position in (62, -1, 2**62, -(2**62)):
-        with pytest.raises(ValueError, match="outside the buffer"):
-            columns.decode_batches(guarded(data), rows, position=position)
-    for starts, ends in [(None, np.array([1])), (np.array([1]), None)]:
-        with pytest.raises(ValueError, match="or neither"):
-            columns.decode_batches(data, rows, starts, ends)
-
-
-OFFSETS = st.one_of(st.integers(-9, 9), st.sampled_from([-(2**63), 2**63 - 1]))
-
-
-@given(st.lists(OFFSETS, min_size=1, max_size=9), st.booleans(), OFFSETS, OFFSETS, st.sampled_from([1, 2, -1]))
-def test_the_span_of_offsets_is_theirs(values: list[int], is_sorted: bool, start: int, end: int, step: int) -> None:
-    offsets = np.array(sorted(values) if is_sorted else values)[::step]
-    smallest, largest, first, stop = columns.span_of(offsets, start, end)
-    assert (smallest, largest) == (offsets.min(), offsets.max())
-    if stop >= 0:
-        assert 0 <= first <= stop <= len(offsets)
-        assert offsets[first:stop].tolist() == [each for each in offsets.tolist() if start <= each < end]
-    else:
-        assert sorted(offsets.tolist()) != offsets.tolist()
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(-1, 10), st.integers(-1, 12))
-def test_the_first_record_that_reaches_both_is_found(times: list[int], offset: int, time: int) -> None:
-    data = V2Batch([PlainRecord(offset=i, timestamp=each) for i, each in enumerate(times)]).encoded()
-    rows, *_ = scan_headers(data)
-    found = columns.find_record(guarded(data), rows, None, None, 0, offset, time)
-    places = [(i, each, 0) for i, each in enumerate(times) if i >= offset and each >= time]
-    assert found == (places[0] if places else None, None)
-
-
-def test_offsets_are_needed_for_their_span() -> None:
-    with pytest.raises(ValueError, match="no offsets"):
-        columns.span_of(np.empty(0, np.int64), 0, 1)
