@@ -338,11 +338,11 @@ class InspectorApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: all that keys do here, and the views."""
         yield SystemCommand("Theme", "choose a theme", self.action_change_theme)
-        for active in screen.active_bindings.values():
-            binding = active.binding
-            if binding.id is not None and active.enabled and binding.id in _COMMANDS:
-                title = _COMMANDS[binding.id]
-                yield SystemCommand(title, binding.description, lambda name=binding.id: self.action_press(name))
+        # Of an action that has several keys there are as many bindings.
+        actions = {each.binding.id: each.binding for each in screen.active_bindings.values() if each.enabled}
+        for name, binding in actions.items():
+            if name in _COMMANDS:
+                yield SystemCommand(_COMMANDS[name], binding.description, partial(self.action_press, name))
 
 
 def _commands() -> dict[str, str]:

@@ -4,7 +4,7 @@
     segment 80    begins at 80: no segment holds 40-79
 
 A broker begins a segment at the end of the one before. Compaction takes records away at a segment's end too, and leaves
-such a gap: where it has taken some inside the segment as well, or all, the gap behind it tells nothing more.
+such a gap: where it has taken some inside the segment as well, or all, the gap after it tells nothing more.
 """
 
 from __future__ import annotations

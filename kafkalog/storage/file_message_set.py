@@ -287,10 +287,10 @@ class FileMessageSet(MessageSet):
             *_, stop = self._stops()
             kind, position = stop.end(self.path)
         except CorruptRecordError as error:
-            what = f"there is damage, and what is appended behind it could not be read; truncate_to({error.position})"
+            what = f"there is damage, and what is appended after it could not be read; truncate_to({error.position})"
             raise LogStateError(f"{what} cuts it off, and all that follows it", self.path, error.position) from error
         if kind is not EndKind.END:
-            what = f"behind a {kind.value} tail what is appended could not be read; truncate_to({position}) cuts it off"
+            what = f"what is appended after a {kind.value} tail could not be read; truncate_to({position}) cuts it off"
             left = self._stop() - position
             raise LogStateError(what, self.path, position, "the end of the file", f"{left} bytes more")
 

@@ -251,7 +251,7 @@ class _Loading:
         state.take_snapshot()
         if cut:
             _log.warning(
-                "%s: cut at position %d, behind its last sound batch: %d bytes are gone",
+                "%s: cut at position %d, after its last sound batch: %d bytes are gone",
                 segment.path,
                 segment.size_in_bytes,
                 cut,

@@ -140,3 +140,33 @@ def test_while_a_directory_is_being_listed_it_is_said_and_no_number_of_partition
         await at.sees("0 partitions of 20 with 'nowhere'", "no name has this in it")
 
     drive(log.parent, steps)
+
+
+def test_the_palette_has_each_command_once(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="batch 0")
+        titles = [command.title for command in at.app.get_system_commands(at.app.screen)]
+        assert {"Copy", "Help", "Show Batches", "Next damage"} <= set(titles)
+        assert len(titles) == len(set(titles))
+
+    drive(log, steps)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_what_is_told_for_a_moment_covers_neither_the_keys_nor_what_is_wrong_nor_a_prompt(
+    log: Path, size: tuple[int, int]
+) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("4", sees="[4 Batch")
+        await at.press("colon", *"@x", "enter", sees="! '@x'")
+        await at.press("slash", sees="search:")
+        await at.pilot.pause()
+        before = at.lines
+        for _ in range(3):
+            at.app.notify(f"told {'at some length ' * 8}", timeout=60)
+        await at.until(lambda: at.text.count("told at") == 3)
+        below = next(i for i, line in enumerate(before) if "! '@x'" in line)
+        assert at.lines[below:] == before[below:]
+        assert at.lines[:2] == before[:2]
+
+    drive(log, steps, size=size)
