@@ -13,8 +13,9 @@ from __future__ import annotations
 import base64
 import re
 import time as clock
+from codecs import getincrementaldecoder
 from datetime import UTC, datetime
-from itertools import islice
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias, get_args
 from unicodedata import category
 
@@ -34,6 +35,10 @@ HEX_WIDTH: Final = 16
 # Accents on one letter.
 MOST_PILED: Final = 8
 _BASE64_BYTES: Final = 57
+_PIECE_BYTES: Final = 1 << 20
+# Characters by which one sees whether a text is meant to be read.
+_LOOKED_AT: Final = 4096
+_DECODER: Final = getincrementaldecoder("utf-8")
 _BRACKETS: Final = re.compile(rb"[][{}]")
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -250,17 +255,29 @@ def _base64_lines(data: bytes) -> list[str]:
 
 def _is_text(data: bytes) -> bool:
     """Whether the bytes are UTF-8 and, as far as a look tells, meant to be read."""
+    # In pieces, between which other threads have their turn.
+    decoder = _DECODER()
     try:
-        text = data.decode("utf-8")
+        look = decoder.decode(data[:_PIECE_BYTES], len(data) <= _PIECE_BYTES)[:_LOOKED_AT]
+        if not all(character.isprintable() or character in "\n\r\t" for character in look):
+            return False
+        for at in range(_PIECE_BYTES, len(data), _PIECE_BYTES):
+            decoder.decode(data[at : at + _PIECE_BYTES], at + _PIECE_BYTES >= len(data))
     except UnicodeDecodeError:
         return False
-    return all(character.isprintable() or character in "\n\r\t" for character in islice(text, 4096))
+    return True
 
 
 def _as_json(data: bytes) -> bytes | None:
     """An object or a list, indented; None where it is neither, no JSON, or would be far longer so."""
     if not 2 <= len(data) <= JSON_BYTES or data.lstrip()[:1] not in (b"{", b"["):
         return None
+    return _indented(data)
+
+
+@lru_cache(maxsize=1)
+def _indented(data: bytes) -> bytes | None:
+    """Asked for several times for what is seen once."""
     try:
         data.decode("utf-8")
         return msgspec.json.format(data, indent=2) if _widened(data) <= PRETTY_BYTES else None

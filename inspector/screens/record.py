@@ -6,6 +6,8 @@ offset 1,042  time 2026-01-31 10:00:00.000  batch 17 at 40,960  value at 41,022.
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -17,10 +19,10 @@ from inspector import messages, text
 from inspector.browsing import Browsing
 from inspector.columns import known
 from inspector.exporting import write_new
-from inspector.highlighting import rows_of
+from inspector.highlighting import Lines
 from inspector.keys import bindings
 from inspector.reading.answers import Place
-from inspector.rows import Column, Rows
+from inspector.rows import Column
 from inspector.screens.view import View, start
 from inspector.widgets.facts import Facts, Pairs
 from inspector.widgets.lazy_table import LazyTable
@@ -88,26 +90,31 @@ class RecordView(View):
         record = self._record
         if record is None:
             self.query_one(Facts).show([("no record", "here")])
-            self._lines, self._note = [], ""
+            self._lines, self._note, source = [], "", Lines([], None, WIDEST_LINE)
         else:
             self.query_one(Facts).show(self._facts(record))
             self.post_message(messages.Told(record.problem))
-            self._lines, self._note = await self.browsing.ask(self._lines_of, record)
-        run = self.browsing.search
-        wanted = None
-        if run is not None and record is not None and self._part in (*run.job.wanted.fields,):
-            wanted = run.marked_at(record.offset)
-        rows, first = rows_of(self._lines, wanted)
-        self._table.show(Rows(rows), len(rows))
-        if first is not None:
-            self._table.go(first)
+            # What takes as long as the value is long is done where no key waits for it.
+            laid_out = partial(self._laid_out, record, self._part, self._seen_as, self._marked())
+            self._lines, self._note, source = await self.browsing.ask(laid_out)
+        self._table.show(source, len(self._lines))
+        if source.first is not None:
+            self._table.go(source.first)
         self._show_heading()
 
-    def _lines_of(self, record: RecordDetail) -> tuple[list[str], str]:
-        if self._part == "headers":
-            return _header_lines(record, self._seen_as), self._seen_as
-        data = record.value if self._part == "value" else record.key
-        return text.shown(data, self._seen_as), text.label(data, self._seen_as)
+    def _marked(self) -> re.Pattern[bytes] | None:
+        """What stands out in the part that is shown."""
+        run, record = self.browsing.search, self._record
+        if run is None or record is None or self._part not in run.job.wanted.fields:
+            return None
+        return run.marked_at(record.offset)
+
+    @staticmethod
+    def _laid_out(
+        record: RecordDetail, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None
+    ) -> tuple[list[str], str, Lines]:
+        lines, note = _lines_of(record, part, seen_as)
+        return lines, note, Lines(lines, marked, WIDEST_LINE)
 
     def _facts(self, record: RecordDetail) -> Pairs:
         batch = record.batch
@@ -198,6 +205,14 @@ class RecordView(View):
         data = _bytes_of(record, self._part)
         path = await self.browsing.ask(write_new, typed, data, self.inspector.model.path)
         self.notify(f"{len(data):,} bytes written to {path}", markup=False)
+
+
+def _lines_of(record: RecordDetail, part: str, seen_as: text.View) -> tuple[list[str], str]:
+    """Of a part as it is to be seen, and what is to be said of that."""
+    if part == "headers":
+        return _header_lines(record, seen_as), seen_as
+    data = record.value if part == "value" else record.key
+    return text.shown(data, seen_as), text.label(data, seen_as)
 
 
 def _bytes_of(record: RecordDetail, part: str) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inspector.charts import HEIGHT, bar, fitted, has_blocks, report
 from inspector.columns import Times
-from inspector.highlighting import marks, rows_of, spans
+from inspector.highlighting import Lines, marks, spans
 from inspector.reading.answers import Progress
 from inspector.reading.statistics import CodecUse, StatisticsState
 
@@ -108,7 +108,15 @@ def test_an_empty_match_marks_nothing_and_many_are_cut_short() -> None:
 
 
 def test_the_first_line_with_a_match_is_told() -> None:
-    rows, first = rows_of(["one", "two", "two"], re.compile(b"tw"))
-    assert first == 1
-    assert [row.marks for row in rows] == [(), ((0, 0, 2),), ((0, 0, 2),)]
-    assert rows_of(["one"], None)[1] is None
+    lines = Lines(["one", "two", "two"], re.compile(b"tw"), 80)
+    assert lines.first == 1
+    assert [row.marks for row in lines.rows(0, 9)] == [(), ((0, 0, 2),), ((0, 0, 2),)]
+    assert [row.cells for row in lines.rows(1, 1)] == [("two",)]
+    assert Lines(["one"], None, 80).first is None
+    assert Lines(["one"], re.compile(b"x*"), 80).first is None
+
+
+def test_of_a_long_line_no_more_is_laid_out_than_is_shown_and_a_match_in_the_rest_counts() -> None:
+    lines = Lines(["a" * 100_000, "b" * 100_000 + "needle"], re.compile(b"needle"), 80)
+    assert lines.first == 1
+    assert [row.cells for row in lines.rows(0, 2)] == [("a" * 81,), ("b" * 81,)]
