@@ -34,6 +34,7 @@ HOMES = {
     "kafkalog.record.serialization": None,
     "kafkalog.storage.data_dir": None,
     "kafkalog.storage.checkpoints": None,
+    "kafkalog.storage.paths": None,
 }
 DATA_DIR = unpacked() / "kafka-3.9" / "data"
 
