@@ -11,7 +11,7 @@ import pytest
 from golden import Partition, Segment, checked_partitions
 from inspector.model import BatchRow, RecordRow, SegmentReader
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 300
 
 
 def with_every_segment(test: Callable[[Segment], None]) -> Callable[[Partition], None]:

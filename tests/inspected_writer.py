@@ -33,7 +33,7 @@ def writer(directory: Path) -> Iterator[Connection]:
     try:
         assert ours.recv() == "open"
         yield ours
-        process.join(30)
+        process.join(180)
         assert process.exitcode == 0
     finally:
         process.kill()

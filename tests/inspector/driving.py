@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # So that ages are the same for ever.
 DEFAULTS = Settings()
 NOW = 1_800_000_000_000
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 180
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 UPDATE = "KAFKALOG_UPDATE_SNAPSHOTS"
 
@@ -58,9 +58,11 @@ class Terminal:
 
     async def sees(self, *wanted: str) -> None:
         """Until all of these are seen."""
-        await self.until(lambda: all(each in self.text for each in wanted))
+        await self.until(lambda: _all_in(self.text, wanted))
 
     async def press(self, *keys: str, sees: str | None = None) -> None:
+        """What has been told before goes: it stays otherwise, see `drive`."""
+        self.app.clear_notifications()
         await self.pilot.press(*keys)
         if sees is not None:
             await self.sees(sees)
@@ -86,10 +88,25 @@ def drive(
 
     async def run() -> None:
         app = InspectorApp(Model(path), settings, Start(times=Times(settings.time_zone, lambda: NOW)))
+        _tell_for_long(app)
         async with app.run_test(size=size, notifications=True) as pilot:
             await steps(Terminal(app, pilot))
 
     asyncio.run(run())
+
+
+def _all_in(text: str, wanted: Iterable[str]) -> bool:
+    return all(each in text for each in wanted)
+
+
+def _tell_for_long(app: InspectorApp) -> None:
+    """What is told for two seconds may be gone before a slow machine looks: it stays until a key is pressed."""
+    tell = app.notify
+
+    def notify(message: str, **how: Any) -> None:
+        tell(message, **{**how, "timeout": PATIENCE_SECONDS})
+
+    app.notify = notify  # type: ignore[method-assign]
 
 
 def check_snapshot(terminal: Terminal, name: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from inspector.background.runs import Runs
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 180
 
 
 def within(steps: Callable[[Runs], Awaitable[None]]) -> None:

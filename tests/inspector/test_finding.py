@@ -87,12 +87,14 @@ def test_findings_are_sorted_and_copied(damaged: Path) -> None:
         await at.press("8", "r", sees="done in")
         table = at.app.screen.query_one("VerifyPanel LazyTable", LazyTable)
         await at.press("l", "l", "s", "s", sees="vPOSITION")
+        await at.until(lambda: (row := table.row_under_cursor()) is not None and row.cells[2] == f"{start_of(6):,}")
         first = table.row_under_cursor()
         assert first is not None
         assert first.cells[2] == f"{start_of(6):,}"
         await at.press("m", "m", "c", sees="copied 2 lines")
         assert at.app.clipboard.count("crc-mismatch") == 2
         await at.press("s")
+        await at.until(lambda: (row := table._row(0)) is not None and row.cells[2] == f"{start_of(3):,}")
         first = table._row(0)
         assert first is not None
         assert first.cells[2] == f"{start_of(3):,}"

@@ -157,10 +157,12 @@ def test_batches_follow_each_other(small: Path) -> None:
 def test_the_field_is_enclosed_named_decoded_and_explained(small: Path) -> None:
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
-        await at.press("tab", "right")
+        await at.press("tab")
+        await at_byte(at, 8)
+        await at.press("right")
         await at_byte(at, 9)
         length = LENGTH - 12
-        assert f"[00>00 00 {length:02x}]" in at.lines[3]
+        await at.until(lambda: f"[00>00 00 {length:02x}]" in at.lines[3])
         await at.sees(f"length = {length}", "bytes of the batch after this field", "batch 0: 4 bytes at 8..11")
         await at.sees(f"cursor at 9 (0x9) of {3 * LENGTH}", f"here as int8 0, int16 0, int32 {length << 8 | 0xFF}")
 
@@ -249,9 +251,13 @@ def test_the_prompt_goes_to_bytes_and_offsets(small: Path) -> None:
 def test_the_bytes_of_the_field_are_copied(small: Path) -> None:
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
-        await at.press("tab", "c")
+        await at.press("tab")
+        await at_byte(at, 8)
+        await at.press("c")
         await at.until(lambda: at.app.clipboard == (LENGTH - 12).to_bytes(4, "big").hex(" "))
-        await at.press("tab", "tab", "y")
+        await at.press("tab", "tab")
+        await at_byte(at, 16)
+        await at.press("y")
         await at.until(lambda: at.app.clipboard == "02")
 
     drive(small, steps)
@@ -282,7 +288,7 @@ def test_damage_is_marked_told_and_found(small: Path) -> None:
         await at.press("e")
         await at_byte(at, LENGTH)
         await at.sees("checksum")
-        assert any(line.startswith(">!") for line in at.lines)
+        await at.until(lambda: any(line.startswith(">!") for line in at.lines))
         await at.press("g")
         await at.until(lambda: "checksum" not in at.lines[-2])
 
@@ -387,7 +393,9 @@ def test_only_what_is_seen_is_read(golden_logs: Path, monkeypatch: pytest.Monkey
 def test_going_away_and_coming_back_finds_the_cursor_where_it_was(small: Path) -> None:
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
-        await at.press("J", "down", "right")
+        await at.press("J")
+        await at_byte(at, LENGTH)
+        await at.press("down", "right")
         await at_byte(at, LENGTH + 17)
         await at.press("4", sees="[4 Batch")
         await at.press("6", sees="[6 Hex")
@@ -412,7 +420,10 @@ def test_snapshots(
 ) -> None:
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
-        await at.press(*keys, sees=sees)
+        await at.press(*keys[:-1])
+        # To fields it goes step by step; the other keys wait for nobody.
+        await at.until(lambda: not at.app.screen.query_one(HexView)._stepping)
+        await at.press(keys[-1], sees=sees)
         await at.until(lambda: f"cursor at {cursor(at):,} " in told(at) and "[" in "".join(at.lines[3:]))
         check_snapshot(at, f"hex-{request.node.callspec.id.split('-')[0]}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -18,6 +19,8 @@ from inspector.desk import Desk
 from inspector.rows import Column, Row, Rows, Source
 from inspector.widgets.lazy_table import PAGE, LazyTable
 
+from .driving import PATIENCE_SECONDS
+
 MANY = 5_000_000
 
 
@@ -30,7 +33,7 @@ class Numbers:
         self.gate.set()
 
     def rows(self, first: int, count: int) -> Sequence[Row]:
-        self.gate.wait(10)
+        assert self.gate.wait(PATIENCE_SECONDS)
         self.asked.append((first, count))
         return [
             Row((f"row {i}", f"[red]{i}[/red]"), symbol="!" if i == 3 else " ") for i in range(first, first + count)
@@ -80,7 +83,8 @@ def seen(app: TableApp) -> list[str]:
 
 
 async def settled(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    for _ in range(500):
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < give_up:
         await pilot.pause()
         if condition():
             return
@@ -133,7 +137,7 @@ def test_every_key_moves_the_cursor(keys: str, row: int) -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         _, desk = await shown(table, pilot)
         await pilot.press(*keys.split())
-        assert table.cursor == row
+        await settled(pilot, lambda: table.cursor == row)
         assert table.scroll_offset.y <= row < table.scroll_offset.y + 12
         desk.close()
 
@@ -194,7 +198,7 @@ def test_a_page_that_is_on_its_way_while_the_table_grows_is_read_once_more() -> 
         table.grow(source.total)
         source.gate.set()
         # The page comes before anything is drawn again.
-        assert source.read.wait(10)
+        assert source.read.wait(PATIENCE_SECONDS)
         await settled(pilot, lambda: "row 0" in "\n".join(seen(app)))
         await pilot.press("G")
         await settled(pilot, lambda: "row 19" in "\n".join(seen(app)))

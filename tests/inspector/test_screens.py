@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import shutil
@@ -27,7 +28,7 @@ from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.search_prompt import SearchPrompt
 from inspector.widgets.strip import SegmentStrip
 
-from .driving import Terminal, drive
+from .driving import PATIENCE_SECONDS, Terminal, drive
 
 
 def logs(golden_logs: Path, archive: str = "kafka-3.9") -> Path:
@@ -72,7 +73,7 @@ def test_the_list_is_filtered_as_one_types_and_escape_takes_the_filter_back(gold
         await at.types("com")
         await at.sees("4 partitions of 20 with 'com'")
         await at.press("enter")
-        assert "v2-zstd-0" not in at.text
+        await at.until(lambda: "v2-zstd-0" not in at.text)
         await at.press("slash", "x", sees="0 partitions of 20")
         await at.sees("no name has this in it")
         await at.press("escape", sees="4 partitions of 20")
@@ -84,9 +85,9 @@ def test_the_list_is_sorted_by_a_column(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("v2-zstd-0", "≤1,200")
         await at.press("l", "s", "s", sees="vBYTES")
-        assert "v2-large-0" in at.lines[2]
+        await at.until(lambda: "v2-large-0" in at.lines[2])
         await at.press("s")
-        assert "v2-compacted-0" in at.lines[2]
+        await at.until(lambda: "v2-compacted-0" in at.lines[2])
 
     drive(logs(golden_logs), steps)
 
@@ -198,7 +199,7 @@ def test_a_colon_goes_to_an_offset_a_time_or_a_byte(golden_logs: Path) -> None:
         await at.types("nowhere")
         await at.press("enter", sees="expected an offset, @time")
         await at.press("colon", "escape")
-        assert isinstance(at.app.focused, LazyTable)
+        await at.until(lambda: isinstance(at.app.focused, LazyTable))
 
     drive(logs(golden_logs) / "v2-none-0", steps)
 
@@ -322,8 +323,9 @@ def test_q_at_the_top_level_and_ctrl_q_quit(golden_logs: Path, key: str, path: s
     async def steps(at: Terminal) -> None:
         await at.sees("read-only")
         await at.pilot.press(key)
-        await at.pilot._wait_for_screen() if at.app.is_running else None
-        assert at.app._exit
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not at.app._exit:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     drive(logs(golden_logs) / path, steps)
 
@@ -347,7 +349,8 @@ def test_the_keymap_of_the_config_file_holds_and_its_mistakes_are_told(golden_lo
         await at.press("f9", sees="[4 Batch")
         await at.press("f2", sees="kafkalog inspect: keys")
 
-    drive(logs(golden_logs) / "v2-none-0", steps, settings=settings)
+    # There is room for all that is wrong, one below the other.
+    drive(logs(golden_logs) / "v2-none-0", steps, settings=settings, size=(80, 40))
 
 
 @pytest.mark.parametrize("size", [(40, 10), (80, 24), (140, 40), (20, 5)])

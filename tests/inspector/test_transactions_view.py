@@ -60,7 +60,7 @@ def test_those_that_hang_come_first_and_all_are_counted(log: Path) -> None:
         await at.sees("! hanging 1  open 0  aborted 18  committed 33  stable 1,411")
         assert at.lines[4].startswith("> ! hanging         1000      0         1,411")
         assert "40    5.2 KiB" in at.lines[4]
-        assert "longer ago than any transaction may take" in told(at).replace("\n", " ")
+        await at.until(lambda: "longer ago than any transaction may take" in told(at).replace("\n", " "))
         await at.press("down")
         await at.until(lambda: told(at).startswith("aborted: offsets 1,365..1,410, in 2 batches"))
 
@@ -70,7 +70,7 @@ def test_those_that_hang_come_first_and_all_are_counted(log: Path) -> None:
 def test_the_command_is_shown_whole_and_copied(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
-        assert told(at).endswith(COMMAND)
+        await at.until(lambda: told(at).endswith(COMMAND))
         await at.press("c")
         await at.until(lambda: at.app.clipboard == COMMAND)
         await at.press("down", "y")
@@ -97,7 +97,7 @@ def test_they_are_sorted_by_a_column(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.press("l", "l", "l", "s", sees="^FIRST")
-        assert any(line.startswith("> ! hanging") for line in at.lines)
+        await at.until(lambda: any(line.startswith("> ! hanging") for line in at.lines))
         await at.press("g")
         await at.until(lambda: "             0 " in at.lines[4] and told(at).startswith("committed: offsets 0.."))
 
@@ -113,7 +113,7 @@ def test_they_are_read_anew_when_the_log_has_grown(tmp_path: Path, monkeypatch: 
         async def steps(at: Terminal) -> None:
             await opened(at)
             await at.sees("hanging 0  open 1  aborted 0  committed 0")
-            assert told(at).startswith("open: its producer last wrote")
+            await at.until(lambda: told(at).startswith("open: its producer last wrote"))
             marker = end_transaction_marker(ControlRecordType.COMMIT, 7, 0, timestamp=int(time.time() * 1000))
             written.append_as_leader(marker, 0, AppendOrigin.COORDINATOR)
             await at.sees("hanging 0  open 0  aborted 0  committed 1")
@@ -166,7 +166,8 @@ def test_a_file_by_itself_tells_of_those_that_no_marker_in_it_ends(log: Path) ->
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.sees("t undecided", "committed 3")
-        assert told(at).startswith("undecided: no marker in this file ends it; it begins at offset 1,411")
+        ends = "undecided: no marker in this file ends it; it begins at offset 1,411"
+        await at.until(lambda: told(at).startswith(ends))
 
     drive(log / f"{1335:020d}.log", steps)
 
