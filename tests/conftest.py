@@ -10,14 +10,15 @@ from hypothesis import HealthCheck, settings
 
 from golden import unpacked
 
-# CI must say the same thing twice about the same commit, so it draws the same examples; a thorough run draws new ones,
-# and many more.
+# Whoever runs the tests twice is to be told the same thing of the same tree, so the same examples are drawn: a few, or
+# more of them where there is time. A thorough run draws new ones, and very many.
 _SLOW_IS_NO_FAULT = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile(
-    "ci", deadline=None, derandomize=True, max_examples=300, suppress_health_check=_SLOW_IS_NO_FAULT
-)
+for name, examples in (("quick", 100), ("more", 300)):
+    settings.register_profile(
+        name, deadline=None, derandomize=True, max_examples=examples, suppress_health_check=_SLOW_IS_NO_FAULT
+    )
 settings.register_profile("thorough", deadline=None, max_examples=20_000, suppress_health_check=_SLOW_IS_NO_FAULT)
-settings.load_profile(os.environ.get("KAFKALOG_HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("KAFKALOG_HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(scope="session")
