@@ -4,7 +4,7 @@ import gc
 import linecache
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -102,6 +102,15 @@ def test_a_scheduler_whose_thread_was_kept_from_its_start_does_what_is_due_and_s
     assert done == ["first"]
 
 
+@pytest.fixture
+def _few_to_look_through() -> Iterator[None]:
+    """To collect garbage after each signal takes no longer than what the test itself has made."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 LOCKING = {lock.__file__, data_dir_session.__file__}
 
 
@@ -137,6 +146,7 @@ def interrupted_once_more(
     return len(struck) > before
 
 
+@pytest.mark.usefixtures("_few_to_look_through")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("what", ["open and close", "close"])
 def test_wherever_a_signal_strikes_while_a_lock_is_taken_or_released_no_byte_of_it_stays_locked(
@@ -155,6 +165,7 @@ def test_wherever_a_signal_strikes_while_a_lock_is_taken_or_released_no_byte_of_
     assert len(struck) > 20
 
 
+@pytest.mark.usefixtures("_few_to_look_through")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_wherever_a_signal_strikes_in_an_append_readers_find_what_the_log_says_it_holds(directory: Path) -> None:
     files = {each.__file__ for each in (embedded, local_log, segment, appending)}
