@@ -246,13 +246,15 @@ def _absolute(source: PartitionSource, offset: int, options: ReadOptions) -> int
 
 
 def _start_at(source: PartitionSource, time: int, options: ReadOptions) -> int:
-    offset = source.offset_for_timestamp(time)
-    if offset is not None:
+    offset, end = source.offset_for_timestamp(time), source.end_offset(committed=options.committed)
+    # A broker does not tell of what is undecided either.
+    if offset is not None and (offset < end or not options.committed):
         return offset
     if options.latest_when_no_timestamp:
-        return source.end_offset(committed=options.committed)
+        return end
+    what = "no decided record" if options.committed else "no record"
     raise ValueError(
-        f"option {options.starting.option}: {source.topic_partition} has no record as late as {time} ms; with "
+        f"option {options.starting.option}: {source.topic_partition} has {what} as late as {time} ms; with "
         "startingOffsetsByTimestampStrategy=latest its end is taken"
     )
 

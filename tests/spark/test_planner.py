@@ -254,6 +254,19 @@ def test_a_start_later_than_all_records_is_an_error_or_the_end(orders: Path) -> 
     assert offsets(orders, startingTimestamp=NOW + END, startingOffsetsByTimestampStrategy="latest") == []
 
 
+def test_a_start_by_time_is_among_what_is_decided_as_a_broker_tells_it(tmp_path: Path) -> None:
+    undecided = batch(2, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    directory = write_segments(tmp_path / "orders-0", {0: [batch(0, [b"a", b"b"]), undecided, batch(3)]})
+    committed = {"kafka.isolation.level": "read_committed"}
+    for time in (NOW + 2, NOW + 3):
+        with pytest.raises(ValueError, match=f"orders-0 has no decided record as late as {time} ms"):
+            offsets(directory, startingTimestamp=time, **committed)
+        latest = {"startingOffsetsByTimestampStrategy": "latest", **committed}
+        assert offsets(directory, startingTimestamp=time, **latest) == []
+    assert offsets(directory, startingTimestamp=NOW, **committed) == [0, 1]
+    assert offsets(directory, startingTimestamp=NOW + 3) == [3]
+
+
 def test_deleted_records_are_data_loss_that_may_be_tolerated(caplog: pytest.LogCaptureFixture) -> None:
     start = {"v2-deleted-records": {"0": 10}}
     with pytest.raises(OffsetOutOfRangeError, match=r"v2-deleted-records-0: offsets 10\.\.491 are not there"):
