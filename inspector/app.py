@@ -10,7 +10,6 @@ import asyncio
 import gc
 import logging
 import signal
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -23,16 +22,15 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
-from textual.widget import Widget
-from textual.widgets import Input
 
 from inspector import text
 from inspector.columns import Times
 from inspector.desk import Desk
-from inspector.keys import ACTIONS, ASKING, bindings
+from inspector.keys import ACTIONS, bindings
 from inspector.screens import VIEWS
 from inspector.screens.base import InspectorScreen
 from inspector.settings import TIME_ZONES, Settings
+from inspector.typed_keys import TypedKeys
 
 if TYPE_CHECKING:
     from textual.worker import WorkType
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 
 SETTLED_SECONDS = 2.0
 PALETTE_LINES = 10
-# A prompt, or view, that has not come by then never will, or takes so long that other keys may be meant for now.
-HELD_SECONDS = 1.0
 # Until a process is started that will verify, search or count.
 PREPARED_SECONDS = 1.5
 DEFAULT_THEME = "textual-dark"
@@ -105,12 +101,7 @@ class InspectorApp(App[None]):
         self.has_topics = model.kind == "data_dir"
         self._clashes: set[str] = set()
         self._warnings = Warnings(self)
-        # Keys that are not passed on so far, and whether they wait for a prompt to come or go.
-        self._typed: deque[events.Key] = deque()
-        self._holding = 0
-        self._is_held = False
-        # The key that has not come back so far from where it was passed to.
-        self._passed: events.Key | None = None
+        self.keys = TypedKeys(self, super().on_event)
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the only one that is made before it is wanted."""
@@ -218,72 +209,10 @@ class InspectorApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """What is typed faster than a prompt, or a view, comes is for that one, and each key counts."""
         if isinstance(event, events.Key) and not event.is_forwarded:
-            if self._name_of(event.key) == "quit":
-                self._is_held = False
-                self._typed.clear()
-            self._typed.append(event)
-            await self._pass_keys()
+            await self.keys.type(event)
         else:
             await super().on_event(event)
-            if event is self._passed:
-                # It has come back from where the keys go: what it does has begun.
-                self._passed = None
-                settle: WorkType[None] = partial(self._release_when_still, self.focused or self.screen, self._holding)
-                self.run_worker(settle, exit_on_error=False)
-
-    async def _pass_keys(self) -> None:
-        while self._typed and not self._is_held:
-            event = self._typed.popleft()
-            self._passed = None
-            if self._is_of_prompt(event.key):
-                self._hold()
-                await super().on_event(event)
-            elif isinstance(self.screen, InspectorScreen) and not isinstance(self.focused, Input):
-                self._hold()
-                self._passed = event
-                await super().on_event(event)
-                if not event.is_forwarded:
-                    self._is_held = False
-            else:
-                await super().on_event(event)
-
-    async def _release_when_still(self, widget: Widget, holding: int) -> None:
-        """Once all that the key has begun is done: what it set off has gone up from the widget, view by view."""
-        for node in widget.ancestors_with_self:
-            if node is self or not isinstance(node, Widget):
-                break
-            # One message may have led to another in the same place.
-            for _ in range(2):
-                passed = asyncio.Event()
-                if node.call_later(passed.set):
-                    await passed.wait()
-        if isinstance(self.screen, InspectorScreen):
-            await self.screen.until_still()
-        if holding == self._holding:
-            self.release_keys()
-
-    def _name_of(self, key: str) -> str | None:
-        active = self.screen.active_bindings.get(key)
-        return None if active is None or not active.enabled else active.binding.id
-
-    def _is_of_prompt(self, key: str) -> bool:
-        """Whether it opens a prompt, or may close one."""
-        if not isinstance(self.screen, InspectorScreen):
-            return False
-        if isinstance(self.focused, Input):
-            return key in {"enter", "escape"}
-        return self._name_of(key) in ASKING
-
-    def _hold(self) -> None:
-        self._is_held = True
-        self._holding += 1
-        holding = self._holding
-        self.set_timer(HELD_SECONDS, lambda: self.release_keys() if holding == self._holding else None)
-
-    def release_keys(self) -> None:
-        """A prompt has come, or gone, or a view: the keys behind the one that it came, or went, by are passed on."""
-        self._is_held = False
-        self.call_later(self._pass_keys)
+            self.keys.handled(event)
 
     def action_press(self, name: str) -> None:
         """A click at a key in the last line."""

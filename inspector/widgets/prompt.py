@@ -69,7 +69,7 @@ class Prompt(Horizontal):
         self._release_keys()
 
     def _release_keys(self) -> None:
-        cast("InspectorApp", self.app).release_keys()
+        cast("InspectorApp", self.app).keys.release()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

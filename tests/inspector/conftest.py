@@ -20,7 +20,7 @@ def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     from textual.pilot import Pilot
 
-    monkeypatch.setattr("inspector.app.HELD_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("inspector.typed_keys.HELD_SECONDS", PATIENCE_SECONDS)
     # A process that no job asks for is one more to wait for.
     monkeypatch.setattr("inspector.app.PREPARED_SECONDS", NEVER_SECONDS)
     monkeypatch.setattr(Pilot._wait_for_screen, "__defaults__", (PATIENCE_SECONDS,))

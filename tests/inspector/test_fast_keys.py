@@ -142,7 +142,7 @@ def monkey(seed: int) -> Callable[[Terminal], Any]:
         for _ in range(6):
             types(at, *keys.choices(KEYS, k=12))
             await at.pilot.pause()
-        await at.until(lambda: not at.app._typed and screen_of(at).going.still.is_set())
+        await at.until(lambda: at.app.keys.are_passed and screen_of(at).going.still.is_set())
         await at.until(lambda: not waits(at))
         assert "internal error" not in at.text, (seed, at.text)
 
