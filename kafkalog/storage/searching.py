@@ -10,6 +10,7 @@ offset; else all is searched.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
+from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.framing import find_file_entry, load_file_entry
 from kafkalog.record.decoding import Entries, first_record
 from kafkalog.record.framing import Stop
@@ -82,6 +83,7 @@ def find_record(
     entries: "FileMessageSet", start: int, offset: int, timestamp: int, hint: int | None
 ) -> TimestampAndOffset | None:
     """The first record that reaches both; None where none does. What it raises: see `search_timestamp`."""
+    offset, timestamp = max(offset, NO_OFFSET), max(timestamp, NO_TIMESTAMP)
     entry = load_entry(entries, start, offset, timestamp, hint)
     while entry is not None:
         found = first_record(entry, entries._reading, offset, timestamp)
@@ -98,6 +100,11 @@ def _reached(
     entries: "FileMessageSet", kernel: _Search[Found], start: int, wanted: tuple[int, int], hint: int | None
 ) -> Found | None:
     """What the kernel finds that reaches the offset and the timestamp; a hint that does not hold is not followed."""
+    # Both are Java longs.
+    if max(wanted) > INT64_MAX:
+        return None
+    if min(wanted) < NO_OFFSET:
+        wanted = max(wanted[0], NO_OFFSET), max(wanted[1], NO_TIMESTAMP)
     if hint is None or not start:
         found, *stop = _asked(entries, kernel, entries._place(start), wanted, -1)
     else:

@@ -220,6 +220,7 @@ TIMES = "its times go from 2026-01-01T00:00:00Z to 2026-01-01T00:00:03Z"
     ("options", "words"),
     [
         (["--from", "100"], "no record from offset 100 on: its offsets go from 0 to 3"),
+        (["--from", str(2**63)], f"no record from offset {2**63} on: its offsets go from 0 to 3"),
         (["--from", "end"], "no record from offset 4 on: its offsets go from 0 to 3"),
         (["--from", "100", "--to", "end-1"], "--from, offset 100, comes after --to, offset 3"),
         (

@@ -253,6 +253,17 @@ def test_search_finds_the_first_batch_that_reaches_an_offset(
         assert found.offset == batches[place][0]
 
 
+@pytest.mark.parametrize("wanted", [2**63, 2**80])
+def test_no_batch_reaches_what_is_more_than_an_offset_or_time_can_be_and_any_what_is_less(
+    write: Write, wanted: int
+) -> None:
+    message_set = write(V2Batch(records(b"a", offset=4)).encoded())
+    assert message_set.search(wanted) is message_set.search_timestamp(wanted) is None
+    assert message_set.search_timestamp(0, starting_offset=wanted) is None
+    assert message_set.search(-wanted - 1) == message_set.search(4)
+    assert message_set.search_timestamp(-wanted - 1) == message_set.search_timestamp(0)
+
+
 def test_search_finds_the_wrapper_that_holds_an_offset(write: Write) -> None:
     first, second = (entries(records(b"a", b"b", b"c", offset=offset), 1, GZIP) for offset in (10, 20))
     found = write(first + second).search(21)
