@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -64,13 +65,12 @@ class Exchange:
 
     @classmethod
     def begun(cls, data_dir: Path, job: Path) -> "Exchange":
-        """The one that somebody began who died. ValueError, KeyError, TypeError: the file is damaged."""
-        found = json.loads((job / JOURNAL).read_bytes())
-        coming = [JoinedLog(TopicPartition(*each.pop("topic_partition")), **each) for each in found["coming"]]
-        going = [str(name) for name in found["going"]]
-        if found["version"] != _VERSION or not all(map(partition_of_dir, going)):
-            raise ValueError(f"{job / JOURNAL} is not of version {_VERSION}, or damaged")
-        return cls(data_dir, job, coming, going)
+        """The one that somebody began who died. ValueError: the file is damaged. OSError: it cannot be read."""
+        try:
+            return cls(data_dir, job, *_read(job / JOURNAL))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            what = f"is not of version {_VERSION}, or damaged: settle by hand what of this job is to be in place"
+            raise ValueError(f"{job / JOURNAL} {what}, and remove it ({type(error).__name__}: {error})") from error
 
     def complete(self, lock: DirectoryLock) -> None:
         """Do what is not done yet. OSError: try again.
@@ -168,6 +168,21 @@ def complete_begun(data_dir: Path, lock: DirectoryLock) -> list[Path]:
     for journal in found:
         Exchange.begun(data_dir, journal.parent).complete(lock)
     return [journal.parent for journal in found]
+
+
+def _read(journal: Path) -> tuple[list[JoinedLog], list[str]]:
+    """What comes and what goes. Whatever is raised of something else than such a file: what is wrong with it."""
+    if not stat.S_ISREG(journal.stat().st_mode):
+        # To read it might take for ever.
+        raise ValueError("no regular file")
+    found = json.loads(journal.read_bytes())
+    coming = [JoinedLog(TopicPartition(*each.pop("topic_partition")), **each) for each in found["coming"]]
+    going = [str(name) for name in found["going"]]
+    if found["version"] != _VERSION:
+        raise ValueError(f"version {found['version']}")
+    if not all(map(partition_of_dir, going + [str(each.topic_partition) for each in coming])):
+        raise ValueError("names that are none of partitions")
+    return coming, going
 
 
 def is_committed(job: Path) -> bool:

@@ -220,7 +220,8 @@ def _in_order(futures: Iterable[Future[JoinedLog]]) -> list[JoinedLog]:
 def recover(path: str | os.PathLike[str]) -> list[Path]:
     """Complete what jobs have committed to that data directory that died before all was in place; their directories.
 
-    LogStateError: somebody has written since to what is to be replaced. LogLockedError, OSError.
+    LogStateError: somebody has written since to what is to be replaced. ValueError: what a job has committed cannot be
+    read. LogLockedError, OSError.
     """
     data_dir = Path(path)
     with _locked(data_dir) as (_, lock):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -438,3 +439,33 @@ def test_what_was_read_while_it_is_replaced_can_be_read_on(tmp_path: Path) -> No
         assert next(found).value == b"0"
         written(tmp_path, [values(b"new")], overwrite=True)
         assert next(found).value == b"1"
+
+
+@pytest.mark.parametrize(
+    ("journal", "why"),
+    [
+        ("", "JSONDecodeError"),
+        ("[" * 100_000, "RecursionError"),
+        ("{}", "KeyError: 'coming'"),
+        ("[]", "TypeError"),
+        ('{"version": 2, "coming": [], "going": []}', "version 2"),
+        ('{"version": 1, "coming": [{"topic_partition": ["t", 0]}], "going": []}', "TypeError"),
+        ('{"version": 1, "coming": ["t-0"], "going": []}', "AttributeError"),
+        ('{"version": 1, "coming": [], "going": ["../t-0"]}', "names that are none of partitions"),
+        (None, "no regular file"),
+    ],
+)
+def test_a_commit_that_cannot_be_read_is_named_and_nothing_is_changed(
+    tmp_path: Path, journal: str | None, why: str
+) -> None:
+    written(tmp_path, [values(b"0")])
+    path = tmp_path / exchange.TEMPORARY / "job" / exchange.JOURNAL
+    path.parent.mkdir(parents=True)
+    if journal is None:
+        os.mkfifo(path)
+    else:
+        path.write_text(journal)
+    for act in (lambda: recover(tmp_path), lambda: written(tmp_path, [values(b"1")])):
+        with pytest.raises(ValueError, match=f"{re.escape(str(path))} is not of version 1, or damaged: settle .*{why}"):
+            act()
+    assert values_in(tmp_path) == [b"0"]
