@@ -197,7 +197,7 @@ def label(data: bytes | None, view: View) -> str:
         return "null"
     shown_as = resolved(data, view)
     if shown_as == "json":
-        return "JSON, pretty; raw: v" if _as_json(data) is not None else "not JSON; as text"
+        return "JSON, pretty; raw: v" if _as_json(data) is not None else _why_not_json(data)
     if shown_as == "utf8":
         return "UTF-8" if _is_text(data) else "not UTF-8; bytes that are not are escaped"
     return {"hex": "hex", "base64": "base64"}[shown_as]
@@ -270,9 +270,19 @@ def _is_text(data: bytes) -> bool:
 
 def _as_json(data: bytes) -> bytes | None:
     """An object or a list, indented; None where it is neither, no JSON, or would be far longer so."""
-    if not 2 <= len(data) <= JSON_BYTES or data.lstrip()[:1] not in (b"{", b"["):
+    if len(data) > JSON_BYTES or not _begins_as_json(data):
         return None
     return _indented(data)
+
+
+def _begins_as_json(data: bytes) -> bool:
+    return len(data) >= 2 and data.lstrip()[:1] in (b"{", b"[")
+
+
+def _why_not_json(data: bytes) -> str:
+    if len(data) > JSON_BYTES and _begins_as_json(data):
+        return f"longer than {size(JSON_BYTES)}, not looked at as JSON; as text"
+    return "not JSON; as text"
 
 
 @lru_cache(maxsize=1)

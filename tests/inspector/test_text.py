@@ -127,6 +127,12 @@ def test_what_is_no_json_is_shown_as_it_is_and_said_to_be_none(data: bytes) -> N
     assert text.shown(data, "json") == text.shown(data, "utf8")
 
 
+def test_of_what_is_too_long_to_be_looked_at_as_json_it_is_not_said_that_it_is_none() -> None:
+    data = b'["' + b"x" * text.JSON_BYTES + b'"]'
+    assert text.label(data, "json") == "longer than 4.0 MiB, not looked at as JSON; as text"
+    assert text.label(data[1:], "json") == "not JSON; as text"
+
+
 def test_json_that_indenting_would_blow_up_is_left_as_it_is() -> None:
     deep = b"[" * 900 + b"1," * 300_000 + b"1" + b"]" * 900
     assert sum(map(len, text.shown(deep, "json", limit=2**30))) < 2 * len(deep)
