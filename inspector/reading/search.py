@@ -129,6 +129,8 @@ class Search:
         self._high = _UNBOUNDED if not backwards or start is None else start
         self._end = self._low if backwards else end
         self._reached = min(self._high, end) if backwards else self._low
+        # Behind the last batch whose header was read.
+        self._read_end = self._low
         self._total = sum(place.bytes for place in self._wanted_places())
         self._done = self._matches = 0
         self._cancelled = threading.Event()
@@ -169,6 +171,8 @@ class Search:
             if self._cancelled.is_set():
                 break
         if not self._cancelled.is_set():
+            if self._end == _UNBOUNDED:
+                self._end = self._read_end
             self._reached, self._done = self._end, self._total
         yield self.progress(finished=True)
 
@@ -188,7 +192,10 @@ class Search:
         return wanted[::-1] if self._backwards else wanted
 
     def _reach(self, step: Step) -> None:
-        if step.last_offset is None or not step.parts:
+        if step.last_offset is None:
+            return
+        self._read_end = max(self._read_end, step.last_offset + 1)
+        if not step.parts:
             return
         if self._backwards:
             self._reached = max(self._low, min(self._reached, step.last_offset))

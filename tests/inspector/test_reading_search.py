@@ -100,6 +100,15 @@ def test_it_begins_where_it_is_asked_to(directory: Path) -> None:
     assert {match.base_offset for match in forwards} == {20}
 
 
+@pytest.mark.parametrize("start", [None, 25, 1000])
+def test_where_a_file_by_itself_ends_is_told_once_it_has_been_read(directory: Path, start: int | None) -> None:
+    alone = directory.parent / f"{20:020}.log"
+    alone.write_bytes((directory / alone.name).read_bytes())
+    matches, progress = searched(alone, b"nothing has this", start=start)
+    assert (matches, progress.complete) == ([], True)
+    assert progress.reached_offset == progress.end_offset == max(40, start or 0)
+
+
 def test_patterns_are_literal_or_regular_expressions_with_or_without_case() -> None:
     assert pattern("a.b").search(b"a.b")
     assert not pattern("a.b").search(b"axb")
