@@ -430,7 +430,8 @@ def _sizes(log: Log) -> Iterator[SegmentRow]:
 def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
     """With what a few looks at first batch and indexes tell."""
     try:
-        state = _index_state(segment)
+        # A problem with the batches leaves standing what is known of the index.
+        row = replace(row, index_state=_index_state(segment))
         first_timestamp = segment.first_batch_timestamp
         # Without a time index the whole segment would have to be read for it.
         last_timestamp = segment.largest_record_timestamp if segment.time_index.entries or row.bytes < 1 << 20 else None
@@ -440,7 +441,7 @@ def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
     except (OSError, KafkaLogError) as error:
         return replace(row, problem=str(error))
     times = {"first_timestamp": first_timestamp, "last_timestamp": last_timestamp}
-    return replace(row, index_state=state, end_offset=end, **times)
+    return replace(row, end_offset=end, **times)
 
 
 def _index_state(segment: Any) -> IndexState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,23 @@ def test_the_state_of_an_index_is_told(tmp_path: Path, index: bytes | None, stat
         path.with_suffix(".index").write_bytes(index)
     model = Model(tmp_path / "t-0")
     assert model.partition().refresh().segments[0].index_state == state
+    model.close()
+
+
+def test_damage_behind_the_last_entry_of_an_index_leaves_the_index_as_it_is(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a", LogConfig(index_interval_bytes=100)) as log:
+        for _ in range(9):
+            log.append([Record(b"v" * 100)])
+        log.roll()
+        log.append([Record(b"v")])
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    os.truncate(path, path.stat().st_size - 30)
+    path.with_suffix(".index").write_bytes(path.with_suffix(".index").read_bytes()[:-8])
+    model = Model(tmp_path / "t-0")
+    segment = model.partition().refresh().segments[0]
+    assert segment.index_state == "ok"
+    assert segment.problem is not None
+    assert "torn tail" in segment.problem
     model.close()
 
 
