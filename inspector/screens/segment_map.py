@@ -51,7 +51,9 @@ class SegmentMapView(View):
         place = self.browsing.place
         if place is not None and place.base_offset == self.browsing.base_offset:
             self._strip.go(self._cell_at(place.position))
-        await self._tell_cell()
+            await self._tell_cell()
+        else:
+            await self._look_at()
 
     async def indexed(self) -> None:
         if self.browsing.is_indexed or time.monotonic() - self._drawn > BETWEEN_DRAWINGS_SECONDS:
@@ -105,7 +107,8 @@ class SegmentMapView(View):
             return None if row is None else await self.browsing.ask(segment.batch, row)
         batch = await self.browsing.ask(segment.batch, cell.first_row)
         count = cell.last_row - cell.first_row + 1
-        offsets = "" if batch is None else f", from offset {text.number(batch.base_offset)}"
+        begins = None if batch is None else batch.base_offset
+        offsets = "" if begins is None else f", from offset {text.number(begins)}"
         when = "" if batch is None else self.inspector.times.full(batch.max_timestamp)
         facts.update(Text(f"{place}\n{count:,} {'batch' if count == 1 else 'batches'}{offsets}  {when}"))
         if batch is not None:

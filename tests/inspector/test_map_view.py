@@ -1,0 +1,42 @@
+"""The map: its cursor is a place as that of any view, and it tells of a cell no more than is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="Textual is not installed")
+
+from fsck import damage
+from inspected import segment_file
+
+from .driving import Terminal, drive
+
+BATCHES = [damage.batch(i) for i in range(damage.BATCHES)]
+
+
+def test_e_goes_on_from_the_batch_that_the_cursor_stands_on(tmp_path: Path) -> None:
+    data = b"".join(BATCHES)
+    for place in (0, 5):
+        data = damage.flipped(data, damage.start_of(BATCHES, place) + 100, 2)
+    segment_file(tmp_path / "damaged-0", data)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("3", sees="cell 1 of")
+        await at.sees("position 0: the checksum")
+        await at.press("e", sees=f"position {damage.start_of(BATCHES, 5)}: the checksum")
+        await at.press("E", sees="position 0: the checksum")
+
+    drive(tmp_path / "damaged-0", steps)
+
+
+def test_of_bytes_that_are_no_batch_no_offset_is_told(tmp_path: Path) -> None:
+    segment_file(tmp_path / "damaged-0", b"\xff" * 300 + b"".join(BATCHES))
+
+    async def steps(at: Terminal) -> None:
+        await at.press("3", sees="cell 1 of")
+        await at.sees("corrupt,", "1 batch")
+        assert "from offset" not in at.text
+
+    drive(tmp_path / "damaged-0", steps)
