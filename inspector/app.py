@@ -124,8 +124,8 @@ class InspectorApp(App[None]):
         logging.getLogger("kafkalog").addHandler(self._warnings)
         self.set_keymap(self.settings.keymap)
         mistakes = [*self.settings.mistakes, *self._use_theme()]
-        for mistake in mistakes:
-            self.notify(mistake, title="config file", severity="warning", timeout=10, markup=False)
+        if mistakes:
+            self.notify("\n".join(mistakes), title="config file", severity="warning", timeout=10, markup=False)
 
     def _heed_signals(self) -> None:
         """Told to end, it leaves the terminal as it was. nohup stays in force."""

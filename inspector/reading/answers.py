@@ -86,8 +86,8 @@ class Gap:
     @property
     def note(self) -> str:
         """What there is to say of it."""
-        offsets = f"{self.first_offset:,}-{self.last_offset:,}"
-        return f"no segment holds offsets {offsets} (compacted away, or a segment is missing)"
+        # As short as can be: it is to be read at 80 columns, whatever the offsets are.
+        return f"no segment holds {self.first_offset:,}-{self.last_offset:,} (compacted, or one is missing)"
 
 
 @dataclass(frozen=True, slots=True)

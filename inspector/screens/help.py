@@ -27,6 +27,8 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help_close"),
         Binding("j", "app.simulate_key('down')", show=False),
         Binding("k", "app.simulate_key('up')", show=False),
+        # What is modal hides the keys of the application.
+        Binding("ctrl+q", "app.quit", show=False, id="quit"),
     ]
 
     def __init__(self, keymap: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups import framing
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
@@ -226,6 +227,7 @@ class _SplitReader:
         what = f"the segment ends in a {kind} tail where there were batches when the read was planned"
         if self._split.sealed:
             what = f"a segment that has a successor ends in a {kind} tail"
+            what += ", or a length in it is damaged" if stop.status == framing.TORN else ""
         left = f"{self._window.size - stop.position} bytes more"
         return CorruptRecordError(what, self._split.path, stop.position, "a batch", left)
 

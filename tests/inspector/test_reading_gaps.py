@@ -57,7 +57,7 @@ def test_a_segment_that_was_removed_is_told_before_and_after_the_others_have_bee
     assert state.gaps == (Gap(bases[2], bases[3] - 1),)
     assert state.problem is None
     offsets = f"{bases[2]}-{bases[3] - 1}"
-    assert state.gaps[0].note == f"no segment holds offsets {offsets} (compacted away, or a segment is missing)"
+    assert state.gaps[0].note == f"no segment holds {offsets} (compacted, or one is missing)"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,7 +90,7 @@ def test_headless_tells_gaps_and_takes_them_for_no_problem(tmp_path: Path, capsy
     path = partition(tmp_path, (0, (0, 1)), (1000, (1000,)))
     assert headless.show(path, "segments", "json") == 0
     found = json.loads(capsys.readouterr().out)
-    note = "no segment holds offsets 2-999 (compacted away, or a segment is missing)"
+    note = "no segment holds 2-999 (compacted, or one is missing)"
     assert found["gaps"] == [{"first_offset": 2, "last_offset": 999, "note": note}]
     assert [row["end_offset"] for row in found["rows"]] == [2, 1001]
     assert headless.show(path, "segments", "text") == 0

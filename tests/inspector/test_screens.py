@@ -330,6 +330,16 @@ def test_q_at_the_top_level_and_ctrl_q_quit(golden_logs: Path, key: str, path: s
     drive(logs(golden_logs) / path, steps)
 
 
+def test_ctrl_q_quits_while_the_help_is_open(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("read-only")
+        await at.press("f1", sees="kafkalog inspect: keys")
+        await at.pilot.press("ctrl+q")
+        await at.until(lambda: at.app._exit)
+
+    drive(logs(golden_logs) / "v2-none-0", steps)
+
+
 def test_q_elsewhere_goes_one_level_back(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at, "v2-lz4-0")

@@ -138,6 +138,16 @@ def test_batches_around_any_damage_are_read_however_the_segment_is_split(
     (directory / f"{0:020d}.log").write_bytes(before)
 
 
+def test_a_length_that_leads_beyond_a_sealed_segment_may_be_the_damage_itself(
+    damaged: tuple[Path, list[int]],
+) -> None:
+    directory, positions = damaged
+    change(directory, positions[11] + 8, (1 << 20).to_bytes(4, "big"))
+    with pytest.raises(CorruptRecordError, match="torn tail, or a length in it is damaged") as raised:
+        offsets(directory)
+    assert raised.value.position == positions[11]
+
+
 def test_damage_at_the_end_of_the_active_segment_is_no_torn_tail(tmp_path: Path) -> None:
     directory = write_segments(tmp_path / "orders-0", {0: [batch(0), batch(1)]})
     closed(directory)
