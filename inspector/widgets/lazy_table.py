@@ -199,11 +199,6 @@ class LazyTable(PagedView[Sequence[Row]]):
     def _moved(self, *, by_user: bool) -> Message:
         return self.Moved(self, self.cursor, by_user=by_user)
 
-    def _show_line(self, line: int, *, in_middle: bool = False) -> None:
-        # Where rows will be seen is known only once there is room for them.
-        if self.size.height:
-            super()._show_line(line, in_middle=in_middle)
-
     def action_cursor_up(self) -> None:
         self._by_key(self.cursor - 1)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 PIECES_KEPT = 16
+# Lines: fewer have no middle. So low is a view on its way to the place that it will have, too.
+LEAST_WITH_MIDDLE = 3
 
 
 class PagedView(ScrollView, Generic[P], can_focus=True):
@@ -65,6 +67,8 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         self._loading = False
         # The piece on its way; None also when it has been forgotten since.
         self._awaited: int | None = None
+        # Whether the cursor's line is to be brought to the middle once there is one.
+        self._unplaced = False
 
     # What differs.
 
@@ -192,7 +196,12 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
     def _show_line(self, line: int, *, in_middle: bool = False) -> None:
         """Scroll, as far as is needed, where it is not seen."""
         top, height = self.scroll_offset.y, self._lines_seen()
-        if top <= line < top + height:
+        if top <= line < top + height and not self._unplaced:
+            return
+        in_middle = in_middle or self._unplaced
+        self._unplaced = in_middle and height < LEAST_WITH_MIDDLE
+        if not self.size.height:
+            # Where lines will be seen is known only once there is room for them.
             return
         nearest = line if line < top else line - height + 1
         y = max(0, line - height // 2) if in_middle else nearest

@@ -99,6 +99,22 @@ async def shown(table: LazyTable, pilot: Pilot[None], count: int = MANY) -> tupl
     return source, desk
 
 
+@pytest.mark.parametrize("height", [0, 1, 2])
+def test_what_is_gone_to_before_there_is_room_is_in_the_middle_once_there_is(height: int) -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        table.styles.height = height
+        await settled(pilot, lambda: table.size.height == height)
+        _, desk = await shown(table, pilot)
+        table.go(1_000)
+        await pilot.pause()
+        table.styles.height = 12
+        await settled(pilot, lambda: table.size.height == 12)
+        await settled(pilot, lambda: table.scroll_offset.y == 1_000 - (12 - 1) // 2)
+        desk.close()
+
+    with_table(steps)
+
+
 def test_only_the_pages_that_are_seen_are_asked_for() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         source, desk = await shown(table, pilot)
