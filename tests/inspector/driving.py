@@ -77,6 +77,11 @@ class Terminal:
         await self.pilot.press(*(character if character != " " else "space" for character in text))
 
 
+def logs(golden_logs: Path, archive: str = "kafka-3.9") -> Path:
+    """The data directory of a broker."""
+    return golden_logs / archive / "data"
+
+
 def drive(
     path: Path,
     steps: Callable[[Terminal], Awaitable[None]],
