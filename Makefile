@@ -1,87 +1,65 @@
+.DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: demo test oracle-spark lint bench docs asan fuzz clean help
-.DEFAULT_GOAL := help
-
 PYTHON ?= python3
-EXTRAS ?= dev arrow inspector remote
 ARGS ?=
-VENV := .venv
-BIN := $(VENV)/bin
+CODE := kafkalog inspector pyspark_kafkalog
+KERNELS := $(wildcard kafkalog/_speedups/*.pyx)
+BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CODE := $(wildcard kafkalog inspector pyspark_kafkalog)
-# The directories too: a file that goes leaves no other trace.
-SOURCES := $(shell find $(CODE) -name __pycache__ -prune -o \( -type d -o -name '*.py' -o -name '*.py[ix]' -o -name '*.pxd' -o -name '*.tcss' \) -print)
-KERNELS := $(basename $(filter %.pyx,$(SOURCES)))
-# Before a build, all goes that an earlier one left but the compiled modules: a wheel would still hold what the tree has lost.
-SWEEP = for lib in build/lib* build/asan/lib; do [ ! -d $$lib ] || find $$lib -type f $(KERNELS:%=! -path '*/%.*.so') -delete; done
-REQUIREMENTS = import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], sep="\n")
-SANITIZE := -fsanitize=address -fno-omit-frame-pointer -g -O1
-PRELOAD = $(foreach lib,libasan.so libstdc++.so.6,$(shell $(CC) -print-file-name=$(lib)))
+ASAN := $(CURDIR)/build/asan/lib
 
-# python -P: the installed package is meant, not the tree, which holds no compiled modules.
-
-demo: $(VENV)/installed ## the command at work on logs that real brokers wrote
-	$(BIN)/python -P -m kafkalog.cli.demo tests/data
-
-test: $(VENV)/installed ## the tests; ARGS="-k varint" chooses
-	$(BIN)/pytest -n 2 --dist loadgroup -q $(ARGS)
-
-oracle-spark: $(VENV)/installed ## format("kafkalog") beside Spark's own Kafka source; fetches pyspark 4.0, 455 MB
-	$(BIN)/python tests/oracle/spark_environment.py
-	$(BIN)/pytest -q tests/oracle/test_spark_source.py $(ARGS)
-
-lint: $(VENV)/installed ## style, types, stubs, layers, spelling
+demo: .venv/compiled ## the command at work on logs that real brokers wrote
+	$(BIN)/python -m kafkalog.cli.demo tests/data
+test: .venv/test ## the fast tier of the tests, two minutes; ARGS="-k varint" chooses
+	$(BIN)/python -m tests.tiers fast -- $(ARGS)
+test-all: test ## every tier; make test-slow, test-spark and so on: one of them
+	$(BIN)/python -m tests.tiers --done fast slow tui property oracle broker spark -- $(ARGS)
+test-%: .venv/test
+	$(BIN)/python -m tests.tiers $* -- $(ARGS)
+test-pythons: .venv/test ## the fast tier on every supported Python that is here
+	$(BIN)/nox $(ARGS)
+coverage: .venv/test ## the tiers fast, tui and slow with branch coverage; build/coverage/index.html
+	$(BIN)/python -m tests.tiers --coverage fast tui slow -- $(ARGS)
+lint: .venv/lint .venv/test ## style, types, stubs, imports, spelling
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd,$(SOURCES))
-	$(BIN)/mypy --strict $(CODE)
-	@# __buffer__ is seen from Python 3.12 on only.
-	printf '.*\.__pyx_capi__\n.*\.__buffer__\n' | $(BIN)/python -P -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist /dev/stdin --ignore-unused-allowlist \
-		$(subst /,.,$(KERNELS))
+	PATH="$(BIN):$$PATH" $(BIN)/cython-lint kafkalog
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist .stubtest-allow \
+		--ignore-unused-allowlist $(subst /,.,$(KERNELS:.pyx=))
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-
-bench: $(VENV)/installed $(VENV)/with-bench ## kafkalog beside its peers
+bench: .venv/test .venv/bench ## kafkalog beside its peers
 	$(BIN)/python asv_bench/peers.py $(ARGS)
-
-docs: $(VENV)/installed $(VENV)/with-docs ## the pages, in build/docs
-	$(BIN)/python -P -m sphinx -W -q docs build/docs
-
-asan: $(VENV)/installed ## the quick tests, on kernels built with the address sanitizer
-	@$(SWEEP)
-	CFLAGS="$(SANITIZE)" LDFLAGS=-fsanitize=address \
-		$(BIN)/python setup.py --quiet build --build-base build/asan --build-lib build/asan/lib
-	LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/build/asan/lib \
-		$(BIN)/pytest -q --capture=sys -m "not slow and not oracle and not spark" $(ARGS)
-
-fuzz: $(VENV)/installed ## damaged bytes until something gives; ARGS="-h"
-	$(BIN)/python tests/fuzz/fuzz_decode.py $(ARGS)
-
+docs: .venv/compiled .venv/docs ## the pages, in build/docs
+	$(BIN)/python -m sphinx -W -q docs build/docs
+asan: .venv/test ## the fast tier on kernels built with the address sanitizer
+	CFLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" LDFLAGS=-fsanitize=address \
+		$(BIN)/python setup.py --quiet build --build-base build/asan --build-lib $(ASAN)
+	LD_PRELOAD="$(foreach lib,libasan.so libstdc++.so.6,$(shell $(CC) -print-file-name=$(lib)))" \
+		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(ASAN) \
+		$(BIN)/pytest -q --capture=sys -m "not (tui or slow or oracle or broker or spark)" $(ARGS)
+fuzz: .venv/test ## damaged bytes until something gives; ARGS="-h"
+	$(BIN)/python -m tests.fuzz.fuzz_decode $(ARGS)
 clean: ## back to a fresh clone
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .*_cache
-	find $(CODE) tests -name __pycache__ -prune -exec rm -rf {} +
-
+	git clean -fdXq -e '!.idea' -e '!.vscode'
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
-$(VENV)/pyvenv.cfg:
-	$(PYTHON) -m venv $(VENV)
-
-$(VENV)/with-%: pyproject.toml | $(VENV)/pyvenv.cfg
-	@$(BIN)/python -c '$(REQUIREMENTS)' $* > $@.txt
-	$(PIP) install -r $@.txt
+.venv/pip:
+	$(PYTHON) -m venv .venv
+	$(PIP) install 'pip>=25.1'
 	@touch $@
-
-# Other flags: nothing compiled before is of use.
-build/setup.py: setup.py
-	rm -rf build/cython build/lib* build/temp* build/asan
-	mkdir -p build && cp $< $@
-
-$(VENV)/installed: build/setup.py $(EXTRAS:%=$(VENV)/with-%) $(SOURCES) MANIFEST.in
-	@$(SWEEP)
-	$(PIP) install --no-build-isolation --no-deps .
-	@# The tree too: whoever starts Python in it imports from it.
+.venv/installed: .venv/pip pyproject.toml setup.py
+	$(PIP) install --group build
+	$(PIP) install --no-build-isolation -e .
+	@touch $@
+# Compiles again what has changed since.
+.venv/compiled: .venv/installed $(KERNELS) $(wildcard kafkalog/_speedups/*.pxd)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
+.venv/test .venv/lint .venv/bench .venv/docs: .venv/%: .venv/compiled
+	$(PIP) install 'kafkalog[all]' --group $*
+	@touch $@
+.PHONY: demo test test-all test-pythons coverage lint bench docs asan fuzz clean help

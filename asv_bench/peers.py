@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT), str(ROOT / "tests")]
+sys.path.append(str(ROOT))
 
 from asv_bench.comparison import command, log, spark, writing  # noqa: E402
 

@@ -172,8 +172,7 @@ def scene_of(name: str) -> Scene:
 @contextmanager
 def directory() -> Iterator[Path]:
     """A copy of a broker's data directory, with a byte of a segment flipped."""
-    sys.path.append(str(HERE.parent / "tests"))
-    import golden
+    from tests.helpers import golden
 
     with tempfile.TemporaryDirectory() as home:
         data = Path(home) / "data"

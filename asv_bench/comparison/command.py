@@ -15,7 +15,7 @@ from asv_bench.comparison.report import Row
 from asv_bench.comparison.rounds import Rounds, measure
 from asv_bench.comparison.workers import ReaderFailed, peak_memory
 from asv_bench.segments import KINDS, default_scale, records_count, segment
-from oracle.java import JavaUnavailable
+from tests.oracle.java import JavaUnavailable
 
 DUMP_ROUNDS = 3  # at most: Kafka's takes a quarter of a minute
 NOT_BY_CPU = {"threads", "dump"}  # it is the time on the clock that they are about

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from oracle import java
+from tests.oracle import java
 
 OURS = [sys.executable, "-P", "-c", "from kafkalog.cli import main; main()", "dump", "-o", "jsonl"]
 MAIN_CLASS = "kafka.tools.DumpLogSegments"

@@ -22,7 +22,7 @@ from asv_bench.comparison.rounds import Results, Workers
 from asv_bench.comparison.workers import JAVA_OPTIONS, Answer, Worker
 from asv_bench.logs import make_log
 from asv_bench.segments import default_directory, default_scale
-from oracle import java
+from tests.oracle import java
 
 GROUP = "log"
 APPENDED, READS = 1_000_000, 20_000

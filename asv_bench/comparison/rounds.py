@@ -10,7 +10,7 @@ from pathlib import Path
 
 from asv_bench.comparison.goals import Comparison
 from asv_bench.comparison.workers import Answer, ReaderFailed, Worker
-from oracle.java import JavaUnavailable
+from tests.oracle.java import JavaUnavailable
 
 # Before the clock counts: Java compiles while it runs, which takes more readings of a short segment than of a long one.
 WARM_UP_SECONDS = {"java": 2.0}

@@ -24,8 +24,8 @@ from asv_bench.comparison.rounds import Results, Workers
 from asv_bench.comparison.workers import Worker
 from asv_bench.logs import BenchLog
 from asv_bench.segments import default_directory, default_scale
-from oracle import java, spark_environment
-from oracle.broker import Broker
+from tests.oracle import java, spark_environment
+from tests.oracle.broker import Broker
 
 GROUP = "spark"
 WORKER = Path(__file__).with_name("spark_workers.py")

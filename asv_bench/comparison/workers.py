@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from oracle import java
+from tests.oracle import java
 
 READERS = Path(__file__).with_name("readers.py")
 JAVA_WORKER = Path(__file__).resolve().parents[1] / "java" / "PeerWorker.java"

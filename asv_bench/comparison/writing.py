@@ -24,7 +24,7 @@ from asv_bench.comparison.report import Row
 from asv_bench.comparison.rounds import Key, Results, Workers
 from asv_bench.comparison.workers import JAVA_OPTIONS, Worker
 from asv_bench.segments import CODECS, KINDS, default_directory, default_scale, records
-from oracle import java
+from tests.oracle import java
 
 GROUP = "writing"
 RECORDS = 100_000

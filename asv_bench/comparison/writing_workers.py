@@ -202,8 +202,7 @@ def called(writer: str, method: str) -> dict[str, float]:
     if writer == "kafkalog":
         from kafkalog._speedups.output_stream import BufferingOutputStream
     else:
-        sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
-        from reference.output_stream import BufferingOutputStream  # type: ignore[assignment]
+        from tests.reference.output_stream import BufferingOutputStream  # type: ignore[assignment]
     values = [place * 21_000 - 2**29 for place in range(STREAM_CALLS)]
     begin = _now()
     write = getattr(BufferingOutputStream(STREAM_SEGMENT_BYTES), method)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.running import COMMAND, Kafkalog, Ran, batch, segment
 from kafkalog.cli import cli
+from tests.helpers.running import COMMAND, Kafkalog, Ran, batch, segment
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from cli.running import COMMAND, Ran
+from tests.helpers.running import COMMAND, Ran
 
 PATIENCE_SECONDS = 180
 

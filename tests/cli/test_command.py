@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.running import COMMAND, Kafkalog, batch, segment
 from kafkalog import __version__, cli
+from tests.helpers.running import COMMAND, Kafkalog, batch, segment
 
 
 def test_help_opens_with_examples_and_ends_with_the_exit_codes(kafkalog: Kafkalog) -> None:

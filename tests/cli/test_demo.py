@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import golden
 from kafkalog.cli import demo
+from tests.helpers import golden
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import golden
-from cli.running import Kafkalog, batch, lines, offsets, segment
-from golden import Segment
-from reading import data_records, without_sequence
-from reference.compression import GZIP, ZSTD
-from reference.encode import CONTROL, TRANSACTIONAL, PlainRecord, V2Batch, entries, records
+from tests.helpers import golden
+from tests.helpers.golden import Segment
+from tests.helpers.reading import data_records, without_sequence
+from tests.helpers.running import Kafkalog, batch, lines, offsets, segment
+from tests.reference.compression import GZIP, ZSTD
+from tests.reference.encode import CONTROL, TRANSACTIONAL, PlainRecord, V2Batch, entries, records
 
 LOG_APPEND_TIME = 1
 

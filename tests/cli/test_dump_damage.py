@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.running import Kafkalog, batch, lines, offsets, segment
-from reference.compression import ZSTD
-from reference.encode import PlainRecord, V2Batch
+from tests.helpers.running import Kafkalog, batch, lines, offsets, segment
+from tests.reference.compression import ZSTD
+from tests.reference.encode import PlainRecord, V2Batch
 
 
 def flipped(data: bytes) -> bytes:

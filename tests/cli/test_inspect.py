@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import inspector
-from cli.running import COMMAND, Kafkalog, batch, segment
 from inspector import headless
+from tests.helpers.running import COMMAND, Kafkalog, batch, segment
 
 HAS_TEXTUAL = importlib.util.find_spec("textual") is not None
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkalog import ByteBufferMessageSet, RecordColumns, TopicPartition
 from kafkalog._speedups.json_lines import json_lines
 from kafkalog.cli.json_lines import JsonLines
-from reference.encode import PlainRecord, V2Batch
+from tests.reference.encode import PlainRecord, V2Batch
 
 texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\/\n\t\x00\x1f\x7f\x9bü√\U0001f600'))
 payloads = st.none() | texts.map(str.encode)

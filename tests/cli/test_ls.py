@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import golden
-from cli.running import Kafkalog, Ran, batch, segment
-from golden import Partition, Segment
-from reference.compression import GZIP
-from reference.encode import CONTROL, entries, records
+from tests.helpers import golden
+from tests.helpers.golden import Partition, Segment
+from tests.helpers.running import Kafkalog, Ran, batch, segment
+from tests.reference.compression import GZIP
+from tests.reference.encode import CONTROL, entries, records
 
 
 def rows(ran: Ran) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ from typing import IO
 import pytest
 
 import kafkalog
-from cli.running import COMMAND, Kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
+from tests.helpers.running import COMMAND, Kafkalog
 
 PATIENCE_SECONDS = 180
 

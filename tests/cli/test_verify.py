@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cli.running import Kafkalog, batch, segment
-from golden import unpacked
+from tests.helpers.golden import unpacked
+from tests.helpers.running import Kafkalog, batch, segment
 
 
 def damaged(path: Path, at: int = 65) -> Path:

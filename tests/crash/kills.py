@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import kafkalog
-from crash.history import History, Operation
-from crash.workload import CONFIG, NAME, Writer, inspect, lasts_of, records_of, retry
+from tests.crash.history import History, Operation
+from tests.crash.workload import CONFIG, NAME, Writer, inspect, lasts_of, records_of, retry
 
 # How long a writer is let live, s.
 LONGEST = 0.06

@@ -1,6 +1,6 @@
 """Many runs of one kind or of all: a process that stops, a disk that fails, power that goes, SIGKILL.
 
-    python tests/crash/run.py --runs 1000 [--kind stop|strict|power|full|kill] [--seed 7]
+    python -m tests.crash.run --runs 1000 [--kind stop|strict|power|full|kill] [--seed 7]
 
 Each run that fails is told with what it takes to do it again; the exit code is 1 then.
 """
@@ -19,10 +19,8 @@ from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
-
-from crash import kills, runs  # noqa: E402 - the script finds them only now
-from crash.disk import Fail  # noqa: E402
+from tests.crash import kills, runs
+from tests.crash.disk import Fail
 
 Run = Callable[[Path, int, int, int], None]
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import kafkalog
-from crash.background import HeldScheduler
-from crash.disk import Disk, Fail, Fault, Stop, Stopped
-from crash.history import History
-from crash.workload import CONFIG, NAME, NOW, Refused, Writer, inspect, lasts_of, records_of, retry
 from kafkalog import LogManager, WritableLog
 from kafkalog.errors import KafkaLogError
+from tests.crash.background import HeldScheduler
+from tests.crash.disk import Disk, Fail, Fault, Stop, Stopped
+from tests.crash.history import History
+from tests.crash.workload import CONFIG, NAME, NOW, Refused, Writer, inspect, lasts_of, records_of, retry
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """A writer is stopped, refused or cut off from power at the calls that it makes to the system, one run for each.
 
-Here a sample; `tests/crash/run.py --runs 1000` makes as many as asked for.
+Here a sample; `python -m tests.crash.run --runs 1000` makes as many as asked for.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from crash import runs
-from crash.disk import Fail
+from tests.crash import runs
+from tests.crash.disk import Fail
 
 STEPS = 25
 SEEDS = range(12)
@@ -64,7 +64,6 @@ def test_what_the_disk_refuses_is_not_in_the_log_and_nothing_else_goes(
 
 
 def test_all_that_was_appended_is_there_once_after_the_process_is_killed() -> None:
-    script = Path(__file__).with_name("run.py")
-    command = [sys.executable, str(script), "--kind", "kill", "--runs", "8"]
+    command = [sys.executable, "-m", "tests.crash.run", "--kind", "kill", "--runs", "8"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from crash.workload import CONFIG
 from kafkalog import LogConfig, Record, WritableLog
-from storage.indexes import fill, small_disk
+from tests.crash.workload import CONFIG
+from tests.helpers.indexes import fill, small_disk
 
 VALUE = b"x" * 700
 

@@ -14,9 +14,9 @@ from typing import Self
 import pytest
 
 import kafkalog
-from crash.follow import GONE, follow, value
-from crash.workload import CONFIG
 from kafkalog import IsolationLevel, Log, Record, WritableLog
+from tests.crash.follow import GONE, follow, value
+from tests.crash.workload import CONFIG
 
 STEPS = 300
 

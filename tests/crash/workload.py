@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 from struct import pack
 
-from crash.history import Operation
 from kafkalog import AppendOrigin, ByteBufferMessageSet, CompressionType, IsolationLevel, LogConfig, Record, WritableLog
 from kafkalog.errors import KafkaLogError, LogStateError
+from tests.crash.history import Operation
 
 NOW = 1_700_000_000_000
 NAME = "orders-0"

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from fsck.damage import Checked, check, flipped
-from golden import Segment, checked_segments
+from tests.helpers.damage import Checked, check, flipped
+from tests.helpers.golden import Segment, checked_segments
 
 SEGMENTS = [
     segment

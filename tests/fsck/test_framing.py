@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fsck.damage import BATCHES, batch, check, flipped, log, start_of, with_bytes
 from kafkalog.fsck.verify import Options, verify_file, verify_partition
-from reference.compression import GZIP, NONE
-from reference.encode import V2Batch, entries, records
+from tests.helpers.damage import BATCHES, batch, check, flipped, log, start_of, with_bytes
+from tests.reference.compression import GZIP, NONE
+from tests.reference.encode import V2Batch, entries, records
 
 PAGE = 4096
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fsck.damage import BATCHES, batch, check, log, start_of, with_bytes
 from kafkalog.fsck.verify import verify_partition
-from reference.compression import GZIP
-from reference.encode import CONTROL, TRANSACTIONAL, LegacyMessage, LegacyWrapper, PlainRecord, V2Batch, records
+from tests.helpers.damage import BATCHES, batch, check, log, start_of, with_bytes
+from tests.reference.compression import GZIP
+from tests.reference.encode import CONTROL, TRANSACTIONAL, LegacyMessage, LegacyWrapper, PlainRecord, V2Batch, records
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fsck.damage import batch, check, log, start_of
 from kafkalog.fsck.verify import Options, verify_file
-from reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from reference.encode import (
+from tests.helpers.damage import batch, check, log, start_of
+from tests.reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from tests.reference.encode import (
     CONTROL,
     LOG_APPEND_TIME,
     TRANSACTIONAL,

@@ -18,13 +18,13 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsck.damage import batch, check, log, start_of
 from kafkalog.fsck import ranges, search
 from kafkalog.fsck.ranges import CRC32, CRC32C, RangeChecksums
 from kafkalog.fsck.search import WINDOW_BYTES, SoundEntries
 from kafkalog.storage.mapped import ReadableFile
-from reference.compression import LZ4, NONE, SNAPPY
-from reference.encode import FORMATS, V2Batch, entries, records
+from tests.helpers.damage import batch, check, log, start_of
+from tests.reference.compression import LZ4, NONE, SNAPPY
+from tests.reference.encode import FORMATS, V2Batch, entries, records
 
 MIB = 1 << 20
 

@@ -1,7 +1,7 @@
 """Throws damaged batches and random bytes at the kernels until something gives.
 
-    python tests/fuzz/fuzz_decode.py --seconds 600 --jobs 2
-    python tests/fuzz/fuzz_decode.py --replay build/fuzz/job-0.bin
+    python -m tests.fuzz.fuzz_decode --seconds 600 --jobs 2
+    python -m tests.fuzz.fuzz_decode --replay build/fuzz/job-0.bin
 
 An execution is one input, laid so that its last byte is the last one before an inaccessible page: framed by
 scan_headers and decoded by decode_batches, or decoded as the region that a codec would have given; then made into
@@ -30,19 +30,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kafkalog._speedups import columns as kernel
+from kafkalog._speedups import framing
+from kafkalog._speedups.record import build_records
+from tests.helpers import golden
+from tests.helpers.equivalence import assert_same_records, assert_same_scan
+from tests.helpers.guard import guarded
+from tests.reference.encode import FORMATS, entries, records, varint
+from tests.reference.framing import HEADER_DTYPE, V2_HEADER_BYTES, Headers, scan_headers
+from tests.reference.regions import Regions, regions
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-
-import golden  # noqa: E402 - found only now
-from equivalence import assert_same_records, assert_same_scan  # noqa: E402
-from guard import guarded  # noqa: E402
-from kafkalog._speedups import columns as kernel  # noqa: E402
-from kafkalog._speedups import framing  # noqa: E402
-from kafkalog._speedups.record import build_records  # noqa: E402
-from reference.encode import FORMATS, entries, records, varint  # noqa: E402
-from reference.framing import HEADER_DTYPE, V2_HEADER_BYTES, Headers, scan_headers  # noqa: E402
-from reference.regions import Regions, regions  # noqa: E402
-
 LARGEST_SEED_BYTES = 2500
 LARGEST_INPUT_BYTES = 1 << 15
 TELLING_BYTES = b"\x00\x01\x02\x03\x0e\x7f\x80\xfe\xff"

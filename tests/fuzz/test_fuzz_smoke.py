@@ -12,20 +12,21 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from fuzz import fuzz_decode
-from fuzz.fuzz_decode import Input, LastInput
-from reference.encode import entries, records
-from reference.framing import scan_headers
+from tests.fuzz import fuzz_decode
+from tests.fuzz.fuzz_decode import Input, LastInput
+from tests.reference.encode import entries, records
+from tests.reference.framing import scan_headers
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(fuzz_decode.__file__)
+FUZZER = ("-m", "tests.fuzz.fuzz_decode")
+ROOT = Path(__file__).parents[2]
 
 
-def run(*arguments: str, script: Path = SCRIPT) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, program: tuple[str, ...] = FUZZER) -> subprocess.CompletedProcess[str]:
     """The fuzzer as a process of its own, with the same kafkalog as here."""
-    environment = os.environ | {"PYTHONPATH": str(Path(kafkalog.__file__).parents[1])}
-    command = [sys.executable, str(script), *arguments]
+    environment = os.environ | {"PYTHONPATH": f"{Path(kafkalog.__file__).parents[1]}{os.pathsep}{ROOT}"}
+    command = [sys.executable, *program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
 
 
@@ -61,15 +62,14 @@ def test_a_finding_is_told_and_its_input_kept(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text(
         "import sys\n"
-        f"sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
-        "import fuzz_decode\n"
-        "fuzz_decode.message_set = sys.modules['reference.message_set']\n"
+        "from tests.fuzz import fuzz_decode\n"
+        "fuzz_decode.message_set = sys.modules['tests.reference.message_set']\n"
         "fuzz_decode.message_set.decode_v2 = lambda *_: None\n"
         "if __name__ == '__main__':\n"
         "    sys.exit(fuzz_decode.main())\n"
     )
     arguments = ["--seconds", "600", "--jobs", "1", "--seed", "1", "--twin-rate", "2", "--directory", str(tmp_path)]
-    done = run(*arguments, script=broken)
+    done = run(*arguments, program=(str(broken),))
     assert done.returncode == 1
     assert "AssertionError" in done.stderr
     assert len(list(tmp_path.glob("found-1-0.bin"))) == 1

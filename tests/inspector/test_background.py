@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from fsck import damage
-from golden import unpacked
-from inspected import segment_file
 from inspector.background.child import work
 from inspector.background.frames import LENGTH, MOST, Frame, Gathering
 from inspector.background.jobs import Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
@@ -21,9 +18,11 @@ from inspector.background.runs import KEPT, Run, Runs, SearchRun, StatisticsRun,
 from inspector.reading.answers import Progress
 from inspector.reading.search import Match, SearchProgress
 from kafkalog.fsck import Severity
-from reference.encode import V2Batch, records
-
-from .runs_within import within
+from tests.helpers import damage
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import segment_file
+from tests.helpers.runs_within import within
+from tests.reference.encode import V2Batch, records
 
 DATA = unpacked() / "kafka-3.9" / "data"
 

@@ -9,10 +9,9 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspected import segment_file
-from reference.encode import V2Batch, records
-
-from .driving import Terminal, drive
+from tests.helpers.driving import Terminal, drive
+from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 ENDLESS = "(a|a)+$"
 

@@ -19,8 +19,7 @@ from textual.events import Key
 from inspector.browsing import Browsing
 from inspector.screens.partition import PartitionScreen
 from inspector.widgets.lazy_table import LazyTable
-
-from .driving import Terminal, drive
+from tests.helpers.driving import Terminal, drive
 
 SEEDS = "KAFKALOG_MONKEY_SEEDS"
 

@@ -10,17 +10,16 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from fsck import damage
-from golden import unpacked
-from inspected import segment_file
 from inspector.background.runs import SearchRun, StatisticsRun, VerifyRun
 from inspector.reading.answers import Byte
 from inspector.screens.verify import view_of_bytes
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.prompt import Prompt, _remember
-from reference.encode import V2Batch, records
-
-from .driving import Terminal, browsing, check_snapshot, drive, opened
+from tests.helpers import damage
+from tests.helpers.driving import Terminal, browsing, check_snapshot, drive, opened
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 if TYPE_CHECKING:
     pass

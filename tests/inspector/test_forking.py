@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from golden import unpacked
-from inspected import segment_file
 from inspector.background import child as child_module
 from inspector.background import server as server_module
 from inspector.background.child import serve
@@ -23,10 +21,11 @@ from inspector.background.frames import Frame
 from inspector.background.jobs import Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
 from inspector.background.runs import Run, Runs, SearchRun, StatisticsRun, VerifyRun
 from inspector.background.server import Child, Server
-from reference.encode import V2Batch, records
-
-from . import runs_within
-from .runs_within import PATIENCE_SECONDS
+from tests.helpers import runs_within
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import segment_file
+from tests.helpers.runs_within import PATIENCE_SECONDS
+from tests.reference.encode import V2Batch, records
 
 DATA = unpacked() / "kafka-3.9" / "data"
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,7 @@ from inspector.reading.batches import SegmentReader
 from inspector.screens.partition import PartitionScreen
 from inspector.screens.search import SearchView
 from inspector.widgets.lazy_table import LazyTable
-
-from .driving import Terminal, drive
+from tests.helpers.driving import Terminal, drive
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from fsck.damage import flipped, start_of
-from fsck.damage import log as damaged_log
-from inspected import segment_file
 from inspector import headless
 from inspector.background.jobs import Wanted
 from kafkalog import ByteBufferMessageSet, Record
+from tests.helpers.damage import flipped, start_of
+from tests.helpers.damage import log as damaged_log
+from tests.helpers.inspected import segment_file
 
 
 def document(path: Path, screen: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fsck.damage import flipped, start_of
-from fsck.damage import log as damaged_log
-from inspected import segment_file
 from inspector import headless
 from inspector.background.jobs import Wanted
 from inspector.model import Model
 from inspector.reading import files
+from tests.helpers.damage import flipped, start_of
+from tests.helpers.damage import log as damaged_log
+from tests.helpers.inspected import segment_file
 
 # Bytes that are no log.
 GARBAGE = bytes((i * 37 + i // 256) % 251 for i in range(5_000))

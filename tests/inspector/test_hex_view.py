@@ -12,13 +12,12 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 from textual.widgets import Static
 
-from inspected import reader_of
 from inspector.screens.hex import HexView, SegmentBytes
 from inspector.screens.partition import PartitionScreen
 from inspector.widgets.hex import HexLines
 from kafkalog import ByteBufferMessageSet, Record
-
-from .driving import Terminal, check_snapshot, drive
+from tests.helpers.driving import Terminal, check_snapshot, drive
+from tests.helpers.inspected import reader_of
 
 # A partition whose batches are not compressed, and one with two batches of one record each.
 PLAIN = "v2-uncompressed-0"

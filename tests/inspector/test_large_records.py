@@ -9,12 +9,11 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspected import segment_file
 from inspector import highlighting, text
 from inspector.rows import Row
-from reference.encode import V2Batch, records
-
-from .driving import Terminal, drive
+from tests.helpers.driving import Terminal, drive
+from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 LINES = 100_000
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from .driving import Terminal, drive, logs
+from tests.helpers.driving import Terminal, drive, logs
 
 
 def test_the_last_line_names_what_the_log_is_followed_with_wherever_there_are_rows_of_it(golden_logs: Path) -> None:

@@ -18,8 +18,7 @@ from textual.pilot import Pilot
 from inspector.desk import Desk
 from inspector.rows import Column, Row, Rows, Source
 from inspector.widgets.lazy_table import PAGE, LazyTable
-
-from .driving import PATIENCE_SECONDS
+from tests.helpers.driving import PATIENCE_SECONDS
 
 MANY = 5_000_000
 

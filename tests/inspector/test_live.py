@@ -11,8 +11,7 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 import kafkalog
 from kafkalog import LogConfig, Record, WritableLog
-
-from .driving import Terminal, drive
+from tests.helpers.driving import Terminal, drive
 
 CONFIG = LogConfig(segment_bytes=4_000, segment_index_bytes=1_200, file_delete_delay_ms=0)
 

@@ -12,10 +12,9 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspected_writer import SECONDS, stopped, writer
 from inspector.screens import VIEWS
-
-from .driving import Terminal, drive
+from tests.helpers.driving import Terminal, drive
+from tests.helpers.inspected_writer import SECONDS, stopped, writer
 
 # Away from the end and back to it, to other segments, damage and transactions, other times.
 WANDERING = ("up", "pageup", "end", "left_square_bracket", "right_square_bracket", "e", "t", "T", "E", "z", "r", "end")

@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from fsck import damage
-from inspected import segment_file
-
-from .driving import Terminal, drive
+from tests.helpers import damage
+from tests.helpers.driving import Terminal, drive
+from tests.helpers.inspected import segment_file
 
 BATCHES = [damage.batch(i) for i in range(damage.BATCHES)]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from golden import unpacked
-from inspected import segment_file
 from inspector.model import Model
 from kafkalog.errors import NotALogError
-from reference.encode import V2Batch, records
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 PACKAGE = Path(__file__).parents[2] / "inspector"
 TEXTUAL_FREE = [

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golden import Segment
-from inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
 from inspector.model import BatchRow, SegmentReader
 from inspector.reading import windows
-from reference.encode import V2Batch, records
+from tests.helpers.golden import Segment
+from tests.helpers.inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
+from tests.reference.encode import V2Batch, records
 
 
 @pytest.fixture(autouse=True)

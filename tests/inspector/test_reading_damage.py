@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsck.damage import BATCHES, EACH, flipped, log, start_of, with_bytes
-from inspected import all_batches, all_records, reader_of, segment_file
 from inspector.model import SegmentReader
 from inspector.reading import windows
 from kafkalog.fsck import Severity, verify_path
-from reference.encode import V2Batch, records
+from tests.helpers.damage import BATCHES, EACH, flipped, log, start_of, with_bytes
+from tests.helpers.inspected import all_batches, all_records, reader_of, segment_file
+from tests.reference.encode import V2Batch, records
 
 
 def kinds(reader: SegmentReader) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import kafkalog
-from golden import unpacked
-from inspected import all_batches, read_through, segment_file
 from inspector.model import Model
 from inspector.reading import ended
 from inspector.reading.answers import TransactionsState
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import all_batches, read_through, segment_file
 
 NOW = 1_700_000_000_000
 ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT

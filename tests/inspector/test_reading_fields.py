@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsck.damage import flipped, log
-from golden import Segment
-from inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
 from inspector.model import Field, SegmentReader
 from kafkalog import ByteBufferMessageSet, Record
-from reference.encode import V2Batch, records
+from tests.helpers.damage import flipped, log
+from tests.helpers.golden import Segment
+from tests.helpers.inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
+from tests.reference.encode import V2Batch, records
 
 
 def bounds(fields: tuple[Field, ...]) -> list[tuple[int, int]]:

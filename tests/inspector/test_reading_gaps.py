@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from golden import unpacked
-from inspected import DEADLINE_SECONDS, read_through, segment_file
 from inspector import headless
 from inspector.model import Model
 from inspector.reading.answers import Gap, PartitionState
 from kafkalog import LogConfig, Record
-from reference.encode import V2Batch, records
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import DEADLINE_SECONDS, read_through, segment_file
+from tests.reference.encode import V2Batch, records
 
 DATA = unpacked() / "kafka-3.9" / "data"
 NAMES = sorted(path.name for path in DATA.iterdir() if path.is_dir())

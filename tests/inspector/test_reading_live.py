@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fsck.damage import log as damaged_log
-from inspected import all_batches, all_records, read_through, reader_of, segment_file
-from inspected_writer import SECONDS, stopped, value, writer
 from inspector.model import Model, PartitionReader
 from inspector.reading.search import EXCERPT_BYTES, Match, Search, pattern
 from inspector.reading.statistics import Statistics
-from reference.encode import V2Batch, records
+from tests.helpers.damage import log as damaged_log
+from tests.helpers.inspected import all_batches, all_records, read_through, reader_of, segment_file
+from tests.helpers.inspected_writer import SECONDS, stopped, value, writer
+from tests.reference.encode import V2Batch, records
 
 
 def look_around(reader: PartitionReader) -> tuple[int, frozenset[str]]:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import kafkalog
-from golden import unpacked
-from inspected import all_records, read_through, segment_file
 from inspector.model import Byte, Model, Offset, Place, Time
 from kafkalog import LogConfig, Record
-from reference.encode import V2Batch, records
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import all_records, read_through, segment_file
+from tests.reference.encode import V2Batch, records
 
 ARCHIVE = unpacked() / "kafka-3.9"
 VIEW: dict[str, Any] = json.loads((ARCHIVE / "expected" / "broker-view.json").read_text(encoding="utf-8"))

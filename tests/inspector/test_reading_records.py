@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from golden import Segment
-from inspected import all_records, golden_segment, reader_of, segment_file, with_every_segment
 from inspector.reading import windows
 from inspector.reading.records import PREVIEW, Content
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, RecordColumns
-from reference.encode import GZIP, V2Batch, records
+from tests.helpers.golden import Segment
+from tests.helpers.inspected import all_records, golden_segment, reader_of, segment_file, with_every_segment
+from tests.reference.encode import GZIP, V2Batch, records
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fsck.damage import flipped, log, start_of
-from golden import Partition, checked_partitions
-from inspected import segment_file
 from inspector.model import Model
 from inspector.reading.search import EXCERPT_BYTES, FieldName, Match, Search, SearchProgress, pattern
 from kafkalog import ByteBufferMessageSet, Record
-from reference.encode import V2Batch, records
+from tests.helpers.damage import flipped, log, start_of
+from tests.helpers.golden import Partition, checked_partitions
+from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 
 def done(search: Search) -> tuple[list[Match], SearchProgress]:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsck.damage import flipped, log, start_of
-from golden import Partition, checked_partitions
-from inspected import segment_file
 from inspector.model import Model
 from inspector.reading.statistics import TIME_BUCKETS, Statistics, StatisticsState, TopKeys, _Times
 from kafkalog import ByteBufferMessageSet, Record
+from tests.helpers.damage import flipped, log, start_of
+from tests.helpers.golden import Partition, checked_partitions
+from tests.helpers.inspected import segment_file
 
 
 def counted(directory: Path) -> StatisticsState:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fsck.damage import flipped, log, start_of
-from golden import Segment
-from inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
 from inspector.model import Cell, SegmentReader
 from inspector.reading import strip, windows
 from inspector.reading.answers import KINDS
+from tests.helpers.damage import flipped, log, start_of
+from tests.helpers.golden import Segment
+from tests.helpers.inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment
 
 RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 

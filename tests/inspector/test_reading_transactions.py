@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from golden import unpacked
-from inspected import all_batches, read_through, reader_of, segment_file
 from inspector.model import Model
 from inspector.reading import windows
 from inspector.reading.transactions import abort_command, transactions_of
 from kafkalog import AppendOrigin, TopicPartition, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
-from partition_dirs import batch, marker
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import all_batches, read_through, reader_of, segment_file
+from tests.helpers.partition_dirs import batch, marker
 
 NOW = 1_700_000_000_000
 ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fsck.damage import flipped, log, start_of
-from golden import unpacked
-from inspected import segment_file
 from inspector.model import Progress
 from inspector.reading.verifying import Verification
 from kafkalog.fsck import Finding, Options, verify_path
+from tests.helpers.damage import flipped, log, start_of
+from tests.helpers.golden import unpacked
+from tests.helpers.inspected import segment_file
 
 
 @pytest.mark.parametrize("deep", [False, True])

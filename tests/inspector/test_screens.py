@@ -27,8 +27,7 @@ from inspector.widgets.hex import HexLines
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.search_prompt import SearchPrompt
 from inspector.widgets.strip import SegmentStrip
-
-from .driving import PATIENCE_SECONDS, Terminal, drive, logs
+from tests.helpers.driving import PATIENCE_SECONDS, Terminal, drive, logs
 
 
 def test_every_action_is_a_method_of_what_its_scope_belongs_to() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspected import segment_file
-from reference.encode import V2Batch, records
-
-from .driving import Terminal, drive
+from tests.helpers.driving import Terminal, drive
+from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 
 def test_gaps_between_segments_stand_below_them(tmp_path: Path) -> None:

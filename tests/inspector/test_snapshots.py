@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from .driving import Terminal, check_snapshot, drive
+from tests.helpers.driving import Terminal, check_snapshot, drive
 
 SIZES = [(80, 24), (140, 40)]
 

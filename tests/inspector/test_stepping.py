@@ -13,8 +13,6 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from fsck import damage
-from inspected import segment_file
 from inspector.app import InspectorApp
 from inspector.background.frames import Frame
 from inspector.background.jobs import Ended
@@ -25,9 +23,10 @@ from inspector.reading.batches import SegmentReader
 from inspector.reading.search import Match
 from inspector.screens.partition import PartitionScreen
 from inspector.widgets.lazy_table import LazyTable
-from reference.encode import V2Batch, records
-
-from .driving import Terminal, drive
+from tests.helpers import damage
+from tests.helpers.driving import Terminal, drive
+from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 SEGMENTS = 4
 EACH = damage.BATCHES * damage.EACH

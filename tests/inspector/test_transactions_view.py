@@ -19,8 +19,7 @@ from inspector.screens.transactions import TransactionsView
 from inspector.widgets.lazy_table import LazyTable
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
-
-from .driving import Terminal, check_snapshot, drive
+from tests.helpers.driving import Terminal, check_snapshot, drive
 
 COMMAND = "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic v2-txn --partition 0 --start-offset 1411"
 

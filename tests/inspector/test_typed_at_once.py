@@ -10,11 +10,10 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from golden import unpacked
 from inspector.model import PartitionReader, Progress, SegmentReader
 from inspector.reading.answers import Offset
-
-from .driving import Terminal, browsing, drive, opened
+from tests.helpers.driving import Terminal, browsing, drive, opened
+from tests.helpers.golden import unpacked
 
 if TYPE_CHECKING:
     pass

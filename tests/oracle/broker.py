@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kafkalog.storage.partition_metadata import random_topic_id
-from oracle import java
+from tests.oracle import java
 
 CLIENT = Path(__file__).with_name("BrokerClient.java")
 LOGGING_POM = Path(__file__).with_name("logging_pom.xml")

@@ -15,7 +15,7 @@ from kafkalog import (
     Record,
     WritableLog,
 )
-from oracle.broker import Seen, View
+from tests.oracle.broker import Seen, View
 
 ABORT, COMMIT = 0, 1
 SMALLEST_TIME = 0

@@ -24,8 +24,8 @@ from kafkalog import CompressionType, LogConfig, LogManager, WritableLog
 from kafkalog.errors import LogLockedError
 from kafkalog.storage.checkpoints import read_offset_checkpoint
 from kafkalog.storage.paths import LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA, TopicPartition, segment_files
-from oracle.broker import PATIENCE_S, Broker, BrokerFailed, Seen, View
-from oracle.broker_pages import ABORT, COMMIT, Author, Fate, Ledger, Producer, seen, view
+from tests.oracle.broker import PATIENCE_S, Broker, BrokerFailed, Seen, View
+from tests.oracle.broker_pages import ABORT, COMMIT, Author, Fate, Ledger, Producer, seen, view
 
 APPENDER = Path(__file__).with_name("appender.py")
 CODECS = list(CompressionType)

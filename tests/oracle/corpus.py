@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from reference.encode import (
+from tests.reference.encode import (
     CONTROL,
     CREATE_TIME,
     DELETE_HORIZON,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from oracle import java
+from tests.oracle import java
 
 DECODE = Path(__file__).with_name("Decode.java")
 FILE, MEMORY, SEARCH = "file", "memory", "search"

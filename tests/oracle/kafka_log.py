@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Self
 
-from oracle import java
+from tests.oracle import java
 
 DRIVER = Path(__file__).with_name("UnifiedLogDriver.java")
 

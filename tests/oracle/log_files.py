@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import golden
+from tests.helpers import golden
 
 SNAPSHOT_HEADER_BYTES, SNAPSHOT_ENTRY_BYTES = 10, 46
 

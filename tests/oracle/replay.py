@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkalog import ByteBufferMessageSet
 from kafkalog.errors import KafkaLogError
-from oracle.kafka_log import Answer, KafkaLogs
-from oracle.log_files import Contents, changes, contents, damage
-from oracle.scripts import Step, is_half_done
+from tests.oracle.kafka_log import Answer, KafkaLogs
+from tests.oracle.log_files import Contents, changes, contents, damage
+from tests.oracle.scripts import Step, is_half_done
 
 SHRINKING_SECONDS = 15.0
 ERRORS: dict[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reference.encode import CONTROL, TRANSACTIONAL, LegacyMessage, LegacyWrapper, PlainRecord, V2Batch
+from tests.reference.encode import CONTROL, TRANSACTIONAL, LegacyMessage, LegacyWrapper, PlainRecord, V2Batch
 
 LARGEST_SEQUENCE = 2**31 - 1
 NONE, ZSTD = 0, 4

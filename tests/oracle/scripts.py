@@ -19,9 +19,9 @@ from zlib import crc32
 from kafkalog import FileMessageSet
 from kafkalog.errors import CorruptRecordError
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
-from oracle.kafka_log import Answer, KafkaLogs
-from oracle.log_files import SNAPSHOT_HEADER_BYTES, Contents, changes, contents, damage
-from oracle.script_batches import ABORT, COMMIT, LARGEST_SEQUENCE, Batches, Producer, base64_of
+from tests.oracle.kafka_log import Answer, KafkaLogs
+from tests.oracle.log_files import SNAPSHOT_HEADER_BYTES, Contents, changes, contents, damage
+from tests.oracle.script_batches import ABORT, COMMIT, LARGEST_SEQUENCE, Batches, Producer, base64_of
 
 START_OF_TIME = 3_000_000_000_000  # long after any file's real modification time, which answers must not depend on
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000

@@ -17,7 +17,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from oracle import java
+from tests.oracle import java
 
 POM = Path(__file__).with_name("spark_pom.xml")
 VERSION = "4.0.0"

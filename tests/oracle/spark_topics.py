@@ -12,7 +12,7 @@ from pathlib import Path
 from kafkalog import CompressionType
 from kafkalog.storage.checkpoints import read_offset_checkpoint
 from kafkalog.storage.paths import LOG_START_OFFSET_CHECKPOINT, TopicPartition
-from oracle.broker import PATIENCE_S, Client, Seen
+from tests.oracle.broker import PATIENCE_S, Client, Seen
 
 BEGIN = 1_700_000_000_000
 DELETED_BEFORE = 137

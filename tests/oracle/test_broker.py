@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from oracle import java
-from oracle.broker import View
-from oracle.broker_story import PARTITIONS, Page, Story, tell
+from tests.oracle import java
+from tests.oracle.broker import View
+from tests.oracle.broker_story import PARTITIONS, Page, Story, tell
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

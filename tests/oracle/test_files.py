@@ -30,8 +30,8 @@ from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.lock import lock_data_dir, lock_partition
 from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata, write_partition_metadata
 from kafkalog.storage.paths import TopicPartition
-from oracle import java
-from storage.locking import Other, can_be_locked, started
+from tests.helpers.locking import Other, can_be_locked, started
+from tests.oracle import java
 
 pytestmark = pytest.mark.oracle
 

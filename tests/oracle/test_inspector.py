@@ -11,8 +11,8 @@ import pytest
 from inspector import headless
 from inspector.model import Model, PartitionReader, PartitionState, TopicRow
 from kafkalog import LogConfig
-from oracle import java
-from oracle.broker import Broker, Seen, View
+from tests.oracle import java
+from tests.oracle.broker import Broker, Seen, View
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from oracle import java
-from oracle.producer_steps import Ours, Walk
+from tests.oracle import java
+from tests.oracle.producer_steps import Ours, Walk
 
 pytestmark = pytest.mark.oracle
 

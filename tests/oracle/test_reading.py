@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkalog import ByteBufferMessageSet, FileMessageSet, MessageSet
-from oracle import corpus, kafka, ours
-from oracle.compare import differences
-from oracle.corpus import CODEC_NAMES, Log
-from oracle.kafka import FILE, MEMORY, Answer, Part
-from reference.encode import FORMATS
+from tests.oracle import corpus, kafka, ours
+from tests.oracle.compare import differences
+from tests.oracle.corpus import CODEC_NAMES, Log
+from tests.oracle.kafka import FILE, MEMORY, Answer, Part
+from tests.reference.encode import FORMATS
 
 pytestmark = pytest.mark.oracle
 

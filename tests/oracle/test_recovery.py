@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from golden import unpacked
 from kafkalog import CompressionType
 from kafkalog.errors import KafkaLogError
 from kafkalog.storage.config import LogConfig
-from oracle import java, log_files
-from oracle.kafka_log import KafkaLogs
-from partition_dirs import Opened, batch, loaded, write_segments
+from tests.helpers.golden import unpacked
+from tests.helpers.partition_dirs import Opened, batch, loaded, write_segments
+from tests.oracle import java, log_files
+from tests.oracle.kafka_log import KafkaLogs
 
 pytestmark = pytest.mark.oracle
 

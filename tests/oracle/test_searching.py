@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kafkalog import FileMessageSet
-from oracle import corpus, kafka
-from oracle.corpus import Log
-from oracle.kafka import SEARCH, Answer, Part
+from tests.oracle import corpus, kafka
+from tests.oracle.corpus import Log
+from tests.oracle.kafka import SEARCH, Answer, Part
 
 pytestmark = pytest.mark.oracle
 

@@ -16,10 +16,10 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'kafkalog[arrow]'")
 
-from oracle import java, spark_environment, spark_topics
-from oracle.broker import Broker
-from oracle.spark_answers import Answer
-from oracle.spark_topics import BEGIN, DELETED_BEFORE
+from tests.oracle import java, spark_environment, spark_topics
+from tests.oracle.broker import Broker
+from tests.oracle.spark_answers import Answer
+from tests.oracle.spark_topics import BEGIN, DELETED_BEFORE
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.xdist_group("spark source")]
 

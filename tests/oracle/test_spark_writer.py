@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'kafkalog[arrow]'")
 
 from kafkalog import CompressionType
-from oracle import java
-from oracle.broker import Broker, Seen
-from spark.writing import NOW, rows, written
+from tests.helpers.spark_writing import NOW, rows, written
+from tests.oracle import java
+from tests.oracle.broker import Broker, Seen
 
 pytestmark = pytest.mark.oracle
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-import golden
-from oracle import java, kafka_log, log_files, script_batches, scripts
-from oracle.kafka_log import KafkaLogs
-from oracle.replay import Shrinker, difference, report, scratch
-from oracle.scripts import Step, script
-from oracle.unified_log import OurLogs
-from reference import encode
+from tests.helpers import golden
+from tests.oracle import java, kafka_log, log_files, script_batches, scripts
+from tests.oracle.kafka_log import KafkaLogs
+from tests.oracle.replay import Shrinker, difference, report, scratch
+from tests.oracle.scripts import Step, script
+from tests.oracle.unified_log import OurLogs
+from tests.reference import encode
 
 pytestmark = pytest.mark.oracle
 

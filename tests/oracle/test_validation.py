@@ -28,10 +28,10 @@ from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampTyp
 from kafkalog.record.builder import BatchSettings
 from kafkalog.record.message_set import batches_of_records
 from kafkalog.record.validation import ValidationResult, validate_messages_and_assign_offsets
-from oracle import java, kafka, ours
-from oracle.compare import differences
-from oracle.validation_cases import Case, cases
-from reference.encode import FORMATS
+from tests.oracle import java, kafka, ours
+from tests.oracle.compare import differences
+from tests.oracle.validation_cases import Case, cases
+from tests.reference.encode import FORMATS
 
 pytestmark = pytest.mark.oracle
 

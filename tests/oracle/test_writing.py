@@ -24,10 +24,10 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, TimestampType
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
-from oracle import java, kafka
-from oracle.kafka import FILE, MEMORY, Part
-from reference.compression import decompressed
-from reference.encode import FORMATS
+from tests.oracle import java, kafka
+from tests.oracle.kafka import FILE, MEMORY, Part
+from tests.reference.compression import decompressed
+from tests.reference.encode import FORMATS
 
 pytestmark = pytest.mark.oracle
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.record.validation import AppendOrigin
-from reference.encode import (
+from tests.reference.encode import (
     CONTROL,
     CREATE_TIME,
     DELETE_HORIZON,

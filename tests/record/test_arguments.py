@@ -23,7 +23,7 @@ from kafkalog import (
 )
 from kafkalog.errors import InvalidRecordError, RecordValidationError
 from kafkalog.record.builder import empty_batch
-from reference.encode import FORMATS
+from tests.reference.encode import FORMATS
 
 NOW = 1_700_000_000_000
 LARGEST = 2**63 - 1

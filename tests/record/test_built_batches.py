@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType
 from kafkalog.record.builder import BatchSettings, RecordsBuilder, built_batches
 from kafkalog.record.message_set import batches_of_records
-from reference.encode import FORMATS
+from tests.reference.encode import FORMATS
 
 NOW = 1_700_000_000_000
 payloads = st.none() | st.binary(max_size=100) | st.integers(0, 300).map(bytes)

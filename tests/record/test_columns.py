@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
 from kafkalog.errors import CorruptRecordError
 from kafkalog.record import compression, decoding
-from reference.compression import GZIP, LZ4
-from reference.encode import PlainRecord, V2Batch, entries, records
+from tests.reference.compression import GZIP, LZ4
+from tests.reference.encode import PlainRecord, V2Batch, entries, records
 
 WRITTEN = [
     PlainRecord(0, 10, b"k0", b"v0", ((b"h", b"x"), (b"", None))),

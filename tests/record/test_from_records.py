@@ -14,7 +14,7 @@ from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampTyp
 from kafkalog.record.builder import BatchSettings, empty_batch
 from kafkalog.record.conversion import nested_set
 from kafkalog.record.message_set import batches_of_records
-from reference.encode import FORMATS
+from tests.reference.encode import FORMATS
 
 CREATE_TIME, LOG_APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
 THREE = [Record(b"1", b"a", timestamp=10), Record(b"2", b"b", timestamp=30), Record(b"3", b"c", timestamp=20)]

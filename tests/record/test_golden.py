@@ -6,8 +6,6 @@ from collections import Counter
 
 import pytest
 
-import golden
-from golden import Partition, Segment
 from kafkalog import ByteBufferMessageSet
 from kafkalog.record.control import (
     EndTransactionMarker,
@@ -18,7 +16,9 @@ from kafkalog.record.control import (
     SnapshotHeader,
     decode_control,
 )
-from reading import (
+from tests.helpers import golden
+from tests.helpers.golden import Partition, Segment
+from tests.helpers.reading import (
     batch_fields,
     batch_timestamp_types,
     column_records,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, RecordBatch, TimestampType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError
-from reading import column_records, outcome
-from reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from reference.encode import (
+from tests.helpers.reading import column_records, outcome
+from tests.reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from tests.reference.encode import (
     FORMATS,
     LOG_APPEND_TIME,
     LegacyMessage,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, TimestampType
 from kafkalog.record.message_writer import MessageWriter
-from reference.encode import LegacyMessage, PlainRecord
-from strategies import payloads
+from tests.helpers.strategies import payloads
+from tests.reference.encode import LegacyMessage, PlainRecord
 
 SEGMENT_SIZES = [1, 2, 3, 5, 1000]
 segment_sizes = st.integers(1, 40)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import strategies
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType
 from kafkalog.errors import (
     CorruptRecordError,
@@ -22,8 +21,9 @@ from kafkalog.errors import (
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
-from reference.compression import GZIP, NONE, SNAPPY, ZSTD
-from reference.encode import (
+from tests.helpers import strategies
+from tests.reference.compression import GZIP, NONE, SNAPPY, ZSTD
+from tests.reference.encode import (
     CONTROL,
     FORMATS,
     TRANSACTIONAL,

@@ -30,9 +30,9 @@ from kafkalog.record.validation import (
     _at_once,
     validate_messages_and_assign_offsets,
 )
-from oracle.validation_cases import cases
-from reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from reference.encode import (
+from tests.oracle.validation_cases import cases
+from tests.reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from tests.reference.encode import (
     CONTROL,
     FORMATS,
     TRANSACTIONAL,

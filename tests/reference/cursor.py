@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reference.codes import DamageError, FaultCode
+from tests.reference.codes import DamageError, FaultCode
 
 INT32_BYTES, INT64_BYTES = 4, 8
 

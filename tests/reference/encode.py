@@ -17,8 +17,17 @@ import lz4.frame
 import zstandard
 from crc32c import crc32c
 
-from reference.compression import GZIP, LZ4, NONE, SNAPPY, XERIAL_HEADER, XERIAL_LENGTH, ZSTD, with_v0_lz4_checksum
-from reference.framing import FRAME, V2_HEADER, V2_HEADER_BYTES
+from tests.reference.compression import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    XERIAL_HEADER,
+    XERIAL_LENGTH,
+    ZSTD,
+    with_v0_lz4_checksum,
+)
+from tests.reference.framing import FRAME, V2_HEADER, V2_HEADER_BYTES
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x10, 0x20, 0x40

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from crc32c import crc32c
 
-from reference.encode import LegacyMessage, PlainRecord, v2_record
+from tests.reference.encode import LegacyMessage, PlainRecord, v2_record
 
 LOG_APPEND_TIME = 1
 

@@ -28,8 +28,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.codes import Status
-from reference.cursor import wrap
+from tests.reference.codes import Status
+from tests.reference.cursor import wrap
 
 HEADER_DTYPE = np.dtype(
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reference.cursor import Cursor
+from tests.reference.cursor import Cursor
 
 
 def gather_headers(

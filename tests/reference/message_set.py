@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.codes import DamageError, Fault, FaultCode
-from reference.cursor import Cursor, wrap
-from reference.framing import CODEC_MASK, OVERHEAD, SMALLEST_SIZE, V2_HEADER_BYTES, Headers
-from reference.records import LOG_APPEND_TIME, Place, decode_v2
+from tests.reference.codes import DamageError, Fault, FaultCode
+from tests.reference.cursor import Cursor, wrap
+from tests.reference.framing import CODEC_MASK, OVERHEAD, SMALLEST_SIZE, V2_HEADER_BYTES, Headers
+from tests.reference.records import LOG_APPEND_TIME, Place, decode_v2
 
 Decoded: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], int, Fault | None]
 """`(block, batch, count, fault)`."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reference.codes import DamageError, FaultCode
-from reference.cursor import Cursor, wrap
+from tests.reference.codes import DamageError, FaultCode
+from tests.reference.cursor import Cursor, wrap
 
 LOG_APPEND_TIME = 1
 

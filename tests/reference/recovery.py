@@ -5,7 +5,7 @@ Source: storage/.../internals/log/LogSegment.java, `recover`.
 
 from __future__ import annotations
 
-from reference.framing import Headers
+from tests.reference.framing import Headers
 
 
 def index_entries(

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.codes import DamageError
-from reference.compression import decompressed
-from reference.cursor import Cursor
-from reference.framing import OVERHEAD, V2_HEADER_BYTES, Headers
+from tests.reference.codes import DamageError
+from tests.reference.compression import decompressed
+from tests.reference.cursor import Cursor
+from tests.reference.framing import OVERHEAD, V2_HEADER_BYTES, Headers
 
 
 class Regions(NamedTuple):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import golden
-from golden import Partition, Segment
-from reference.codes import Status
-from reference.framing import scan_headers
-from reference.message_set import decode_batches
-from reference.regions import Regions, regions
+from tests.helpers import golden
+from tests.helpers.golden import Partition, Segment
+from tests.reference.codes import Status
+from tests.reference.framing import scan_headers
+from tests.reference.message_set import decode_batches
+from tests.reference.regions import Regions, regions
 
 
 def test_every_segment_but_the_metadata_quorums_has_an_expectation() -> None:

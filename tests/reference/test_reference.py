@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from reference.codes import DamageError, FaultCode, Status
-from reference.cursor import Cursor
-from reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, raw_snappy, records, varint
-from reference.framing import HEADER_DTYPE, scan_headers
-from reference.message_set import decode_batches
-from reference.regions import regions
+from tests.reference.codes import DamageError, FaultCode, Status
+from tests.reference.cursor import Cursor
+from tests.reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, raw_snappy, records, varint
+from tests.reference.framing import HEADER_DTYPE, scan_headers
+from tests.reference.message_set import decode_batches
+from tests.reference.regions import regions
 
 KAFKA_CHECKSUM_RECORDS = [
     PlainRecord(0, 283843, b"key1", b"value1"),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafkalog import CompressionType
 from kafkalog.errors import CorruptRecordError, DecompressedSizeError, KafkaLogError
 from kafkalog.spark import plan_splits, read_records, read_split
-from partition_dirs import batch, closed, write_segments
-from spark_logs import PER_BATCH, log_of, offsets, options, rows
+from tests.helpers.partition_dirs import batch, closed, write_segments
+from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows
 
 BATCHES = 30
 many = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import golden
-from golden import Partition
 from kafkalog.spark import ReadOptions, SplitGroup, plan_splits, read_split
-from spark_rows import Row, broker_view, expected_rows, of_arrow
+from tests.helpers import golden
+from tests.helpers.golden import Partition
+from tests.helpers.spark_rows import Row, broker_view, expected_rows, of_arrow
 
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 

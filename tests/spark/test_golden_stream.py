@@ -17,12 +17,12 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark before 4.2 does not bound micro-batches")
 
-import golden
-from golden import Partition
 from kafkalog.spark.options import ReadOptions
 from kafkalog.spark.schema import default_columns
 from kafkalog.spark.stream import KafkaLogStreamReader
-from spark_rows import Row, broker_view, expected_rows, in_order, of_archive, of_arrow
+from tests.helpers import golden
+from tests.helpers.golden import Partition
+from tests.helpers.spark_rows import Row, broker_view, expected_rows, in_order, of_archive, of_arrow
 
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 ARCHIVES = sorted({each.archive for each in golden.checked_partitions()})

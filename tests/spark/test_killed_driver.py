@@ -20,9 +20,9 @@ import pytest
 from kafkalog.spark import exchange
 from kafkalog.spark.writer import recover
 from kafkalog.storage.lock import lock_data_dir
-from spark.conftest import ON_LOOPBACK, SMALL
-from spark.writing import partitions_in, values_in
-from spark_logs import PER_BATCH, log_of
+from tests.helpers.spark_logs import PER_BATCH, log_of
+from tests.helpers.spark_writing import partitions_in, values_in
+from tests.spark.conftest import ON_LOOPBACK, SMALL
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 

@@ -14,9 +14,9 @@ import pytest
 
 from kafkalog.errors import LogStateError
 from kafkalog.spark import read_records, read_split
-from partition_dirs import batch
-from spark.writing import started, values
-from spark_logs import options, splits
+from tests.helpers.partition_dirs import batch
+from tests.helpers.spark_logs import options, splits
+from tests.helpers.spark_writing import started, values
 
 MOST = 2**31 - 1
 VALUE_BYTES = 16 << 20

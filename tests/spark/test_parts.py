@@ -18,8 +18,8 @@ from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
 from kafkalog.spark import SplitGroup, plan_splits, planner, read_records
 from kafkalog.spark.cuts import SparseIndex
 from kafkalog.spark.parts import Part, parts_of
-from partition_dirs import batch, closed, write_segments
-from spark_logs import PER_BATCH, log_of, offsets, options, rows, splits
+from tests.helpers.partition_dirs import batch, closed, write_segments
+from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows, splits
 
 many = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 END = 240

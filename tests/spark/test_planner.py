@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import golden
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.spark import plan_splits
 from kafkalog.spark.discovery import discover
@@ -19,8 +18,9 @@ from kafkalog.spark.local import LocalPartition
 from kafkalog.spark.planner import earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.storage.checkpoints import write_leader_epoch_checkpoint, write_offset_checkpoint
 from kafkalog.storage.paths import TopicPartition
-from partition_dirs import NOW, batch, write_segments
-from spark_logs import log_of, offsets, options, splits
+from tests.helpers import golden
+from tests.helpers.partition_dirs import NOW, batch, write_segments
+from tests.helpers.spark_logs import log_of, offsets, options, splits
 
 DELETED = golden.unpacked() / "kafka-3.9" / "data" / "v2-deleted-records-0"
 many = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

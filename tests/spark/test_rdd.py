@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import golden
 from kafkalog.spark import read_rdd
-from spark_rows import broker_view, expected_rows
+from tests.helpers import golden
+from tests.helpers.spark_rows import broker_view, expected_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

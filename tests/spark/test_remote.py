@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-import golden
 from kafkalog.errors import CorruptRecordError, NotALogError
 from kafkalog.spark import plan_splits, read_records, read_split, remote
 from kafkalog.spark.discovery import discover
 from kafkalog.spark.partition import PartitionSource
 from kafkalog.spark.window import ShorterFileError
-from partition_dirs import NOW
-from spark_logs import log_of, offsets, options
+from tests.helpers import golden
+from tests.helpers.partition_dirs import NOW
+from tests.helpers.spark_logs import log_of, offsets, options
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[remote]'")
 ARCHIVES = ["kafka-0.8.2", "kafka-0.10.2", "kafka-0.10.2-crash", "kafka-3.9", "kafka-3.9-crash"]

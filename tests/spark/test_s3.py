@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import golden
 from kafkalog.spark import ReadOptions, plan_splits, read_split, remote
 from kafkalog.spark.discovery import discover
 from kafkalog.spark.planner import Split
-from s3_server import BUCKET, S3Server, answers, hangs
-from spark_rows import expected_rows, of_arrow
+from tests.helpers import golden
+from tests.helpers.s3_server import BUCKET, S3Server, answers, hangs
+from tests.helpers.spark_rows import expected_rows, of_arrow
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[remote]'")
 s3fs = pytest.importorskip("s3fs", reason="s3fs is missing: pip install 'kafkalog[remote-tests]'")

@@ -15,9 +15,9 @@ pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[r
 pytest.importorskip("s3fs", reason="s3fs is missing: pip install 'kafkalog[remote-tests]'")
 pytest.importorskip("moto.server", reason="moto is missing: pip install 'kafkalog[remote-tests]'")
 
-import golden
-from s3_server import BUCKET, S3Server
-from spark_rows import broker_view, expected_rows, in_ms, limits_work, of_archive, of_spark
+from tests.helpers import golden
+from tests.helpers.s3_server import BUCKET, S3Server
+from tests.helpers.spark_rows import broker_view, expected_rows, in_ms, limits_work, of_archive, of_spark
 
 NAME = "v2-txn-0"
 pytestmark = [

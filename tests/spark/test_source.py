@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-import golden
 import kafkalog.spark
-from spark_rows import broker_view, in_ms, of_archive, of_spark
+from tests.helpers import golden
+from tests.helpers.spark_rows import broker_view, in_ms, of_archive, of_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

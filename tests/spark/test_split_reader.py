@@ -18,9 +18,9 @@ from kafkalog.spark import plan_splits, read_records, read_split, window
 from kafkalog.spark.schema import arrow_schema, columns_of, default_columns
 from kafkalog.spark.window import MappedWindow, ReadWindow, ShorterFileError
 from kafkalog.storage.transaction_index import AbortedTxn, TransactionIndex
-from partition_dirs import NOW, batch, marker, write_segments
-from reference.encode import with_right_v2_checksum
-from spark_logs import log_of, offsets, options, rows, splits
+from tests.helpers.partition_dirs import NOW, batch, marker, write_segments
+from tests.helpers.spark_logs import log_of, offsets, options, rows, splits
+from tests.reference.encode import with_right_v2_checksum
 
 COLUMNS = [column.source for column in default_columns(options("/", includeHeaders=True, includeMetadata=True))]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-import golden
 import kafkalog
 from kafkalog import LogConfig, Record
-from spark_rows import broker_view, expected_rows, in_ms, limits_work, of_spark
+from tests.helpers import golden
+from tests.helpers.spark_rows import broker_view, expected_rows, in_ms, limits_work, of_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -15,8 +15,8 @@ from kafkalog.errors import NotALogError
 from kafkalog.spark import plan_splits, read_records
 from kafkalog.spark.options import ReadOptions
 from kafkalog.storage.paths import TopicPartition
-from partition_dirs import NOW
-from spark_logs import log_of, offsets, options, splits
+from tests.helpers.partition_dirs import NOW
+from tests.helpers.spark_logs import log_of, offsets, options, splits
 
 END = 240
 TORN = b"\0\0\0\0\0\0\0\xf0\0\0\1\0torn"

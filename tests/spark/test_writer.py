@@ -29,7 +29,7 @@ from kafkalog.spark.writer import WriteJob, recover
 from kafkalog.storage.clean_shutdown import was_clean_shutdown
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata
-from spark.writing import (
+from tests.helpers.spark_writing import (
     NOW,
     ended_in_a_process,
     killed_at,

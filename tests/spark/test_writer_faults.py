@@ -15,7 +15,6 @@ from unittest import mock
 
 import pytest
 
-from crash.disk import Disk, Fail
 from kafkalog.errors import LogStateError
 from kafkalog.spark import exchange, task_files, writer
 from kafkalog.spark.task_files import TaskFiles
@@ -23,8 +22,9 @@ from kafkalog.spark.writer import WriteJob, recover
 from kafkalog.storage import atomic, data_dir_session
 from kafkalog.storage.clean_shutdown import was_clean_shutdown
 from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
-from spark.writing import partitions_in, rows, started, state_of, values, values_in, written
-from storage.indexes import fill, small_disk
+from tests.crash.disk import Disk, Fail
+from tests.helpers.indexes import fill, small_disk
+from tests.helpers.spark_writing import partitions_in, rows, started, state_of, values, values_in, written
 
 REFUSALS = [errno.ENOSPC, errno.EACCES]
 FOREVER = 10**6

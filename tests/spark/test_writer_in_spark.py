@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'")
 
-import golden
 from kafkalog.errors import LogLockedError
 from kafkalog.spark import writer
 from kafkalog.spark.partitioner import partition_of_key
 from kafkalog.spark.writer_source import KafkaLogArrowWriter, KafkaLogCommitMessage
 from kafkalog.storage.lock import lock_data_dir
-from spark.writing import partitions_in, records_in, values, values_in
-from spark_rows import expected_rows, in_ms, of_spark
+from tests.helpers import golden
+from tests.helpers.spark_rows import expected_rows, in_ms, of_spark
+from tests.helpers.spark_writing import partitions_in, records_in, values, values_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

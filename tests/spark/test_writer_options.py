@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.spark.options import ReadOptions
 from kafkalog.spark.write_options import WriteOptions, check_columns
-from spark.writing import partitions_in, rows, started, state_of, values, values_in, written
+from tests.helpers.spark_writing import partitions_in, rows, started, state_of, values, values_in, written
 
 
 def topic_of(path: Path, partitions: int) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import golden
-from golden import Partition
 from kafkalog.spark import ReadOptions, plan_splits, read_split
-from spark.test_golden_splits import rows
-from spark.writing import started
-from spark_rows import Row, broker_view, expected_rows
+from tests.helpers import golden
+from tests.helpers.golden import Partition
+from tests.helpers.spark_rows import Row, broker_view, expected_rows
+from tests.helpers.spark_writing import started
+from tests.spark.test_golden_splits import rows
 
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 

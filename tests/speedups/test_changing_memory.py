@@ -16,8 +16,8 @@ from kafkalog._speedups import columns, headers
 from kafkalog._speedups.arena import Block
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
 from kafkalog._speedups.record import build_records
-from reference.codes import FaultCode
-from reference.encode import LegacyMessage, PlainRecord, V2Batch, records
+from tests.reference.codes import FaultCode
+from tests.reference.encode import LegacyMessage, PlainRecord, V2Batch, records
 
 TINY = LegacyMessage(PlainRecord(1), magic=0).encoded()
 

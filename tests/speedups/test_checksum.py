@@ -11,12 +11,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guard import guarded
 from kafkalog._speedups.checksum import first_invalid, first_unsound
 from kafkalog._speedups.rows import first_unreadable
-from reference.encode import FORMATS, entries, records
-from reference.framing import Headers, scan_headers
-from strategies import damaged, message_sets
+from tests.helpers.guard import guarded
+from tests.helpers.strategies import damaged, message_sets
+from tests.reference.encode import FORMATS, entries, records
+from tests.reference.framing import Headers, scan_headers
 
 
 def computed(data: bytes, row: Headers) -> int:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equivalence import assert_same_reading, assert_same_records
-from guard import guarded
 from kafkalog._speedups import columns
-from reference.codes import FaultCode
-from reference.encode import (
+from tests.helpers.equivalence import assert_same_reading, assert_same_records
+from tests.helpers.guard import guarded
+from tests.helpers.strategies import damaged, message_sets, v2_with_damaged_records, wrappers_with_damaged_messages
+from tests.reference.codes import FaultCode
+from tests.reference.encode import (
     FORMATS,
     LOG_APPEND_TIME,
     LegacyMessage,
@@ -27,9 +28,8 @@ from reference.encode import (
     v2_record,
     varint,
 )
-from reference.framing import V2_HEADER_BYTES, Headers, scan_headers
-from reference.regions import Regions, regions
-from strategies import damaged, message_sets, v2_with_damaged_records, wrappers_with_damaged_messages
+from tests.reference.framing import V2_HEADER_BYTES, Headers, scan_headers
+from tests.reference.regions import Regions, regions
 
 TWO = records(b"one", b"two")
 ONE = records(b"one")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, Record
 from kafkalog._speedups.encoder import RecordsEncoder
-from reference.encode import PlainRecord, V2Batch, entries
+from tests.reference.encode import PlainRecord, V2Batch, entries
 
 payloads = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), payloads), max_size=3).map(tuple)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafkalog import Record
 from kafkalog._speedups.encoder import RecordsEncoder
-from reference.encode import PlainRecord
-from reference.filling import batch, filled
+from tests.reference.encode import PlainRecord
+from tests.reference.filling import batch, filled
 
 HEADER = bytes(range(61))
 payloads = st.none() | st.binary(max_size=200)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from equivalence import assert_same_scan
-from guard import guarded
 from kafkalog._speedups import framing
 from kafkalog._speedups.rows import first_unreadable
-from reference.codes import Status
-from reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, records
-from reference.framing import HEADER_DTYPE, find_entry
-from reference.framing import scan_headers as reference_scan
-from strategies import damaged, message_sets
+from tests.helpers.equivalence import assert_same_scan
+from tests.helpers.guard import guarded
+from tests.helpers.strategies import damaged, message_sets
+from tests.reference.codes import Status
+from tests.reference.encode import FORMATS, LegacyMessage, PlainRecord, V2Batch, entries, records
+from tests.reference.framing import HEADER_DTYPE, find_entry
+from tests.reference.framing import scan_headers as reference_scan
 
 BATCH = V2Batch(records(b"one", b"two")).encoded()
 MESSAGE = LegacyMessage(PlainRecord(5, 1000, b"key", b"value")).encoded()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._speedups.headers import gather_headers
-from reference.codes import DamageError
-from reference.encode import varint
-from reference.headers import gather_headers as reference
+from tests.reference.codes import DamageError
+from tests.reference.encode import varint
+from tests.reference.headers import gather_headers as reference
 
 Header = tuple[bytes, bytes | None]
 some_headers = st.lists(st.tuples(st.binary(max_size=5), st.none() | st.binary(max_size=70)), max_size=4)

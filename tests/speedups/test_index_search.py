@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guard import guarded
 from kafkalog._speedups.index_search import search_entries, search_index
+from tests.helpers.guard import guarded
 
 # Bytes of an entry, where its field lies, whether that has 8 bytes; and how an entry is packed.
 FIELDS = [(8, 0, False, ">ii"), (8, 4, False, ">ii"), (12, 0, True, ">qi"), (12, 8, False, ">qi")]

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._speedups.output_stream import BufferingOutputStream, ReservedOutput, write_whole
-from reference import output_stream as reference
+from tests.reference import output_stream as reference
 
 # The address sanitizer ends the process where memory is refused, and needs more of it than a limit would leave.
 no_memory = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer refuses no memory")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
 from kafkalog._speedups.recovery import index_entries
-from reference.encode import V2Batch, records
-from reference.recovery import index_entries as plain
-from strategies import damaged, message_sets, numbers_64
+from tests.helpers.strategies import damaged, message_sets, numbers_64
+from tests.reference.encode import V2Batch, records
+from tests.reference.recovery import index_entries as plain
 
 Largest = tuple[int, int]
 intervals = st.sampled_from([0, 1, 60, 61, 200, 4096, 2**31 - 1, 2**63 - 1]) | st.integers(0, 500)

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.rows import HEADER_DTYPE, first_unreadable
-from reference.encode import V2Batch, records
+from tests.reference.encode import V2Batch, records
 
 ROWS = scan_headers(V2Batch(records(b"a")).encoded() * 4)[0]
 

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guard import guarded
 from kafkalog._speedups import columns
 from kafkalog._speedups.rows import first_unreadable, stored_regions
-from reference.encode import (
+from tests.helpers.guard import guarded
+from tests.helpers.strategies import damaged, message_sets
+from tests.reference.encode import (
     PlainRecord,
     V2Batch,
     records,
 )
-from reference.framing import scan_headers
-from reference.message_set import decode_batches
-from strategies import damaged, message_sets
+from tests.reference.framing import scan_headers
+from tests.reference.message_set import decode_batches
 
 ONE = records(b"one")
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
-from reference.encode import FORMATS
+from tests.reference.encode import FORMATS
 
 write = os.pwrite
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import kafkalog
-from crash.history import History, Operation
-from crash.runs import Session, opened
-from crash.workload import NAME, Writer, inspect, lasts_of, records_of
 from kafkalog import ByteBufferMessageSet, IsolationLevel, Record
+from tests.crash.history import History, Operation
+from tests.crash.runs import Session, opened
+from tests.crash.workload import NAME, Writer, inspect, lasts_of, records_of
 
 SEEDS = st.integers(0, 2**32)
 

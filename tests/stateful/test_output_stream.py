@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from kafkalog._speedups.output_stream import BufferingOutputStream, ReservedOutput
-from reference import output_stream as reference
-from reference.encode import varint
-from strategies import INT64_EDGES
+from tests.helpers.strategies import INT64_EDGES
+from tests.reference import output_stream as reference
+from tests.reference.encode import varint
 
 numbers = (
     st.sampled_from([*INT64_EDGES, -(2**15), 255, 256, 2**16 - 1, 2**32 - 1, 2**32, 2**63, -(2**63) - 1])

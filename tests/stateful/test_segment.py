@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkalog import ByteBufferMessageSet
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.segment import LogSegment
-from storage.making import Clock, batch, producers, spans, together
+from tests.helpers.making import Clock, batch, producers, spans, together
 
 BASE = 100
 INTERVAL = 150

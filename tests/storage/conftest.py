@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog import FileMessageSet
-from written_files import batch, sized_batch
+from tests.helpers.written_files import batch, sized_batch
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.storage.atomic import sync_directory, write_atomically
-from storage.locking import python, started
+from tests.helpers.locking import python, started
 
 OLD, NEW = b"old", b"new and longer"
 

@@ -19,7 +19,7 @@ from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.walking import Walk
-from storage.making import SMALL, segment
+from tests.helpers.making import SMALL, segment
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golden import unpacked
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.checkpoints import (
     EpochEntry,
@@ -21,6 +20,7 @@ from kafkalog.storage.checkpoints import (
     write_offset_checkpoint,
 )
 from kafkalog.storage.paths import TopicPartition
+from tests.helpers.golden import unpacked
 
 OFFSETS = {TopicPartition("orders", 0): 5, TopicPartition("my-topic", 12): 2**63 - 1}
 

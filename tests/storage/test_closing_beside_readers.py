@@ -18,8 +18,8 @@ from kafkalog import FileMessageSet, Record
 from kafkalog.errors import LogStateError
 from kafkalog.storage import file_message_set, mapped, searching
 from kafkalog.storage.config import LogConfig
-from storage.logs import fill, opened
-from storage.making import batch
+from tests.helpers.logs import fill, opened
+from tests.helpers.making import batch
 
 Open = Callable[[Path], FileMessageSet]
 WAYS: dict[str, Open] = {

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from kafkalog import FileMessageSet, MessageSet, Record, RecordBatch
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
-from reading import Open, Outcome, column_records, in_file, memory, outcome
-from reference.compression import GZIP
-from reference.encode import (
+from tests.helpers.reading import Open, Outcome, column_records, in_file, memory, outcome
+from tests.helpers.strategies import damaged, message_sets
+from tests.reference.compression import GZIP
+from tests.reference.encode import (
     FORMATS,
     LegacyMessage,
     PlainRecord,
@@ -31,7 +32,6 @@ from reference.encode import (
     varint,
     with_right_checksum,
 )
-from strategies import damaged, message_sets
 
 BEFORE = [b"a", b"b"]
 AFTER = [b"e", b"f"]

@@ -19,7 +19,7 @@ import pytest
 
 from kafkalog import FileMessageSet
 from kafkalog.errors import CorruptRecordError
-from written_files import offsets, sized_batch
+from tests.helpers.written_files import offsets, sized_batch
 
 KIB = 1 << 10
 Write = Callable[[int, bytes | bytearray | memoryview, int], int]

@@ -9,9 +9,9 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, FileMessageSet
 from kafkalog.errors import CorruptRecordError
-from reading import batch_fields, outcome, record_fields
-from reference.compression import GZIP
-from reference.encode import (
+from tests.helpers.reading import batch_fields, outcome, record_fields
+from tests.reference.compression import GZIP
+from tests.reference.encode import (
     FORMATS,
     LegacyMessage,
     PlainRecord,

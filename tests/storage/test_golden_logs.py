@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import golden
 import kafkalog
-from golden import Partition, Segment
 from kafkalog import FileMessageSet
 from kafkalog.storage.results import IsolationLevel
-from reading import (
+from tests.helpers import golden
+from tests.helpers.golden import Partition, Segment
+from tests.helpers.reading import (
     batch_fields,
     column_records,
     data_records,

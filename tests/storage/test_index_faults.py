@@ -12,8 +12,8 @@ import pytest
 from kafkalog.errors import CorruptIndexError, LogStateError
 from kafkalog.storage import index_file
 from kafkalog.storage.index import OffsetEntry, OffsetIndex
-from storage.indexes import fill, no_space, small_disk
-from storage.indexes import offset_slots as slots
+from tests.helpers.indexes import fill, no_space, small_disk
+from tests.helpers.indexes import offset_slots as slots
 
 BASE = 45
 SLOTS = 30

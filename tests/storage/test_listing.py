@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from fsck import damage
-from inspected import segment_file
 from kafkalog.errors import KafkaLogError
 from kafkalog.storage import listing
+from tests.helpers import damage
+from tests.helpers.inspected import segment_file
 
 BATCHES = damage.log()
 WHOLE = b"".join(BATCHES)

@@ -14,7 +14,7 @@ import pytest
 
 from kafkalog.errors import LogLockedError
 from kafkalog.storage.lock import DirectoryLock, lock_data_dir, lock_partition
-from storage.locking import can_be_locked, other, python, started
+from tests.helpers.locking import can_be_locked, other, python, started
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecordError, KafkaLogError, NotALogError
-from reading import column_records, outcome
-from reference.compression import GZIP
-from reference.encode import PlainRecord, V2Batch, entries, records
+from tests.helpers.reading import column_records, outcome
+from tests.reference.compression import GZIP
+from tests.reference.encode import PlainRecord, V2Batch, entries, records
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from kafkalog.errors import (
     UnexpectedAppendOffsetError,
 )
 from kafkalog.storage.config import LogConfig
-from storage.logs import (
+from tests.helpers.logs import (
     CONFIG,
     EVERYTHING,
     NOW,
@@ -39,7 +39,7 @@ from storage.logs import (
     seen,
     values,
 )
-from storage.making import marker, together
+from tests.helpers.making import marker, together
 
 MAGICS_AND_CODECS = [(magic, codec) for magic in (0, 1, 2) for codec in (CompressionType.NONE, CompressionType.LZ4)]
 ABORT = 0

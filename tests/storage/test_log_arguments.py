@@ -12,7 +12,7 @@ import kafkalog
 from kafkalog import IsolationLevel, Log, LogConfig, LogManager, Record, WritableLog
 from kafkalog.errors import OffsetOutOfRangeError, RecordValidationError
 from kafkalog.storage.segment import LogSegment
-from storage.logs import NOW, append, batch, opened
+from tests.helpers.logs import NOW, append, batch, opened
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from crash.background import HeldScheduler
-from crash.disk import Disk, Fail
 from kafkalog import ByteBufferMessageSet, LogConfig, LogManager, Record, WritableLog
 from kafkalog.errors import LogStateError
 from kafkalog.storage.paths import INDEX_SUFFIX, LOG_SUFFIX, RECOVERY_POINT_CHECKPOINT
+from tests.crash.background import HeldScheduler
+from tests.crash.disk import Disk, Fail
 
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=1, segment_index_bytes=240)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import golden
 import kafkalog
-from golden import Partition
 from kafkalog import IsolationLevel, Log, LogManager
 from kafkalog.attributes import TimestampType
 from kafkalog.record.control import ControlRecordType, control_type
 from kafkalog.record.serialization import deserialize_bytes, deserialize_text
 from kafkalog.storage.paths import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from storage.logs import NOW, append, batch, fill, opened, replicated, seen
-from storage.making import ABORT, marker
+from tests.helpers import golden
+from tests.helpers.golden import Partition
+from tests.helpers.logs import NOW, append, batch, fill, opened, replicated, seen
+from tests.helpers.making import ABORT, marker
 
 every_partition = pytest.mark.parametrize("partition", golden.partitions(), ids=lambda partition: partition.id)
 every_data_dir = pytest.mark.parametrize(

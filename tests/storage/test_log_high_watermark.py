@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkalog import IsolationLevel, LogOffsetMetadata, Record, WritableLog
 from kafkalog.errors import LogStateError, OffsetOutOfRangeError
-from storage.logs import CONFIG, active, append, batch, fill, follow, opened, replicated, seen
-from storage.making import COMMIT, marker
+from tests.helpers.logs import CONFIG, active, append, batch, fill, follow, opened, replicated, seen
+from tests.helpers.making import COMMIT, marker
 
 SIZE = batch(b"0").size_in_bytes
 COUNTED = (IsolationLevel.LOG_END, IsolationLevel.HIGH_WATERMARK, IsolationLevel.TXN_COMMITTED)

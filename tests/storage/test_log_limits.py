@@ -16,7 +16,7 @@ import zstandard
 import kafkalog
 from kafkalog import FileMessageSet
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, LogStateError, NotALogError
-from reference.encode import V2Batch, records
+from tests.reference.encode import V2Batch, records
 
 SKIPPABLE = struct.pack("<II", 0x184D2A53, 5) + b"hello"
 

@@ -13,7 +13,7 @@ from kafkalog.storage.config import LogConfig
 from kafkalog.storage.partition_metadata import random_topic_id, write_partition_metadata
 from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from kafkalog.storage.writable_log import Ending, WritableLog
-from storage.logs import (
+from tests.helpers.logs import (
     CONFIG,
     NOW,
     active,

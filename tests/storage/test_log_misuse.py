@@ -18,7 +18,7 @@ from kafkalog.storage.paths import (
     RECOVERY_POINT_CHECKPOINT,
     parse_partition_dir,
 )
-from storage.logs import CONFIG, append, bases, crashed, epochs, fill, follow, opened, values
+from tests.helpers.logs import CONFIG, append, bases, crashed, epochs, fill, follow, opened, values
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=10, segment_index_bytes=240)
 # A topic that asks something of each record: embedded appends go the leader's way.

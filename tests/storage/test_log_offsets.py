@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from kafkalog import ByteBufferMessageSet, LogManager, Record, WritableLog
 from kafkalog.errors import InvalidRecordError, OffsetsOutOfOrderError
-from storage.logs import batch, fill, opened
+from tests.helpers.logs import batch, fill, opened
 
 LAST = 2**63 - 1
 

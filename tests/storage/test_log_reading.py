@@ -20,7 +20,7 @@ from kafkalog.storage.config import LogConfig
 from kafkalog.storage.fetching import Fetch, fetch
 from kafkalog.storage.log import Log
 from kafkalog.storage.segments import LogSegments
-from storage.logs import (
+from tests.helpers.logs import (
     CONFIG,
     EVERYTHING,
     NOW,
@@ -34,7 +34,7 @@ from storage.logs import (
     seen,
     values,
 )
-from storage.making import offsets
+from tests.helpers.making import offsets
 
 SIZE = batch(b"0").size_in_bytes
 EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL = -2, -1, -3, -4

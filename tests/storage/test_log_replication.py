@@ -10,7 +10,7 @@ import pytest
 from kafkalog import AppendOrigin, ByteBufferMessageSet, FileMessageSet, IsolationLevel, LogOffsetMetadata, Record
 from kafkalog.errors import InvalidProducerEpochError
 from kafkalog.record.control import ControlRecordType, EndTransactionMarker, decode_control, end_transaction_marker
-from storage.logs import EVERYTHING, NOW, append, batch, opened, replicated
+from tests.helpers.logs import EVERYTHING, NOW, append, batch, opened, replicated
 
 
 @pytest.fixture

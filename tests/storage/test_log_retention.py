@@ -7,8 +7,8 @@ import pytest
 
 from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.storage.config import LogConfig
-from storage.logs import NOW, active, append, bases, batch, epochs, files, opened, replicated, snapshots, values
-from storage.making import Clock
+from tests.helpers.logs import NOW, active, append, bases, batch, epochs, files, opened, replicated, snapshots, values
+from tests.helpers.making import Clock
 
 SIZE = batch(b"0").size_in_bytes
 NO_LIMIT = -1

@@ -12,7 +12,7 @@ from kafkalog.storage.appending import sync_file
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.log import Log
 from kafkalog.storage.scheduler import BackgroundScheduler
-from storage.logs import (
+from tests.helpers.logs import (
     CONFIG,
     HOUR_MS,
     NOW,
@@ -29,7 +29,7 @@ from storage.logs import (
     snapshots,
     values,
 )
-from storage.making import Clock
+from tests.helpers.making import Clock
 
 SIZE = batch(b"v").size_in_bytes
 HOURLY = LogConfig(segment_ms=HOUR_MS, message_timestamp_after_max_ms=2**62)

@@ -16,8 +16,8 @@ from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.log import Log
-from storage.logs import NOW, append, bases, epochs, fill, opened, replicated, values
-from storage.making import ABORT, COMMIT, marker
+from tests.helpers.logs import NOW, append, bases, epochs, fill, opened, replicated, values
+from tests.helpers.making import ABORT, COMMIT, marker
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100, segment_index_bytes=1200, retention_ms=-1)
 TURNS = 150

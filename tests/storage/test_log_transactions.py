@@ -15,7 +15,7 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.log import Log
 from kafkalog.storage.transaction_index import AbortedTxn, TransactionIndex
-from storage.logs import (
+from tests.helpers.logs import (
     CONFIG,
     EVERYTHING,
     NOW,
@@ -32,7 +32,7 @@ from storage.logs import (
     seen,
     snapshots,
 )
-from storage.making import ABORT, COMMIT, Clock, marker, together
+from tests.helpers.making import ABORT, COMMIT, Clock, marker, together
 
 COMMITTED = IsolationLevel.TXN_COMMITTED
 

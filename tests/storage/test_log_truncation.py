@@ -7,7 +7,7 @@ import pytest
 import kafkalog
 from kafkalog import Record, WritableLog
 from kafkalog.storage.config import LogConfig
-from storage.logs import (
+from tests.helpers.logs import (
     NOW,
     active,
     append,

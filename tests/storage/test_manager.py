@@ -30,9 +30,9 @@ from kafkalog.storage.paths import (
     TopicPartition,
 )
 from kafkalog.storage.scheduler import ImmediateScheduler
-from storage.locking import can_be_locked, other
-from storage.logs import CONFIG, NOW, bases, fill, values
-from storage.making import Clock
+from tests.helpers.locking import can_be_locked, other
+from tests.helpers.logs import CONFIG, NOW, bases, fill, values
+from tests.helpers.making import Clock
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 

@@ -14,10 +14,10 @@ from kafkalog.storage.checkpoints import read_offset_checkpoint
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.manager import Intervals
 from kafkalog.storage.paths import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
-from storage.locking import can_be_locked
-from storage.logs import append as append_batch
-from storage.logs import files, names, snapshots, values
-from storage.making import Clock
+from tests.helpers.locking import can_be_locked
+from tests.helpers.logs import append as append_batch
+from tests.helpers.logs import files, names, snapshots, values
+from tests.helpers.making import Clock
 
 NEVER = 3_600_000
 SECONDS = 180

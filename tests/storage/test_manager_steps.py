@@ -21,8 +21,8 @@ from kafkalog.storage.paths import (
     TopicPartition,
 )
 from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
-from storage.locking import can_be_locked
-from storage.logs import append, values
+from tests.helpers.locking import can_be_locked
+from tests.helpers.logs import append, values
 
 
 @pytest.fixture

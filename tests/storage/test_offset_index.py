@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-import golden
 from kafkalog.errors import InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
 from kafkalog.storage import index_file
 from kafkalog.storage.index import OffsetEntry, OffsetIndex
 from kafkalog.storage.open_files import OpenFiles
-from storage.indexes import Rows, base_offset, dumped
-from storage.indexes import offset_slots as slots
+from tests.helpers import golden
+from tests.helpers.indexes import Rows, base_offset, dumped
+from tests.helpers.indexes import offset_slots as slots
 
 BASE = 45
 SLOTS = 30

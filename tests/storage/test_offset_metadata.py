@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from storage.logs import fill, opened
+from tests.helpers.logs import fill, opened
 
 ON_SEGMENT_0 = LogOffsetMetadata(7, 0, 700)
 FURTHER_ON_IT = LogOffsetMetadata(9, 0, 900)

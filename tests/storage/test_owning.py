@@ -21,8 +21,8 @@ from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import lock_partition
 from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
-from storage.locking import can_be_locked
-from storage.logs import values
+from tests.helpers.locking import can_be_locked
+from tests.helpers.logs import values
 
 ROLLS = LogConfig(segment_bytes=300, index_interval_bytes=10, segment_index_bytes=240)
 

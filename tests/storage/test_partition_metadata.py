@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from golden import unpacked
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError
 from kafkalog.storage import partition_metadata
 from kafkalog.storage.partition_metadata import (
@@ -19,6 +18,7 @@ from kafkalog.storage.partition_metadata import (
     read_partition_metadata,
     write_partition_metadata,
 )
+from tests.helpers.golden import unpacked
 
 TOPIC_ID = "bUPDMCVQRZiKdmIvGGjhHg"
 

@@ -10,7 +10,7 @@ import pytest
 from kafkalog.errors import OutOfOrderSequenceError
 from kafkalog.storage.producer_snapshot import read_snapshot, write_snapshot
 from kafkalog.storage.producer_state import BatchMetadata, ProducerStateEntry
-from producers import DAY_MS, NOW, REPLICATION, Producers
+from tests.helpers.producers import DAY_MS, NOW, REPLICATION, Producers
 
 CORRUPTIONS: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",

@@ -11,14 +11,14 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-import golden
-from golden import Partition
 from kafkalog import AppendOrigin, FileMessageSet
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.record.batch import RecordBatch
 from kafkalog.storage.producer_snapshot import encode_snapshot, read_snapshot, snapshot_files, write_snapshot
 from kafkalog.storage.producer_state import BatchMetadata, ProducerStateEntry, ProducerStateManager
-from strategies import DAMAGES
+from tests.helpers import golden
+from tests.helpers.golden import Partition
+from tests.helpers.strategies import DAMAGES
 
 WITH_SNAPSHOTS = [partition for partition in golden.partitions() if snapshot_files(partition.directory)]
 ARCHIVES_WITH_DUMPS = sorted({partition.archive for partition in WITH_SNAPSHOTS})

@@ -12,8 +12,18 @@ from kafkalog.errors import InvalidProducerEpochError, InvalidRecordError, OutOf
 from kafkalog.record.batch import increment_sequence
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer_state import BatchMetadata, ProducerStateEntry
-from producers import CLIENT, COORDINATOR, DAY_MS, NOW, REPLICATION, Producers, data_batch, marker_batch, the_batch
-from reference.encode import CONTROL, TRANSACTIONAL, V2Batch
+from tests.helpers.producers import (
+    CLIENT,
+    COORDINATOR,
+    DAY_MS,
+    NOW,
+    REPLICATION,
+    Producers,
+    data_batch,
+    marker_batch,
+    the_batch,
+)
+from tests.reference.encode import CONTROL, TRANSACTIONAL, V2Batch
 
 LARGEST = 2**31 - 1
 

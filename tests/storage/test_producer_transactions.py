@@ -11,7 +11,17 @@ import pytest
 from kafkalog.errors import InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer_state import CompletedTxn
-from producers import ABORT, CLIENT, COORDINATOR, DAY_MS, NOW, REPLICATION, Producers, data_batch, marker_batch
+from tests.helpers.producers import (
+    ABORT,
+    CLIENT,
+    COORDINATOR,
+    DAY_MS,
+    NOW,
+    REPLICATION,
+    Producers,
+    data_batch,
+    marker_batch,
+)
 
 
 @pytest.fixture

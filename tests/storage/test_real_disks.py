@@ -15,7 +15,7 @@ import pytest
 
 from kafkalog import FileMessageSet
 from kafkalog.errors import NotALogError
-from written_files import offsets, sized_batch
+from tests.helpers.written_files import offsets, sized_batch
 
 KIB = 1 << 10
 

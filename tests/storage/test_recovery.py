@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import CorruptRecordError, LogStateError, NotALogError
 from kafkalog.storage import segment as segment_module
 from kafkalog.storage.paths import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, TIME_INDEX_SUFFIX
-from partition_dirs import (
+from tests.helpers.partition_dirs import (
     CONFIG,
     NOW,
     batch,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from golden import Partition, partitions, unpacked
 from kafkalog.storage.config import LogConfig
-from partition_dirs import Opened, bytes_of, copy_of, loaded, log_file, names
+from tests.helpers.golden import Partition, partitions, unpacked
+from tests.helpers.partition_dirs import Opened, bytes_of, copy_of, loaded, log_file, names
 
 CONFIG = LogConfig(segment_index_bytes=65536)
 NOW = 1_750_000_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.errors import CorruptRecordError
 from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from partition_dirs import (
+from tests.helpers.partition_dirs import (
     bytes_of,
     change,
     closed,

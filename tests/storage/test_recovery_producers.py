@@ -17,7 +17,7 @@ from kafkalog.storage import producer_rebuild, segment_recovery
 from kafkalog.storage.paths import TXN_INDEX_SUFFIX, TopicPartition
 from kafkalog.storage.producer_rows import telling_rows
 from kafkalog.storage.producer_state import ProducerStateManager
-from partition_dirs import (
+from tests.helpers.partition_dirs import (
     NOW,
     batch,
     change,

@@ -13,7 +13,7 @@ from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.splitting import SegmentHome, split_overflowed_segment
-from partition_dirs import (
+from tests.helpers.partition_dirs import (
     CONFIG,
     NOW,
     batch,

@@ -12,7 +12,7 @@ from kafkalog.errors import SegmentOffsetOverflowError
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.segment import LogSegment, RollParams
-from storage.making import SMALL, Clock, append, batch, fill, offsets, segment, spans, together
+from tests.helpers.making import SMALL, Clock, append, batch, fill, offsets, segment, spans, together
 
 MAX_INT = 2**31 - 1
 

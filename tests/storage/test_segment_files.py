@@ -16,7 +16,7 @@ from kafkalog.storage.config import LogConfig
 from kafkalog.storage.open_files import OpenFiles
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
-from storage.making import SMALL, append, batch, fill, offsets, segment
+from tests.helpers.making import SMALL, append, batch, fill, offsets, segment
 
 NAMES = [f"{40:020d}{kind}" for kind in (".index", ".log", ".timeindex")]
 

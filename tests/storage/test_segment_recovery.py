@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import golden
 from kafkalog import FileMessageSet
 from kafkalog.errors import InvalidOffsetError, SegmentOffsetOverflowError
 from kafkalog.storage.config import LogConfig
@@ -19,8 +18,9 @@ from kafkalog.storage.paths import segment_base_offset
 from kafkalog.storage.producer_state import ProducerStateEntry
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.transaction_index import AbortedTxn
-from reference.encode import V2Batch, records
-from storage.making import ABORT, COMMIT, append, batch, fill, marker, offsets, producers, segment
+from tests.helpers import golden
+from tests.helpers.making import ABORT, COMMIT, append, batch, fill, marker, offsets, producers, segment
+from tests.reference.encode import V2Batch, records
 
 MAX_INT = 2**31 - 1
 

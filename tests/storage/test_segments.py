@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkalog.storage.index import TimestampEntry
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
-from storage.making import fill, segment
+from tests.helpers.making import fill, segment
 
 
 def bare(base: int) -> LogSegment:

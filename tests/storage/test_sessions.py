@@ -21,9 +21,9 @@ from kafkalog.storage.paths import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
-from storage import logs
-from storage.locking import Other, can_be_locked, other, python, started
-from storage.logs import CONFIG, files, values
+from tests.helpers import logs
+from tests.helpers.locking import Other, can_be_locked, other, python, started
+from tests.helpers.logs import CONFIG, files, values
 
 # Opens a partition in another process and says so; what it reads then tells how it ends.
 ELSEWHERE = """

@@ -14,7 +14,7 @@ import pytest
 from kafkalog import FileMessageSet
 from kafkalog.errors import CorruptRecordError, LogLockedError
 from kafkalog.storage import appending
-from written_files import offsets, sized_batch
+from tests.helpers.written_files import offsets, sized_batch
 
 KIB = 1 << 10
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-import golden
 from kafkalog.errors import CorruptIndexError, InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
 from kafkalog.storage.index import TimeIndex, TimestampEntry
-from storage.indexes import Rows, base_offset, dumped, no_space
+from tests.helpers import golden
+from tests.helpers.indexes import Rows, base_offset, dumped, no_space
 
 BASE = 45
 SLOTS = 30

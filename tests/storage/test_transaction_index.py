@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptIndexError, LogStateError
 from kafkalog.storage.transaction_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
-from storage.indexes import Rows, base_offset, dumped, fill, no_space, small_disk
+from tests.helpers.indexes import Rows, base_offset, dumped, fill, no_space, small_disk
 
 FOUR = [AbortedTxn(0, 0, 10, 11), AbortedTxn(1, 5, 15, 13), AbortedTxn(2, 18, 35, 25), AbortedTxn(3, 32, 50, 40)]
 OFFSETS = st.integers(0, 2**63 - 1)

@@ -17,9 +17,9 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, FileMessageSet
 from kafkalog.errors import LogStateError
-from reading import batch_fields, record_fields
-from reference.encode import FORMATS
-from written_files import batch, offsets
+from tests.helpers.reading import batch_fields, record_fields
+from tests.helpers.written_files import batch, offsets
+from tests.reference.encode import FORMATS
 
 MIB = 1 << 20
 LIMIT = 2**31 - 1

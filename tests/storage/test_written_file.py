@@ -15,7 +15,7 @@ import pytest
 
 from kafkalog import FileMessageSet
 from kafkalog.errors import LogStateError
-from written_files import batch, offsets
+from tests.helpers.written_files import batch, offsets
 
 # --- where the file is
 

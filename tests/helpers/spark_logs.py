@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.spark import ReadOptions, Split, plan_splits, read_records, read_split
-from partition_dirs import batch, closed, write_segments
+from tests.helpers.partition_dirs import batch, closed, write_segments
 
 PER_BATCH = 3
 

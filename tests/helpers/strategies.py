@@ -11,8 +11,8 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from reference.encode import (
+from tests.reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from tests.reference.encode import (
     CONTROL,
     DELETE_HORIZON,
     FORMATS,
@@ -23,7 +23,7 @@ from reference.encode import (
     V2Batch,
     varint,
 )
-from reference.framing import scan_headers
+from tests.reference.framing import scan_headers
 
 INT32_EDGES = [-(2**31), -1, 0, 1, 13, 14, 49, 2**31 - 1]
 INT64_EDGES = [-(2**63), -(2**31) - 1, -1, 0, 1, 2**31, 2**63 - 1]

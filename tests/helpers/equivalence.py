@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from guard import guarded
 from kafkalog._speedups import columns as compiled_columns
 from kafkalog._speedups import framing as compiled_framing
-from reference import framing, message_set
-from reference.codes import Fault
-from reference.regions import Regions, regions
+from tests.helpers.guard import guarded
+from tests.reference import framing, message_set
+from tests.reference.codes import Fault
+from tests.reference.regions import Regions, regions
 
 
 def assert_same_scan(data: bytes, **arguments: Any) -> framing.Scan:

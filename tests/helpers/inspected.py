@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from golden import Partition, Segment, checked_partitions
 from inspector.model import BatchRow, RecordRow, SegmentReader
+from tests.helpers.golden import Partition, Segment, checked_partitions
 
 DEADLINE_SECONDS = 300
 

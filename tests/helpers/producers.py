@@ -10,7 +10,7 @@ from kafkalog import AppendOrigin, ByteBufferMessageSet
 from kafkalog.record.batch import RecordBatch
 from kafkalog.storage.offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer_state import CompletedTxn, ProducerStateEntry, ProducerStateManager
-from reference.encode import CONTROL, TRANSACTIONAL, PlainRecord, V2Batch, records
+from tests.reference.encode import CONTROL, TRANSACTIONAL, PlainRecord, V2Batch, records
 
 NOW = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.verify import Options, verify_file
-from reference.encode import V2Batch, records
+from tests.reference.encode import V2Batch, records
 
 BATCHES = 8
 EACH = 5

@@ -15,7 +15,7 @@ from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.scheduler import ImmediateScheduler
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.writable_log import Opening
-from storage.making import Clock
+from tests.helpers.making import Clock
 
 NOW = 1_800_000_000_000
 HOUR_MS = 3_600_000

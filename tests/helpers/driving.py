@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEFAULTS = Settings()
 NOW = 1_800_000_000_000
 PATIENCE_SECONDS = 180
-SNAPSHOTS = Path(__file__).parent / "snapshots"
+SNAPSHOTS = Path(__file__).parents[1] / "inspector" / "snapshots"
 UPDATE = "KAFKALOG_UPDATE_SNAPSHOTS"
 
 

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ARCHIVES = Path(__file__).parent / "data"
+ARCHIVES = Path(__file__).parents[1] / "data"
 WITHOUT_EXPECTATIONS = "__cluster_metadata-0"
 
 

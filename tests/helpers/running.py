@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from reference.encode import PlainRecord, V2Batch
+from tests.reference.encode import PlainRecord, V2Batch
 
 COMMAND = [sys.executable, "-P", "-m", "kafkalog.cli"]
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import golden
-from golden import Partition
+from tests.helpers import golden
+from tests.helpers.golden import Partition
 
 DELETED_RECORDS = "v2-deleted-records-0"
 TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import pytest
 
-import golden
+from tests.helpers import golden
 
 Rows = list[tuple[int, ...]]
 
