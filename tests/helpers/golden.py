@@ -1,21 +1,25 @@
-"""The logs that real brokers wrote, unpacked once, and what Kafka itself reads in them.
+"""The golden logs: logs that real brokers wrote, unpacked once, and what Kafka itself reads in them.
 
     NAME/data/TOPIC-0/SEGMENT.log               the broker's files
     NAME/expected/TOPIC-0/SEGMENT.log.jsonl     a line a batch, as Kafka's own classes give it
 
-Test workers share one unpacked copy: whoever is first unpacks beside it and renames, which is atomic, and the others
-find it there. Tests read it and nothing else; one that must write takes a copy.
+All test processes share one unpacked copy in the temporary folder. Each process compares the copy's files with the list
+that was written when it was unpacked, and unpacks anew if one is missing, was added, or has another size or time: programs
+that clean temporary folders delete single files. Tests only read the copy; a test that writes takes a copy of its own.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +27,7 @@ from typing import Any
 
 ARCHIVES = Path(__file__).parents[1] / "data"
 WITHOUT_EXPECTATIONS = "__cluster_metadata-0"
+LIST_OF_FILES = "files.json"
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,8 @@ class Segment:
         return f"{self.archive}/{self.topic}/{self.log.stem.lstrip('0') or '0'}"
 
     def batches(self) -> list[dict[str, Any]]:
-        """Kafka's batches, their records' keys, values and headers as bytes."""
-        return [_with_bytes(json.loads(line)) for line in self.expected.read_text(encoding="utf-8").splitlines()]
+        """Kafka's batches, their records' keys, values and headers as bytes. Parsed once: do not change them."""
+        return list(_batches(self.expected))
 
 
 @dataclass(frozen=True)
@@ -61,15 +66,14 @@ class Partition:
 
 @cache
 def unpacked() -> Path:
-    """The directory that holds every archive unpacked."""
-    home = Path(tempfile.gettempdir()) / f"kafkalog-golden-{os.getuid()}-{digest()}"
-    if not home.is_dir():
-        _unpack_beside(home)
+    """Return the directory that holds every archive unpacked."""
+    home = Path(tempfile.gettempdir()) / f"kafkalog-tests-{os.getuid()}-{digest()}"
+    unpack(_archives(), home)
     return home
 
 
 def digest() -> str:
-    """Names the copy by what is in it: a changed archive is never mistaken for the one unpacked before."""
+    """Return a digest of the archives: a changed archive is never mistaken for the one unpacked before."""
     digest = hashlib.sha256()
     for archive in _archives():
         digest.update(archive.read_bytes())
@@ -80,21 +84,55 @@ def _archives() -> list[Path]:
     return sorted(ARCHIVES.glob("*.tar.xz"))
 
 
-def _unpack_beside(home: Path) -> None:
-    draft = Path(tempfile.mkdtemp(prefix=home.name, dir=home.parent))
-    for archive in _archives():
-        with tarfile.open(archive) as tar:
-            tar.extractall(draft, filter="data")
+def unpack(archives: Sequence[Path], home: Path) -> None:
+    """Unpack the archives into `home`, unless their files are there already, whole."""
+    with _locked(home.with_name(f"{home.name}.lock")):
+        if is_complete(home):
+            return
+        draft = Path(tempfile.mkdtemp(prefix=f"{home.name}-", dir=home.parent))
+        try:
+            for archive in archives:
+                with tarfile.open(archive) as tar:
+                    tar.extractall(draft, filter="data")
+            (draft / LIST_OF_FILES).write_text(json.dumps(_files_of(draft)))
+            shutil.rmtree(home, ignore_errors=True)
+            draft.rename(home)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def is_complete(home: Path) -> bool:
+    """Tell whether `home` has the files that were unpacked there, each of the same size and time, and no others."""
     try:
-        draft.rename(home)
-    except OSError:
-        # Another worker was faster; its copy is as good.
-        shutil.rmtree(draft)
+        expected = json.loads((home / LIST_OF_FILES).read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(expected == _files_of(home))
+
+
+def _files_of(home: Path) -> dict[str, list[int]]:
+    """Return size and modification time of every file by its path below `home`."""
+    found = {}
+    for directory, _, names in os.walk(home):
+        for name in names:
+            path = os.path.join(directory, name)
+            stat = os.stat(path)
+            found[os.path.relpath(path, home)] = [stat.st_size, stat.st_mtime_ns]
+    found.pop(LIST_OF_FILES, None)
+    return found
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Wait until no other process unpacks."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @cache
 def partitions() -> tuple[Partition, ...]:
-    """Every partition directory of every archive."""
+    """Return every partition directory of every archive."""
     return tuple(
         Partition(archive.parent.name, directory, tuple(_segments(archive.parent, directory)))
         for archive in sorted(unpacked().glob("*/data"))
@@ -111,18 +149,23 @@ def _segments(archive: Path, directory: Path) -> list[Segment]:
 
 
 def checked_partitions() -> list[Partition]:
-    """Those that Kafka's reading is known of."""
+    """Return the partitions for which there is a record of what Kafka reads in them."""
     return [partition for partition in partitions() if partition.directory.name != WITHOUT_EXPECTATIONS]
 
 
 def checked_topics(archive: str) -> str:
-    """Their topics, with commas between."""
+    """Return the topics of these partitions in one archive, separated by commas."""
     found = {each.directory.name.rpartition("-")[0] for each in checked_partitions() if each.archive == archive}
     return ",".join(sorted(found))
 
 
 def checked_segments() -> list[Segment]:
     return [segment for partition in checked_partitions() for segment in partition.segments]
+
+
+@cache
+def _batches(expected: Path) -> tuple[dict[str, Any], ...]:
+    return tuple(_with_bytes(json.loads(line)) for line in expected.read_text(encoding="utf-8").splitlines())
 
 
 def _with_bytes(batch: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from kafkalog.record.control import (
     decode_control,
 )
 from tests.helpers import golden
-from tests.helpers.golden import Partition, Segment
+from tests.helpers.golden import Partition
 from tests.helpers.reading import (
     batch_fields,
     batch_timestamp_types,
@@ -28,70 +30,68 @@ from tests.helpers.reading import (
     without_sequence,
 )
 
-every_segment = pytest.mark.parametrize("segment", golden.checked_segments(), ids=lambda segment: segment.id)
-without_expectations = pytest.mark.parametrize(
+every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
+metadata_quorum = pytest.mark.parametrize(
     "partition",
     [partition for partition in golden.partitions() if partition.directory.name == golden.WITHOUT_EXPECTATIONS],
     ids=lambda partition: partition.id,
 )
 
 
-def message_set(segment: Segment) -> ByteBufferMessageSet:
-    return ByteBufferMessageSet(segment.log.read_bytes())
+def message_sets(partition: Partition) -> Iterator[ByteBufferMessageSet]:
+    """Return the segments of a partition, each in memory."""
+    for segment in partition.segments:
+        yield ByteBufferMessageSet(segment.log.read_bytes())
 
 
-@every_segment
-def test_every_field_of_every_batch_is_kafkas(segment: Segment) -> None:
-    found = [batch_fields(batch) for batch in message_set(segment).batches()]
-    assert found == [expected_fields(batch) for batch in segment.batches()]
+def with_expectations(partition: Partition) -> Iterator[tuple[ByteBufferMessageSet, list[dict[str, Any]]]]:
+    """Return the segments of a partition, each with the batches that Kafka reads in it."""
+    for messages, segment in zip(message_sets(partition), partition.segments, strict=True):
+        yield messages, segment.batches()
 
 
-@every_segment
-def test_every_record_of_every_batch_is_kafkas(segment: Segment) -> None:
-    for batch, expected in zip(message_set(segment).batches(), segment.batches(), strict=True):
-        assert [record_fields(record) for record in batch] == expected["records"]
-        assert {record.timestamp_type for record in batch} <= {batch.timestamp_type}
+@every_partition
+def test_every_batch_and_all_of_its_records_are_kafkas(partition: Partition) -> None:
+    for messages, expected_batches in with_expectations(partition):
+        for batch, expected in zip(messages.batches(), expected_batches, strict=True):
+            assert batch_fields(batch) == expected_fields(expected)
+            records = list(batch)
+            assert [record_fields(record) for record in records] == expected["records"]
+            assert {record.timestamp_type for record in records} <= {batch.timestamp_type}
+            columns = [record_fields(record) for record in column_records([batch.columns()])]
+            assert without_sequence(columns) == without_sequence(expected["records"])
+        end = messages.end_of_data
+        assert (end.kind.name, end.position) == ("END", messages.size_in_bytes)
 
 
-@every_segment
-def test_every_column_of_every_batch_is_kafkas(segment: Segment) -> None:
-    for batch, expected in zip(message_set(segment).batches(), segment.batches(), strict=True):
-        found = [record_fields(record) for record in column_records([batch.columns()])]
-        assert without_sequence(found) == without_sequence(expected["records"])
+@every_partition
+def test_iterating_gives_every_record_but_those_of_control_batches(partition: Partition) -> None:
+    for messages, expected in with_expectations(partition):
+        found = list(messages)
+        assert [record_fields(record) for record in found] == data_records(expected)
+        assert [record.timestamp_type for record in found] == batch_timestamp_types(expected)
 
 
-@every_segment
-def test_iterating_gives_every_record_but_those_of_control_batches(segment: Segment) -> None:
-    found = list(message_set(segment))
-    assert [record_fields(record) for record in found] == data_records(segment.batches())
-    assert [record.timestamp_type for record in found] == batch_timestamp_types(segment.batches())
+@every_partition
+def test_columns_give_every_record_but_those_of_control_batches(partition: Partition) -> None:
+    for messages, expected in with_expectations(partition):
+        for threads in (1, 2):
+            found = list(column_records(messages.columns(threads=threads)))
+            assert without_sequence(map(record_fields, found)) == without_sequence(data_records(expected))
+            assert [record.timestamp_type for record in found] == batch_timestamp_types(expected)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@every_segment
-def test_columns_give_every_record_but_those_of_control_batches(segment: Segment, threads: int) -> None:
-    found = list(column_records(message_set(segment).columns(threads=threads)))
-    assert without_sequence(map(record_fields, found)) == without_sequence(data_records(segment.batches()))
-    assert [record.timestamp_type for record in found] == batch_timestamp_types(segment.batches())
+@every_partition
+def test_the_header_table_has_a_row_for_every_batch(partition: Partition) -> None:
+    for messages, expected in with_expectations(partition):
+        rows = messages.headers()
+        assert rows["position"].tolist() == [batch["position"] for batch in expected]
+        assert rows["last_offset"].tolist() == [batch["last_offset"] for batch in expected]
+        assert rows["max_timestamp"].tolist() == [batch["max_timestamp"] for batch in expected]
 
 
-@every_segment
-def test_the_header_table_has_a_row_for_every_batch(segment: Segment) -> None:
-    rows = message_set(segment).headers()
-    expected = segment.batches()
-    assert rows["position"].tolist() == [batch["position"] for batch in expected]
-    assert rows["last_offset"].tolist() == [batch["last_offset"] for batch in expected]
-    assert rows["max_timestamp"].tolist() == [batch["max_timestamp"] for batch in expected]
-
-
-@every_segment
-def test_a_brokers_segment_ends_where_an_entry_ends(segment: Segment) -> None:
-    end = message_set(segment).end_of_data
-    assert (end.kind.name, end.position) == ("END", segment.log.stat().st_size)
-
-
-def test_the_bundled_logs_hold_control_batches_and_headers_and_nulls() -> None:
-    """What the tests above would not notice if it were missing from the logs."""
+def test_the_golden_logs_contain_every_kind_of_batch_and_record() -> None:
+    """The tests above would not notice if one kind were missing from the logs."""
     batches = [batch for segment in golden.checked_segments() for batch in segment.batches()]
     records = [record for batch in batches for record in batch["records"]]
     assert Counter(batch["magic"] for batch in batches).keys() == {0, 1, 2}
@@ -106,25 +106,25 @@ def test_the_bundled_logs_hold_control_batches_and_headers_and_nulls() -> None:
     assert any(name == "ünï" and value is None for *_, headers in records for name, value in headers)
 
 
-@every_segment
-def test_every_control_record_outside_the_metadata_quorum_ends_a_transaction(segment: Segment) -> None:
-    for batch in message_set(segment).batches():
-        if batch.is_control:
-            assert all(isinstance(decode_control(record), EndTransactionMarker) for record in batch)
+@every_partition
+def test_every_control_record_outside_the_metadata_quorum_ends_a_transaction(partition: Partition) -> None:
+    for messages in message_sets(partition):
+        control = [record for batch in messages.batches() if batch.is_control for record in batch]
+        assert all(isinstance(decode_control(record), EndTransactionMarker) for record in control)
 
 
-@without_expectations
-def test_the_metadata_quorums_log_decodes_to_its_end(partition: Partition) -> None:
-    for segment in partition.segments:
-        batches = list(message_set(segment).batches())
+@metadata_quorum
+def test_the_log_of_the_metadata_quorum_is_decoded_to_its_end(partition: Partition) -> None:
+    for messages in message_sets(partition):
+        batches = list(messages.batches())
         assert all(batch.is_valid for batch in batches)
         records = [record for batch in batches for record in batch]
         assert [record.offset for record in records] == list(range(batches[-1].next_offset))
 
 
-@without_expectations
-def test_the_metadata_quorums_control_records_say_who_leads(partition: Partition) -> None:
-    batches = [batch for segment in partition.segments for batch in message_set(segment).batches() if batch.is_control]
+@metadata_quorum
+def test_the_control_records_of_the_metadata_quorum_name_the_leader(partition: Partition) -> None:
+    batches = [batch for messages in message_sets(partition) for batch in messages.batches() if batch.is_control]
     found = [decode_control(record) for batch in batches for record in batch]
     kinds = {type(each) for each in found}
     assert LeaderChange in kinds
