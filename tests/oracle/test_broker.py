@@ -1,15 +1,10 @@
 """A broker on the directories that kafkalog wrote, and kafkalog on the broker's: `broker_story.py` tells what happens.
 
-The story is told once, and each test looks at what was seen of it.
+The story takes the longest and happens once; each test checks a part of what was seen.
 """
 
-import fcntl
-import os
-import pickle
 import re
-import traceback
 from itertools import zip_longest
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +12,7 @@ from tests.oracle import java
 from tests.oracle.broker import View
 from tests.oracle.broker_story import PARTITIONS, Page, Story, tell
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+pytestmark = [pytest.mark.oracle, pytest.mark.broker, pytest.mark.xdist_group("broker story")]
 
 # What a broker says of itself at every start and stop; and of the one directory that it is right to put aside.
 USUAL = re.compile(
@@ -38,30 +33,10 @@ SEEN_BY_BROKER = ["after_append", "after_recovery"]
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Told by the first process that asks; the others of the same test run wait."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    told = shared / "broker-story"
-    with (shared / "broker-story.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not told.exists():
-            told.write_bytes(pickle.dumps(_tell(tmp_path_factory.mktemp("broker"))))
-    found: Story | java.JavaUnavailable | str = pickle.loads(told.read_bytes())
-    if isinstance(found, java.JavaUnavailable):
-        pytest.skip(f"Kafka cannot be asked: {found}")
-    if isinstance(found, str):
-        pytest.fail(found)
-    return found
-
-
-def _tell(directory: Path) -> Story | java.JavaUnavailable | str:
     try:
-        return tell(directory)
+        return tell(tmp_path_factory.mktemp("broker"))
     except java.JavaUnavailable as error:
-        return error
-    except Exception:  # noqa: BLE001 - every test is to say what went wrong, and none to tell the story again
-        return traceback.format_exc()
+        pytest.skip(f"Kafka cannot be asked: {error}")
 
 
 def complaints(said: list[str]) -> list[str]:

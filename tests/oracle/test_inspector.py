@@ -14,7 +14,7 @@ from kafkalog import LogConfig
 from tests.oracle import java
 from tests.oracle.broker import Broker, Seen, View
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+pytestmark = [pytest.mark.oracle, pytest.mark.broker, pytest.mark.xdist_group("broker and inspector")]
 
 TOPIC, PARTITION = "looked-at", "looked-at-0"
 # How often a broker writes down what no segment tells: so that nobody waits for it.

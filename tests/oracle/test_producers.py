@@ -37,7 +37,6 @@ def _new_directory(parent: Path, seed: int) -> Path:
     return directory
 
 
-@pytest.mark.slow
 def test_every_step_of_random_walks_leaves_kafka_and_kafkalog_with_the_same_knowledge(tmp_path: Path) -> None:
     walks = [list(Walk(seed, STEPS).steps()) for seed in range(WALKS)]
     asked = [
