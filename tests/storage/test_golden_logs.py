@@ -1,10 +1,9 @@
-"""Every batch and every record that brokers wrote, read from files and directories, is what Kafka itself reads."""
+"""Batches and records of logs that brokers wrote, read from files and directories, equal those that Kafka reads."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -12,7 +11,7 @@ import kafkalog
 from kafkalog import FileMessageSet
 from kafkalog.storage.results import IsolationLevel
 from tests.helpers import golden
-from tests.helpers.golden import Partition, Segment
+from tests.helpers.golden import Partition
 from tests.helpers.reading import (
     batch_fields,
     column_records,
@@ -22,23 +21,14 @@ from tests.helpers.reading import (
     without_sequence,
 )
 
-every_segment = pytest.mark.parametrize("segment", golden.checked_segments(), ids=lambda segment: segment.id)
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
+Batch: TypeAlias = dict[str, Any]
 DELETED_RECORDS = "v2-deleted-records-0"
 HANGING_TRANSACTION = "v2-txn-0"  # open in the files; aborted by one more record when the broker was asked
 
 
-def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Everything a reader could have changed."""
-    return {
-        file.name: (file.stat().st_mtime_ns, file.stat().st_size, file.read_bytes())
-        for file in [*directory.iterdir(), *directory.parent.glob("*checkpoint")]
-        if file.is_file()
-    }
-
-
 def broker_view(partition: Partition) -> dict[str, Any]:
-    """What the broker itself answered about the partition."""
+    """The broker's own answers about the partition."""
     text = (partition.directory.parents[1] / "expected" / "broker-view.json").read_text(encoding="utf-8")
     view: dict[str, Any] = json.loads(text)[partition.directory.name.removesuffix("-0")]
     return view
@@ -50,35 +40,37 @@ def viewed_partitions() -> list[Partition]:
     return [partition for partition in in_archive if partition.directory.name.removesuffix("-0") in views]
 
 
-# --- one file
+# --- the files of a partition
 
 
-@every_segment
-def test_every_field_and_record_of_every_batch_in_a_file_is_kafkas(segment: Segment) -> None:
-    messages = FileMessageSet(segment.log)
-    for batch, expected in zip(messages.batches(), segment.batches(), strict=True):
-        assert batch_fields(batch) == expected_fields(expected)
-        assert [record_fields(record) for record in batch] == expected["records"]
+@every_partition
+def test_every_field_and_record_of_every_batch_in_a_file_is_kafkas(partition: Partition) -> None:
+    for segment in partition.segments:
+        messages = FileMessageSet(segment.log)
+        for batch, expected in zip(messages.batches(), segment.batches(), strict=True):
+            assert batch_fields(batch) == expected_fields(expected)
+            assert [record_fields(record) for record in batch] == expected["records"]
 
 
-@every_segment
-def test_iterating_a_file_gives_every_record_but_those_of_control_batches(segment: Segment) -> None:
-    found = [record_fields(record) for record in FileMessageSet(segment.log)]
-    assert found == data_records(segment.batches())
+@every_partition
+def test_iterating_a_file_yields_every_record_except_control_records(partition: Partition) -> None:
+    for segment in partition.segments:
+        found = [record_fields(record) for record in FileMessageSet(segment.log)]
+        assert found == data_records(segment.batches())
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@every_segment
-def test_the_columns_of_a_file_are_kafkas(segment: Segment, threads: int) -> None:
-    found = column_records(FileMessageSet(segment.log).columns(threads=threads))
-    assert without_sequence(map(record_fields, found)) == without_sequence(data_records(segment.batches()))
+@every_partition
+def test_the_columns_of_a_file_are_kafkas(partition: Partition) -> None:
+    for segment in partition.segments:
+        found = column_records(FileMessageSet(segment.log).columns())
+        assert without_sequence(map(record_fields, found)) == without_sequence(data_records(segment.batches()))
 
 
 # --- one partition
 
 
-def expected_of(partition: Partition) -> list[dict[str, Any]]:
-    """The partition's batches but for what lies before the log's start: deleted, if not yet gone from the file."""
+def expected_of(partition: Partition) -> list[Batch]:
+    """The partition's batches without those before the log's start, which may still be in the file."""
     start = 492 if partition.directory.name == DELETED_RECORDS else 0
     batches = []
     for batch in partition.batches():
@@ -94,30 +86,20 @@ def test_the_records_of_a_log_are_kafkas(partition: Partition) -> None:
     assert found == data_records(expected_of(partition))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 @every_partition
-def test_the_columns_of_a_log_are_kafkas(partition: Partition, threads: int) -> None:
-    found = column_records(kafkalog.open(partition.directory).columns(threads=threads))
+def test_the_columns_of_a_log_read_by_two_threads_are_kafkas(partition: Partition) -> None:
+    found = column_records(kafkalog.open(partition.directory).columns(threads=2))
     assert without_sequence(map(record_fields, found)) == without_sequence(data_records(expected_of(partition)))
 
 
 @every_partition
-def test_the_batches_of_a_log_are_kafkas_and_the_control_batches_are_among_them(partition: Partition) -> None:
+def test_the_batches_of_a_log_are_kafkas_including_control_batches(partition: Partition) -> None:
     found = [batch_fields(batch) for batch in kafkalog.open(partition.directory).batches()]
     assert found == [expected_fields(batch) for batch in expected_of(partition)]
 
 
 @every_partition
-def test_no_record_of_a_control_batch_is_given_to_a_reader(partition: Partition) -> None:
-    control = {record[0] for batch in partition.batches() if batch["control"] for record in batch["records"]}
-    log = kafkalog.open(partition.directory)
-    assert control.isdisjoint(record.offset for record in log.records())
-    assert control.isdisjoint(offset for columns in log.columns() for offset in columns.offset.tolist())
-    assert control == {record.offset for batch in log.batches() if batch.is_control for record in batch}
-
-
-@every_partition
-def test_a_log_has_the_segments_that_are_there_and_ends_behind_its_last_record(partition: Partition) -> None:
+def test_a_log_has_its_directorys_segments_and_ends_after_its_last_record(partition: Partition) -> None:
     log = kafkalog.open(partition.directory)
     last = [batch["last_offset"] for batch in partition.batches()]
     assert [segment.base_offset for segment in log.segments] == [int(s.log.stem) for s in partition.segments]
@@ -125,19 +107,11 @@ def test_a_log_has_the_segments_that_are_there_and_ends_behind_its_last_record(p
 
 
 @pytest.mark.parametrize("partition", viewed_partitions(), ids=lambda partition: partition.id)
-def test_a_log_holds_what_the_broker_gave_to_a_consumer(partition: Partition) -> None:
+def test_the_records_of_a_log_are_those_that_the_broker_gave_to_a_consumer(partition: Partition) -> None:
     view = broker_view(partition)
     log = kafkalog.open(partition.directory)
     assert log.log_start_offset == view["low"]
     assert [record.offset for record in log.records()] == view["read_uncommitted"]
-
-
-@every_partition
-def test_reading_a_log_changes_nothing_in_its_directory(partition: Partition) -> None:
-    before = state(partition.directory)
-    log = kafkalog.open(partition.directory, "r")
-    assert sum(1 for _ in log.records()) == sum(len(columns) for columns in log.columns())
-    assert state(partition.directory) == before
 
 
 @every_partition
@@ -158,11 +132,11 @@ def test_the_metadata_quorums_log_is_read_to_its_end() -> None:
     assert sorted(control + data) == list(range(log.log_end_offset))
 
 
-# --- what the broker answered
+# --- the broker's answers
 
 
-def with_view(name: str) -> Any:
-    """For each partition whose broker was asked for it: the partition, and what the broker answered."""
+def with_view(name: str) -> pytest.MarkDecorator:
+    """Parametrise by partition and broker's view, for the partitions whose view contains `name`."""
     found = [(each, broker_view(each)) for each in viewed_partitions() if name in broker_view(each)]
     return pytest.mark.parametrize(("partition", "view"), found, ids=[each.id for each, _ in found])
 
@@ -175,7 +149,7 @@ def test_the_watermarks_of_a_log_are_the_brokers(partition: Partition, view: dic
 
 
 @with_view("end_read_committed")
-def test_the_last_stable_offset_is_the_brokers_but_for_the_transaction_that_was_open(
+def test_the_last_stable_offset_is_the_brokers_except_for_a_transaction_that_was_open(
     partition: Partition, view: dict[str, Any]
 ) -> None:
     with kafkalog.open(partition.directory) as log:
@@ -186,9 +160,7 @@ def test_the_last_stable_offset_is_the_brokers_but_for_the_transaction_that_was_
 
 
 @with_view("read_committed")
-def test_a_reader_of_committed_records_gets_what_the_brokers_consumer_got(
-    partition: Partition, view: dict[str, Any]
-) -> None:
+def test_committed_records_are_those_of_the_brokers_consumer(partition: Partition, view: dict[str, Any]) -> None:
     with kafkalog.open(partition.directory) as log:
         found = [record.offset for record in log.records(isolation=IsolationLevel.TXN_COMMITTED)]
     assert found == view["read_committed"]
@@ -198,8 +170,8 @@ def test_a_reader_of_committed_records_gets_what_the_brokers_consumer_got(
 def test_a_time_leads_to_the_record_that_the_broker_named(partition: Partition, view: dict[str, Any]) -> None:
     with kafkalog.open(partition.directory) as log:
         found = [(time, log.offset_for_timestamp(time)) for time, *_ in view["offsets_for_times"]]
-    as_told = [[time, None] if at is None else [time, at.offset, at.timestamp] for time, at in found]
-    assert as_told == view["offsets_for_times"]
+    answers = [[time, None] if at is None else [time, at.offset, at.timestamp] for time, at in found]
+    assert answers == view["offsets_for_times"]
 
 
 def first_offset_of_open_transactions(partition: Partition) -> int:
