@@ -39,8 +39,8 @@ from inspector.reading.answers import (
 from inspector.reading.ends import Checkpoints
 from inspector.reading.topics import Source, Topics
 from kafkalog.errors import NotALogError
-from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover, partition_dir
-from kafkalog.storage.paths import real_path
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, partition_dir
+from kafkalog.storage.file_names import real_path
 
 if TYPE_CHECKING:
     from inspector.reading.batches import SegmentReader

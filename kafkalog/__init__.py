@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from kafkalog._speedups.output_stream import BufferingOutputStream, ReservedOutput
     from kafkalog._speedups.record import Record
     from kafkalog.attributes import CompressionType, TimestampType
-    from kafkalog.record.batch import RecordBatch
-    from kafkalog.record.builder import BatchSettings, RecordsBuilder
-    from kafkalog.record.columns import RecordColumns
     from kafkalog.record.framing import EndKind, EndOfData
+    from kafkalog.record.log_validator import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
     from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet, batches_of_records
     from kafkalog.record.message_writer import MessageWriter
-    from kafkalog.record.validation import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
-    from kafkalog.storage.config import LogConfig
-    from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
+    from kafkalog.record.record_batch import RecordBatch
+    from kafkalog.record.record_columns import RecordColumns
+    from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
+    from kafkalog.storage.fetch_data_info import AbortedTransaction, FetchDataInfo, IsolationLevel, LogAppendInfo
+    from kafkalog.storage.file_names import TopicPartition
     from kafkalog.storage.log import Log
-    from kafkalog.storage.manager import Intervals, LogManager
-    from kafkalog.storage.offset_metadata import LogOffsetMetadata
-    from kafkalog.storage.paths import TopicPartition
-    from kafkalog.storage.results import AbortedTransaction, FetchDataInfo, IsolationLevel, LogAppendInfo
-    from kafkalog.storage.writable_log import Progress, WritableLog
+    from kafkalog.storage.log_config import LogConfig
+    from kafkalog.storage.log_manager import Intervals, LogManager
+    from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+    from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
+    from kafkalog.storage.unified_log import Progress, WritableLog
 
 __version__ = "0.1.0"
 
@@ -75,38 +75,38 @@ __all__ = [
 # `open` is public too; left out, so that `from kafkalog import *` does not take the place of the built-in one.
 
 _HOMES = {
-    "LogConfig": "kafkalog.storage.config",
-    "LogOffsetMetadata": "kafkalog.storage.offset_metadata",
-    "FetchDataInfo": "kafkalog.storage.results",
-    "LogAppendInfo": "kafkalog.storage.results",
-    "IsolationLevel": "kafkalog.storage.results",
-    "AbortedTransaction": "kafkalog.storage.results",
-    "WritableLog": "kafkalog.storage.writable_log",
-    "Intervals": "kafkalog.storage.manager",
-    "LogManager": "kafkalog.storage.manager",
-    "AppendOrigin": "kafkalog.record.validation",
-    "BatchSettings": "kafkalog.record.builder",
+    "LogConfig": "kafkalog.storage.log_config",
+    "LogOffsetMetadata": "kafkalog.storage.log_offset_metadata",
+    "FetchDataInfo": "kafkalog.storage.fetch_data_info",
+    "LogAppendInfo": "kafkalog.storage.fetch_data_info",
+    "IsolationLevel": "kafkalog.storage.fetch_data_info",
+    "AbortedTransaction": "kafkalog.storage.fetch_data_info",
+    "WritableLog": "kafkalog.storage.unified_log",
+    "Intervals": "kafkalog.storage.log_manager",
+    "LogManager": "kafkalog.storage.log_manager",
+    "AppendOrigin": "kafkalog.record.log_validator",
+    "BatchSettings": "kafkalog.record.records_builder",
     "BufferingOutputStream": "kafkalog._speedups.output_stream",
     "ByteBufferMessageSet": "kafkalog.record.message_set",
     "CompressionType": "kafkalog.attributes",
     "EndKind": "kafkalog.record.framing",
     "EndOfData": "kafkalog.record.framing",
-    "FileMessageSet": "kafkalog.storage.file_message_set",
+    "FileMessageSet": "kafkalog.storage.segment.file_message_set",
     "Log": "kafkalog.storage.log",
     "MessageSet": "kafkalog.record.message_set",
     "MessageWriter": "kafkalog.record.message_writer",
-    "OffsetPosition": "kafkalog.storage.file_message_set",
+    "OffsetPosition": "kafkalog.storage.segment.file_message_set",
     "Record": "kafkalog._speedups.record",
-    "RecordBatch": "kafkalog.record.batch",
-    "RecordColumns": "kafkalog.record.columns",
-    "RecordsBuilder": "kafkalog.record.builder",
+    "RecordBatch": "kafkalog.record.record_batch",
+    "RecordColumns": "kafkalog.record.record_columns",
+    "RecordsBuilder": "kafkalog.record.records_builder",
     "ReservedOutput": "kafkalog._speedups.output_stream",
-    "TimestampAndOffset": "kafkalog.storage.file_message_set",
+    "TimestampAndOffset": "kafkalog.storage.segment.file_message_set",
     "TimestampType": "kafkalog.attributes",
-    "TopicPartition": "kafkalog.storage.paths",
-    "ValidationResult": "kafkalog.record.validation",
+    "TopicPartition": "kafkalog.storage.file_names",
+    "ValidationResult": "kafkalog.record.log_validator",
     "batches_of_records": "kafkalog.record.message_set",
-    "validate_messages_and_assign_offsets": "kafkalog.record.validation",
+    "validate_messages_and_assign_offsets": "kafkalog.record.log_validator",
 }
 
 
@@ -162,7 +162,7 @@ def open(  # noqa: A001 - as above
     where a checkpoint says that there is none. CorruptCheckpointError: a checkpoint of the data directory does not
     follow its format; the error says what deleting it means. OSError: it cannot be written to.
     """
-    from kafkalog.storage.opening import open_log
+    from kafkalog.storage.open_log import open_log
 
     return open_log(path, mode, config, decompression_limit=decompression_limit, progress=progress)
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.columns import gather
-from kafkalog._speedups.headers import gather_headers
+from kafkalog._speedups.arrow_buffers import gather_headers
+from kafkalog._speedups.decode import gather
 
 if TYPE_CHECKING:
-    from kafkalog.record.columns import RecordColumns
+    from kafkalog.record.record_columns import RecordColumns
 
 try:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from benchmarks import SCALE
 
 import kafkalog
 from kafkalog import Record
-from kafkalog.storage.writable_log import Opening, WritableLog
+from kafkalog.storage.unified_log import Opening, WritableLog
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 

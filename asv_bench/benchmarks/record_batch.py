@@ -1,4 +1,4 @@
-"""`kafkalog.record.batch`: CRCs, batch by batch, and one batch decoded by itself."""
+"""`kafkalog.record.record_batch`: CRCs, batch by batch, and one batch decoded by itself."""
 
 # ruff: noqa: ARG002 - asv hands every parameter to every method
 

@@ -1,4 +1,4 @@
-"""`kafkalog.record.builder`: batches of 16 and 64 KiB, in memory and appended to a file; and the output stream."""
+"""`kafkalog.record.records_builder`: batches of 16 and 64 KiB, in memory and to a file; and the output stream."""
 
 # ruff: noqa: ARG002 - asv hands every parameter to every method
 
@@ -13,8 +13,8 @@ from segments import records
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record
 from kafkalog._speedups.output_stream import BufferingOutputStream
-from kafkalog.record.builder import BatchSettings, RecordsBuilder
 from kafkalog.record.message_set import batches_of_records
+from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 
 RECORDS = 10_000
 RECORD_BYTES = 190  # in a batch, uncompressed

@@ -1,4 +1,4 @@
-"""`kafkalog.record.columns`: all records of a segment as arrays."""
+"""`kafkalog.record.record_columns`: all records of a segment as arrays."""
 
 # ruff: noqa: ARG002 - asv hands every parameter to every method
 

@@ -1,11 +1,11 @@
-"""`kafkalog.record.compression`: the compressed part of one 64 KiB batch, decompressed."""
+"""`kafkalog.record.decompress`: the compressed part of one 64 KiB batch, decompressed."""
 
 # ruff: noqa: ARG002 - asv hands every parameter to every method
 
 from benchmarks import CODEC_NAMES, path_of
 
 from kafkalog import ByteBufferMessageSet
-from kafkalog.record.compression import decompress
+from kafkalog.record.decompress import decompress
 
 HEADER_BYTES = 61
 

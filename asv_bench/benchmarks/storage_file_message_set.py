@@ -1,4 +1,4 @@
-"""`kafkalog.storage.file_message_set`: from opening a file, sealed (mapped) or still growing (read)."""
+"""`kafkalog.storage.segment.file_message_set`: from opening a file, sealed (mapped) or still growing (read)."""
 
 # ruff: noqa: ARG002 - asv hands every parameter to every method
 

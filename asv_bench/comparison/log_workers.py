@@ -22,7 +22,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from kafkalog import Log, Record
-from kafkalog.storage.writable_log import Opening, WritableLog
+from kafkalog.storage.unified_log import Opening, WritableLog
 
 FIRST_TIMESTAMP = 1_700_000_000_000
 RECORDS = 20_000

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kafkalog.spark import ReadOptions, plan_splits, read_split
+from kafkalog.spark.data_source import SplitPartition
 from kafkalog.spark.schema import ddl
-from kafkalog.spark.source import SplitPartition
 
 
 class ReadyDataSource(DataSource):

@@ -58,7 +58,7 @@ def records_of(path: Path) -> list[list[Any]]:
 
 def kafkalog_records(path: Path, settings: Any) -> Callable[[], Batches]:
     """All records of a batch at once."""
-    from kafkalog.record.builder import RecordsBuilder
+    from kafkalog.record.records_builder import RecordsBuilder
 
     def build(batches: Iterable[list[Any]]) -> Batches:
         for batch in batches:
@@ -72,7 +72,7 @@ def kafkalog_records(path: Path, settings: Any) -> Callable[[], Batches]:
 def kafkalog_made(path: Path, settings: Any) -> Callable[[], Batches]:
     """The same, from bytes."""
     from kafkalog import Record
-    from kafkalog.record.builder import RecordsBuilder
+    from kafkalog.record.records_builder import RecordsBuilder
 
     def build(batches: Iterable[Plain]) -> Batches:
         for batch in batches:
@@ -85,7 +85,7 @@ def kafkalog_made(path: Path, settings: Any) -> Callable[[], Batches]:
 
 def kafkalog_bytes(path: Path, settings: Any) -> Callable[[], Batches]:
     """A call a record."""
-    from kafkalog.record.builder import RecordsBuilder
+    from kafkalog.record.records_builder import RecordsBuilder
 
     def build(batches: Iterable[Plain]) -> Batches:
         for batch in batches:
@@ -111,7 +111,7 @@ def kafkalog_split(path: Path, settings: Any, size: int) -> Callable[[], Batches
 def kafkalog(codec: str, size: int, how: str, path: Path) -> Callable[[], Batches]:
     """kafkalog's batches, in one of its ways."""
     from kafkalog import CompressionType
-    from kafkalog.record.builder import BatchSettings
+    from kafkalog.record.records_builder import BatchSettings
 
     settings = BatchSettings(
         compression_type=CompressionType(CODECS[codec]), compression_level=6 if how == "level6" else None

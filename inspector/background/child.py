@@ -36,7 +36,7 @@ def main() -> None:
     with suppress(OSError):
         os.nice(NICENESS)
     # Only now, as this alone takes most of a second of a processor that the screen may want.
-    for each in ("inspector.model", "inspector.background.frames", "kafkalog.storage.opening"):
+    for each in ("inspector.model", "inspector.background.frames", "kafkalog.storage.open_log"):
         import_module(each)
     serve(socket.socket(fileno=0))
     # It leads the group that all it has forked are in.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.storage.checkpoints import OffsetCheckpointFile
+from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
 
 if TYPE_CHECKING:
     from kafkalog import Log, TopicPartition

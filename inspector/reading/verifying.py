@@ -19,7 +19,7 @@ from queue import Empty, Full, Queue
 from inspector.reading.answers import Progress
 from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.fsck import Finding, Options, Summary, verify_path
-from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
 
 PROGRESS_SECONDS = 0.05
 _AHEAD = 256

@@ -10,7 +10,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from kafkalog._speedups.layout cimport BATCH_CRC_FROM, CONTROL_BIT, MESSAGE_CRC_FROM, RECORD_BATCH_OVERHEAD, Header
-from kafkalog._speedups.rows cimport Rows, is_readable, open_rows
+from kafkalog._speedups.header_table cimport Rows, is_readable, open_rows
 
 from crc32c import crc32c
 

@@ -34,7 +34,7 @@ from kafkalog._speedups.layout cimport (
     SIZE_AT,
 )
 from kafkalog._speedups.record cimport Record, checked_bytes, checked_headers
-from kafkalog._speedups.store cimport size_of_varlong, store_big_endian, store_varlong
+from kafkalog._speedups.put cimport size_of_varlong, store_big_endian, store_varlong
 
 from crc32c import crc32c
 

@@ -13,7 +13,7 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from kafkalog._speedups.arena cimport Block as Memory
+from kafkalog._speedups.buffer_pool cimport Block as Memory
 from kafkalog._speedups.cursor cimport load_int, load_long, load_short
 from kafkalog._speedups.layout cimport (
     BATCH_ATTRIBUTES_AT,
@@ -44,8 +44,8 @@ from os import strerror
 
 import numpy as np
 
-from kafkalog._speedups.arena import Block
-from kafkalog._speedups.rows import HEADER_DTYPE
+from kafkalog._speedups.buffer_pool import Block
+from kafkalog._speedups.header_table import HEADER_DTYPE
 
 cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, long long offset)

@@ -20,7 +20,7 @@ from cpython.number cimport PyNumber_AsSsize_t, PyNumber_Index
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from kafkalog._speedups.store cimport VARLONG_BYTES, store_big_endian, store_varlong
+from kafkalog._speedups.put cimport VARLONG_BYTES, store_big_endian, store_varlong
 
 import errno
 import io

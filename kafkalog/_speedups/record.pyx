@@ -14,7 +14,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint
 from kafkalog._speedups.arguments cimport member, whole
 from kafkalog._speedups.cursor cimport Cursor, cursor_open, read_varint, take
 from kafkalog._speedups.layout cimport Header
-from kafkalog._speedups.rows cimport Rows, open_rows
+from kafkalog._speedups.header_table cimport Rows, open_rows
 
 from kafkalog.attributes import TimestampType
 

@@ -19,7 +19,7 @@ from kafkalog.cli.signals import Terminated, raised
 
 if TYPE_CHECKING:
     from kafkalog import CompressionType, LogConfig, WritableLog
-    from kafkalog.cli.json_records import Given
+    from kafkalog.cli.input_lines import Given
 
 # What is read at once becomes a batch: what is typed, line by line; what comes through a pipe, as much as it holds.
 READ_BYTES = 1 << 20
@@ -83,7 +83,7 @@ def append(
     output: str,
 ) -> int:
     """Append the lines of stdin to the partition in DIR, named <topic>-<number> and created if it is missing."""
-    from kafkalog.cli.json_records import Lines
+    from kafkalog.cli.input_lines import Lines
 
     if key_separator is not None and (form != "lines" or not key_separator):
         raise click.UsageError("--key-separator is some text between key and value of --format lines")
@@ -183,7 +183,7 @@ class Appending:
 
     def append_all(self, batches: Iterable[Given]) -> Exception | None:
         """Append all that there is; which line ended it early, if any did."""
-        from kafkalog.cli.json_records import LineError
+        from kafkalog.cli.input_lines import LineError
 
         try:
             for given in batches:
@@ -196,7 +196,7 @@ class Appending:
 
     def _append(self, given: Given) -> None:
         """LineError: the topic does not take a record; those before it are in the log."""
-        from kafkalog.cli.json_records import Given, LineError
+        from kafkalog.cli.input_lines import Given, LineError
         from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError, RecordValidationError
 
         begin, records = self.log.log_end_offset, given.records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.summary import codec_name
+from kafkalog.cli.header_summary import codec_name
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:

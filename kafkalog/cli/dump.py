@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
+from kafkalog.cli.background_writer import Sink
+from kafkalog.cli.common_options import paths_argument, select, topic_option, wide_option
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes, table_width
 from kafkalog.cli.positions import Position, PositionType, check_order, range_in
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.selection import paths_argument, select, topic_option, wide_option
-from kafkalog.cli.sink import Sink
 
 if TYPE_CHECKING:
     from kafkalog.cli.json_lines import Array, JsonLines
+    from kafkalog.cli.log_source import Source
     from kafkalog.cli.positions import Range
-    from kafkalog.cli.sources import Source
     from kafkalog.cli.text_lines import TextLines
-    from kafkalog.storage.data_dir import LogFile, PartitionDir
+    from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 
 # A payload of megabytes helps nobody on a screen.
 TERMINAL_MAX_WIDTH = 1000
@@ -117,7 +117,7 @@ class Dump:
             from kafkalog.cli.survivors import SurvivingSource
 
             return SurvivingSource(place, self._report)
-        from kafkalog.cli.sources import Source
+        from kafkalog.cli.log_source import Source
 
         return Source(place)
 
@@ -325,9 +325,9 @@ def _places(
     paths: Sequence[Path], topics: tuple[str, ...]
 ) -> tuple[list[PartitionDir | LogFile], list[Exception], bool]:
     """The logs that are there, what is wrong with the other paths, and whether there may be several logs."""
-    from kafkalog.cli.sources import places
+    from kafkalog.cli.log_source import places
     from kafkalog.errors import NotALogError
-    from kafkalog.storage.data_dir import DataDir, discover
+    from kafkalog.storage.data_dir.discover import DataDir, discover
 
     found: list[PartitionDir | LogFile] = []
     problems: list[Exception] = []

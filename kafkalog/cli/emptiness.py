@@ -9,7 +9,7 @@ from kafkalog.cli.output import NO_TIMESTAMP
 from kafkalog.cli.positions import Range, time_text
 
 if TYPE_CHECKING:
-    from kafkalog.cli.sources import Source
+    from kafkalog.cli.log_source import Source
 
 
 def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> str:
@@ -29,7 +29,7 @@ def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> s
 
 
 def _times(source: Source) -> str:
-    from kafkalog.cli.summary import Summary, summarise
+    from kafkalog.cli.header_summary import Summary, summarise
 
     total = Summary()
     for file in source.files:

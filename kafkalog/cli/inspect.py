@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import SOUND, UNREADABLE
+from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import complain, is_terminal
-from kafkalog.cli.selection import LogPath
 from kafkalog.errors import NotALogError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def inspect(
             return _headless(path, screen, form or "text", _told(_settings(config, utc, theme)), looking)
         return _in_terminal(path, form, lambda: _settings(config, utc, theme), looking)
     except NotALogError as error:
-        from kafkalog.storage.data_dir import log_below
+        from kafkalog.storage.data_dir.discover import log_below
 
         below = log_below(path)
         if below is None:

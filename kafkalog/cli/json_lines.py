@@ -26,7 +26,7 @@ from kafkalog.record.control import control_type, decode_control
 
 if TYPE_CHECKING:
     from kafkalog import Record, RecordColumns
-    from kafkalog.cli.sources import Located
+    from kafkalog.cli.log_source import Located
 
 JSON_VERSION = 1
 NO_TIMESTAMP = -1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
+from kafkalog.cli.common_options import paths_argument, select, topic_option, wide_option
 from kafkalog.cli.output import (
     Column,
     colour_wanted,
@@ -29,11 +30,10 @@ from kafkalog.cli.output import (
     write_text,
 )
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.selection import paths_argument, select, topic_option, wide_option
 
 if TYPE_CHECKING:
-    from kafkalog.cli.summary import Summary
-    from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir
+    from kafkalog.cli.header_summary import Summary
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
 # On a narrow terminal times matter more than what a compressed log could also be asked for.
 COLUMNS = (
@@ -97,7 +97,7 @@ class Row:
 
     def document(self) -> dict[str, Any]:
         """The row as JSON shows it: exact, and null for what is not known."""
-        from kafkalog.cli.sources import partition_of_file
+        from kafkalog.cli.log_source import partition_of_file
 
         mine = partition_of_file(self.path) if self.partition is None else self.partition.topic_partition
         return {
@@ -155,8 +155,8 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
     Damage is in the rows. OSError: the directory cannot be listed.
     """
-    from kafkalog.cli.summary import summarise
-    from kafkalog.storage.data_dir import DataDir, LogFile
+    from kafkalog.cli.header_summary import summarise
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile
 
     if isinstance(place, DataDir):
         yield from (_partition_row(each, progress)[0] for each in place.partitions)
@@ -170,7 +170,7 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
 def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, list[Row]]:
     """The row of a partition and those of its segments. What is damaged or cannot be read is told in its row."""
-    from kafkalog.cli.summary import Summary, summarise
+    from kafkalog.cli.header_summary import Summary, summarise
     from kafkalog.errors import KafkaLogError
     from kafkalog.storage.log import Log
 
@@ -192,8 +192,8 @@ def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, li
 
 def size_of(place: DataDir | PartitionDir | LogFile) -> int:
     """Bytes of all its log files, for the progress line; what cannot be read counts as nothing."""
-    from kafkalog.storage.data_dir import DataDir, LogFile
-    from kafkalog.storage.paths import segment_files
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile
+    from kafkalog.storage.file_names import segment_files
 
     if isinstance(place, DataDir):
         return sum(map(size_of, place.partitions))
@@ -322,7 +322,7 @@ def ls(paths: tuple[Path, ...], topics: tuple[str, ...], form: str, wide: bool) 
 def _list(listing: Listing, path: Path, topics: tuple[str, ...], *, title: bool) -> None:
     """One PATH that cannot be read does not hide the others."""
     from kafkalog.errors import NotALogError
-    from kafkalog.storage.data_dir import discover
+    from kafkalog.storage.data_dir.discover import discover
 
     try:
         place = select(discover(path), topics)

@@ -24,7 +24,7 @@ from kafkalog.cli.output import NO_TIMESTAMP, rfc3339
 
 if TYPE_CHECKING:
     from kafkalog import Record, RecordBatch, RecordColumns
-    from kafkalog.cli.sources import Source
+    from kafkalog.cli.log_source import Source
 
 EXAMPLES = "1234, earliest, end-500, @2026-01-31T10:00Z, @1769853600000, -1h"
 # March 1973 in ms, and the year 5138 in seconds: a number below it has been meant as seconds.

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalog.cli.sources import Located, Source, between
+from kafkalog.cli.log_source import Located, Source, between
 from kafkalog.errors import KafkaLogError
 from kafkalog.fsck.findings import Finding, Severity
-from kafkalog.fsck.verify import verify_file
-from kafkalog.record.columns import RecordColumns
-from kafkalog.storage.data_dir import LogFile, PartitionDir
-from kafkalog.storage.file_message_set import FileMessageSet
-from kafkalog.storage.paths import segment_base_offset
+from kafkalog.fsck.verifying import verify_file
+from kafkalog.record.record_columns import RecordColumns
+from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
+from kafkalog.storage.file_names import segment_base_offset
+from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 # Batches that are damaged and can be stepped over, and bytes among which no batch can be made out.
 DAMAGED_BATCHES = frozenset({"crc-mismatch", "unknown-magic", "batch-too-short"})

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
+from kafkalog.cli.common_options import paths_argument, select, topic_option
 from kafkalog.cli.ls import size_of
 from kafkalog.cli.output import colour_wanted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.selection import paths_argument, select, topic_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,8 +171,8 @@ def verify(  # noqa: PLR0917 # click passes them by name
 def _findings(path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, quiet: bool) -> Iterator[Finding]:
     """Those of one PATH, with the progress line out of their way."""
     from kafkalog.errors import NotALogError
-    from kafkalog.fsck.verify import Options, not_readable, verify_place
-    from kafkalog.storage.data_dir import discover
+    from kafkalog.fsck.verifying import Options, not_readable, verify_place
+    from kafkalog.storage.data_dir.discover import discover
 
     try:
         place = select(discover(path), topics)

@@ -7,8 +7,8 @@ The public names: `verify_path`, with `Options`, gives `Finding`s, each with its
 `Summary`; `SoundEntries` finds where, among bytes whose framing is lost, a batch begins again.
 """
 
+from kafkalog.fsck.batch_search import SoundEntries
 from kafkalog.fsck.findings import Finding, Severity, Summary
-from kafkalog.fsck.search import SoundEntries
-from kafkalog.fsck.verify import Options, verify_path
+from kafkalog.fsck.verifying import Options, verify_path
 
 __all__ = ["Finding", "Options", "Severity", "SoundEntries", "Summary", "verify_path"]

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from kafkalog._speedups.checksum import first_invalid
 from kafkalog.attributes import TimestampType
 from kafkalog.errors import InvalidRecordError
-from kafkalog.record.columns import RecordColumns
-from kafkalog.record.conversion import entry_of, inner_messages
 from kafkalog.record.decoding import Entries, Reading, read_columns, wrong_checksum
+from kafkalog.record.format_conversion import entry_of, inner_messages
 from kafkalog.record.layout import CODEC_MASK, MESSAGE_ATTRIBUTES_AT
+from kafkalog.record.record_columns import RecordColumns
 
 
 @dataclass(frozen=True, slots=True)

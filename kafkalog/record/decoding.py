@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups import columns as kernel
-from kafkalog._speedups.arena import Block
+from kafkalog._speedups import decode as kernel
+from kafkalog._speedups.buffer_pool import Block
 from kafkalog._speedups.checksum import first_unsound
-from kafkalog._speedups.rows import cut_rows, first_unreadable, stored_regions
+from kafkalog._speedups.header_table import cut_rows, first_unreadable, stored_regions
 from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
-from kafkalog.record import compression
-from kafkalog.record.columns import RecordColumns
+from kafkalog.record import decompress
 from kafkalog.record.layout import MESSAGE_KEY_AT, RECORD_BATCH_OVERHEAD
+from kafkalog.record.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -57,7 +57,7 @@ class Reading:
 
     check_crcs: bool = True
     control: bool = False
-    decompression_limit: int = compression.DEFAULT_LIMIT
+    decompression_limit: int = decompress.DEFAULT_LIMIT
     path: str | None = None
 
 
@@ -258,8 +258,8 @@ def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
     magic = int(row["magic"])
     if magic >= 2:
         # Kafka does not open the compressed part of a batch that claims no records.
-        return compression.decompress(codec, stored, limit=limit) if row["records_count"] else b""
-    return compression.decompress(codec, _wrapper_value(stored, magic), limit=limit, magic=magic)
+        return decompress.decompress(codec, stored, limit=limit) if row["records_count"] else b""
+    return decompress.decompress(codec, _wrapper_value(stored, magic), limit=limit, magic=magic)
 
 
 def _wrapper_value(entry: memoryview, magic: int) -> memoryview:

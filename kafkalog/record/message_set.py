@@ -19,18 +19,18 @@ from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.record import compression
-from kafkalog.record.batch import RecordBatch, batches_of
-from kafkalog.record.columns import RecordColumns
+from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries, Reading, ensure_sound, pieces, read_columns, wrong_checksum
 from kafkalog.record.framing import EndOfData, Stop
-from kafkalog.record.threads import ordered_map
+from kafkalog.record.ordered_map import ordered_map
+from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.record.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from kafkalog.record.builder import BatchSettings, RecordsBuilder
-    from kafkalog.record.output import Target
+    from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
+    from kafkalog.record.write_to import Target
 
 # Entries are handed on in runs of about so many bytes and at most so many rows.
 RUN_BYTES = 1 << 20
@@ -169,7 +169,7 @@ class MessageSet(ABC):
 
         UnsupportedCompressionError: zstd exists only in format 2. ValueError: no such format.
         """
-        from kafkalog.record.conversion import to_magic
+        from kafkalog.record.format_conversion import to_magic
 
         return to_magic(self, magic, lossy=lossy, start_offset=start_offset)
 
@@ -180,7 +180,7 @@ class MessageSet(ABC):
         does not wait and takes no more. ValueError: position or size negative, or position after the end. OSError:
         as `file` raises it. TypeError: neither a file nor a socket.
         """
-        from kafkalog.record.output import by_python, write_all
+        from kafkalog.record.write_to import by_python, write_all
 
         position, size = self._range(position, size, "size")
         return write_all(by_python(self._view, file), self._start + position, size)
@@ -250,7 +250,7 @@ class ByteBufferMessageSet(MessageSet):
     entry are the end. `decompression_limit`: bytes that one batch may decompress to.
     """
 
-    def __init__(self, buffer: "ReadableBuffer", *, decompression_limit: int = compression.DEFAULT_LIMIT) -> None:
+    def __init__(self, buffer: "ReadableBuffer", *, decompression_limit: int = decompress.DEFAULT_LIMIT) -> None:
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
         super().__init__(Reading(decompression_limit=limit))
         self._buffer = memoryview(buffer).cast("B").toreadonly()
@@ -299,7 +299,7 @@ class ByteBufferMessageSet(MessageSet):
 
         ValueError: settings or records that Kafka refuses. TypeError: not records.
         """
-        from kafkalog.record.builder import BatchSettings, RecordsBuilder
+        from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 
         timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
         if timestamp is not None:
@@ -337,14 +337,14 @@ class ByteBufferMessageSet(MessageSet):
 
         InvalidRecordError: an entry is not. RecordValidationError: messages inside are not.
         """
-        from kafkalog.record.checks import check_magic
+        from kafkalog.record.record_checks import check_magic
 
         check_magic(self, magic)
         return self
 
     def check_keys(self) -> Self:
         """This set, every record having a key, as a compacted topic wants it. RecordValidationError: some have none."""
-        from kafkalog.record.checks import check_keys
+        from kafkalog.record.record_checks import check_keys
 
         check_keys(self)
         return self
@@ -355,7 +355,7 @@ class ByteBufferMessageSet(MessageSet):
         RecordValidationError: a timestamp more than before_max_ms before now or after_max_ms after it (CreateTime), or
         a batch that claims LogAppendTime.
         """
-        from kafkalog.record.checks import check_timestamps
+        from kafkalog.record.record_checks import check_timestamps
 
         check_timestamps(self, timestamp_type, now, before_max_ms, after_max_ms)
         return self
@@ -366,7 +366,7 @@ class ByteBufferMessageSet(MessageSet):
         With LogAppendTime that is every record's timestamp; with CreateTime the records of a batch or wrapper keep
         their own. UnsupportedForMessageFormatError: format 0 has none. CorruptRecordError: a checksum does not hold.
         """
-        from kafkalog.record.conversion import with_timestamps
+        from kafkalog.record.format_conversion import with_timestamps
 
         return with_timestamps(self, timestamp_type, timestamp)
 
@@ -377,7 +377,7 @@ class ByteBufferMessageSet(MessageSet):
         and v2 batches with gaps; a batch without records keeps the length of its range. partition_leader_epoch: for
         the v2 batches, if not None.
         """
-        from kafkalog.record.conversion import with_offsets
+        from kafkalog.record.format_conversion import with_offsets
 
         return with_offsets(self, first_offset, partition_leader_epoch=partition_leader_epoch)
 
@@ -405,7 +405,7 @@ def batches_of_records(
     is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
     ValueError, TypeError: as `from_records`.
     """
-    from kafkalog.record.builder import built_batches
+    from kafkalog.record.records_builder import built_batches
 
     built = built_batches(records, settings, max_size=max_size, default_timestamp=default_timestamp)
     return (ByteBufferMessageSet(batch.data) for batch in built)

@@ -11,22 +11,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkalog.spark.options import ReadOptions
-    from kafkalog.spark.planner import Split, SplitGroup, plan_splits
-    from kafkalog.spark.split_reader import read_records, read_split
+    from kafkalog.spark.read.options import ReadOptions
+    from kafkalog.spark.read.planner import Split, SplitGroup, plan_splits
+    from kafkalog.spark.read.split_reader import read_records, read_split
 
 __all__ = ["ReadOptions", "Split", "SplitGroup", "plan_splits", "read_records", "read_split"]
 
 _HOMES = {
-    "KafkaLogDataSource": "kafkalog.spark.source",
-    "ReadOptions": "kafkalog.spark.options",
-    "Split": "kafkalog.spark.planner",
-    "SplitGroup": "kafkalog.spark.planner",
-    "plan_splits": "kafkalog.spark.planner",
+    "KafkaLogDataSource": "kafkalog.spark.data_source",
+    "ReadOptions": "kafkalog.spark.read.options",
+    "Split": "kafkalog.spark.read.planner",
+    "SplitGroup": "kafkalog.spark.read.planner",
+    "plan_splits": "kafkalog.spark.read.planner",
     "read_rdd": "kafkalog.spark.rdd",
-    "read_records": "kafkalog.spark.split_reader",
-    "read_split": "kafkalog.spark.split_reader",
-    "register": "kafkalog.spark.source",
+    "read_records": "kafkalog.spark.read.split_reader",
+    "read_split": "kafkalog.spark.read.split_reader",
+    "register": "kafkalog.spark.data_source",
 }
 
 

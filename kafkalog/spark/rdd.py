@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.spark.options import ReadOptions
-from kafkalog.spark.planner import AnySplit, plan_splits
-from kafkalog.spark.split_reader import read_records, read_split
+from kafkalog.spark.read.options import ReadOptions
+from kafkalog.spark.read.planner import AnySplit, plan_splits
+from kafkalog.spark.read.split_reader import read_records, read_split
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

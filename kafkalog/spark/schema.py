@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.spark.options import OnCorrupt, ReadOptions
+from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,22 +18,15 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from kafkalog._speedups.arguments import BYTES, member, whole
 from kafkalog._speedups.record import Record
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
-from kafkalog.record import compression
-from kafkalog.record.batch import RecordBatch
-from kafkalog.record.columns import RecordColumns
+from kafkalog.record import decompress
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.record.record_columns import RecordColumns
 from kafkalog.record.serialization import DecodedRecord, Deserializer, decode, deserialize_bytes
-from kafkalog.storage import fetching
-from kafkalog.storage.checkpoints import OffsetCheckpointFile
+from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.clock import wall_clock_ms
-from kafkalog.storage.committed import AbortedBatches
-from kafkalog.storage.config import LogConfig, config_or_default
-from kafkalog.storage.counting import count_records
-from kafkalog.storage.fetching import Fetch
-from kafkalog.storage.file_message_set import TimestampAndOffset
-from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.listing import SegmentListing
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.paths import (
+from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel
+from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -42,13 +35,20 @@ from kafkalog.storage.paths import (
     parse_partition_dir,
     real_path,
 )
-from kafkalog.storage.producer_rebuild import rebuild_producer_state
-from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.rereading import steadily
-from kafkalog.storage.results import FetchDataInfo, IsolationLevel
-from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.walking import NO_END, Walk
+from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_state
+from kafkalog.storage.read import fetch
+from kafkalog.storage.read.aborted_transactions import AbortedBatches
+from kafkalog.storage.read.count_records import count_records
+from kafkalog.storage.read.fetch import Fetch
+from kafkalog.storage.read.log_scan import NO_END, Walk
+from kafkalog.storage.read.rereading import steadily
+from kafkalog.storage.read.segment_listing import SegmentListing
+from kafkalog.storage.segment.file_message_set import TimestampAndOffset
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.log_segments import LogSegments
 
 # So many objects are made at first.
 FIRST_RECORDS = 8
@@ -74,7 +74,7 @@ class Log:
         directory: str | os.PathLike[str],
         config: LogConfig | None = None,
         *,
-        decompression_limit: int = compression.DEFAULT_LIMIT,
+        decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> None:
         self._attach(Path(directory), config_or_default(config))
         if self.directory.is_file():
@@ -188,7 +188,7 @@ class Log:
     def _placed(self, offset: int) -> LogOffsetMetadata:
         """The offset with its place, or without where it is not in the log."""
         try:
-            found = fetching.offset_metadata(self._segments_now(), self._log_end(), offset)
+            found = fetch.offset_metadata(self._segments_now(), self._log_end(), offset)
         except OffsetOutOfRangeError:
             return LogOffsetMetadata(offset)
         # The batch that holds it may begin before the log's start, which no watermark may be before.
@@ -243,7 +243,7 @@ class Log:
         committed = isolation is IsolationLevel.TXN_COMMITTED
         asked = Fetch(at, max_length, min_one_message, self._bound(isolation), committed)
         try:
-            return fetching.fetch(self._segments_now(), self._log_end(), asked)
+            return fetch.fetch(self._segments_now(), self._log_end(), asked)
         except OffsetOutOfRangeError as error:
             raise error.at(str(self.directory)) from None
 
@@ -265,9 +265,9 @@ class Log:
 
     def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
         if timestamp >= 0:
-            return fetching.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
+            return fetch.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
         start, end = self.log_start_offset, self.log_end_offset
-        return fetching.special_offset(self._segments_now(), start, end, self.leader_epochs, timestamp)
+        return fetch.special_offset(self._segments_now(), start, end, self.leader_epochs, timestamp)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -375,7 +375,7 @@ class Log:
     def _aborted_between(self, first: int, stop: int) -> AbortedBatches | None:
         segments = self._segments_now()
         segment = segments.floor(first)
-        return None if segment is None else AbortedBatches(fetching.aborted_txns(segments, segment, first, stop))
+        return None if segment is None else AbortedBatches(fetch.aborted_txns(segments, segment, first, stop))
 
     def _walk(self, first: int, stop: int) -> Walk:
         return Walk(self._segments_now, self.directory, first, stop)
@@ -384,7 +384,7 @@ class Log:
 
         def __getattr__(self, name: str) -> Any:
             """What only a log has that is written to is asked for by name, and told where to get it."""
-            from kafkalog.storage.writable_log import WritableLog
+            from kafkalog.storage.unified_log import WritableLog
 
             if hasattr(WritableLog, name) and not isinstance(self, WritableLog):
                 raise AttributeError(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.cli.background_writer import PORTION_PIECES, Sink
 from kafkalog.cli.output import Column, human_size, printable, rfc3339, table
 from kafkalog.cli.positions import Position, parse_position
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.sink import PORTION_PIECES, Sink
 from kafkalog.errors import NotALogError
-from kafkalog.storage.data_dir import DataDir, LogFile, PartitionDir, discover
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
 from tests.helpers.running import batch, segment
 
 

@@ -149,8 +149,8 @@ def test_a_name_cannot_steer_the_terminal(kafkalog: Kafkalog, tmp_path: Path) ->
 def test_an_interrupted_check_says_so(
     kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    from kafkalog.fsck import verify
-    from kafkalog.storage.mapped import ReadableFile
+    from kafkalog.fsck import verifying as verify
+    from kafkalog.storage.files.readable_file import ReadableFile
 
     class Interrupted(ReadableFile):
         def view(self, position: int, length: int) -> memoryview:

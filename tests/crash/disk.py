@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-from kafkalog.storage import atomic, index_file
+from kafkalog.storage.files import durable as atomic
+from kafkalog.storage.index import index_file
 
 BLOCKS = (64, 512, 4096)
 # A descriptor of it that is closed takes the process's lock away.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck.verify import Options, verify_file, verify_partition
+from kafkalog.fsck.verifying import Options, verify_file, verify_partition
 from tests.helpers.damage import BATCHES, batch, check, flipped, log, start_of, with_bytes
 from tests.reference.compression import GZIP, NONE
 from tests.reference.encode import V2Batch, entries, records

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.errors import NotALogError
 from kafkalog.fsck.findings import Summary
-from kafkalog.fsck.verify import Options, verify_data_dir, verify_file, verify_partition, verify_path
+from kafkalog.fsck.verifying import Options, verify_data_dir, verify_file, verify_partition, verify_path
 from tests.helpers.golden import Segment, checked_segments, partitions, unpacked
 
 ARCHIVES = sorted(each.name for each in unpacked().iterdir())

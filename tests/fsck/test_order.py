@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck.verify import verify_partition
+from kafkalog.fsck.verifying import verify_partition
 from tests.helpers.damage import BATCHES, batch, check, log, start_of, with_bytes
 from tests.reference.compression import GZIP
 from tests.reference.encode import CONTROL, TRANSACTIONAL, LegacyMessage, LegacyWrapper, PlainRecord, V2Batch, records

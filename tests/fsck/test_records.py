@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck.verify import Options, verify_file
+from kafkalog.fsck.verifying import Options, verify_file
 from tests.helpers.damage import batch, check, log, start_of
 from tests.reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from tests.reference.encode import (

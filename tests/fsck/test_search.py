@@ -18,10 +18,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.fsck import ranges, search
-from kafkalog.fsck.ranges import CRC32, CRC32C, RangeChecksums
-from kafkalog.fsck.search import WINDOW_BYTES, SoundEntries
-from kafkalog.storage.mapped import ReadableFile
+from kafkalog.fsck import batch_search, range_checksums
+from kafkalog.fsck.batch_search import WINDOW_BYTES, SoundEntries
+from kafkalog.fsck.range_checksums import CRC32, CRC32C, RangeChecksums
+from kafkalog.storage.files.readable_file import ReadableFile
 from tests.helpers.damage import batch, check, log, start_of
 from tests.reference.compression import LZ4, NONE, SNAPPY
 from tests.reference.encode import FORMATS, V2Batch, entries, records
@@ -34,7 +34,7 @@ MIB = 1 << 20
 def test_the_checksum_of_any_range_is_that_of_its_bytes(
     polynomial: int, function: Callable[[bytes], int], data: st.DataObject
 ) -> None:
-    content = random.Random(data.draw(st.integers(0, 99))).randbytes(3 * ranges.BLOCK_BYTES + 77)
+    content = random.Random(data.draw(st.integers(0, 99))).randbytes(3 * range_checksums.BLOCK_BYTES + 77)
     origin = data.draw(st.integers(0, 100))
     place = st.integers(origin, len(content))
     pairs = [sorted(pair) for pair in data.draw(st.lists(st.tuples(place, place), min_size=1, max_size=40))]
@@ -182,4 +182,4 @@ def test_one_batch_larger_than_a_run_is_checked_piece_by_piece(tmp_path: Path) -
 
 
 def test_windows_and_blocks_fit() -> None:
-    assert search.WINDOW_BYTES % ranges.BLOCK_BYTES == 0
+    assert batch_search.WINDOW_BYTES % range_checksums.BLOCK_BYTES == 0

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkalog._speedups import columns as kernel
+from kafkalog._speedups import decode as kernel
 from kafkalog._speedups import framing
 from kafkalog._speedups.record import build_records
 from tests.helpers import golden

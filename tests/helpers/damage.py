@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.verify import Options, verify_file
+from kafkalog.fsck.verifying import Options, verify_file
 from tests.reference.encode import V2Batch, records
 
 BATCHES = 8

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups import columns as compiled_columns
+from kafkalog._speedups import decode as compiled_columns
 from kafkalog._speedups import framing as compiled_framing
 from tests.helpers.guard import guarded
 from tests.reference import framing, message_set

@@ -15,7 +15,7 @@ TAKE = """
 import sys
 from pathlib import Path
 from kafkalog.errors import LogLockedError
-from kafkalog.storage.lock import lock_data_dir, lock_partition
+from kafkalog.storage.data_dir.directory_lock import lock_data_dir, lock_partition
 try:
     held = {"data_dir": lock_data_dir, "partition": lock_partition}[sys.argv[1]](Path(sys.argv[2]))
     print("locked", flush=True)

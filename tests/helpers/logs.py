@@ -9,12 +9,12 @@ from typing import Any
 
 from kafkalog import ByteBufferMessageSet, IsolationLevel, Log, Record, WritableLog
 from kafkalog.record.message_set import MessageSet
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.paths import offset_file
-from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.storage.file_names import offset_file
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.producer.producer_snapshot import read_snapshot
 from kafkalog.storage.scheduler import ImmediateScheduler
-from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.writable_log import Opening
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.unified_log import Opening
 from tests.helpers.making import Clock
 
 NOW = 1_800_000_000_000

@@ -9,11 +9,11 @@ from typing import Any
 
 from kafkalog import ByteBufferMessageSet, Record
 from kafkalog.record.message_set import MessageSet
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.paths import TopicPartition
-from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.results import FetchDataInfo
-from kafkalog.storage.segment import BatchSpan, LogSegment, spans_of
+from kafkalog.storage.fetch_data_info import FetchDataInfo
+from kafkalog.storage.file_names import TopicPartition
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment, spans_of
 
 ABORT, COMMIT = 0, 1
 SMALL = LogConfig(segment_bytes=1 << 20, index_interval_bytes=10, segment_index_bytes=2000)

@@ -12,11 +12,11 @@ from typing import Any
 
 from kafkalog import ByteBufferMessageSet, FileMessageSet, Record
 from kafkalog.record.control import ControlRecordType
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.paths import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, TopicPartition, offset_file
-from kafkalog.storage.producer_state import ProducerStateManager, read_snapshot
-from kafkalog.storage.recovery import LoadedLog, LoadRequest, load_log
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.file_names import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, TopicPartition, offset_file
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager, read_snapshot
+from kafkalog.storage.recovery.log_loader import LoadedLog, LoadRequest, load_log
 from kafkalog.storage.scheduler import ImmediateScheduler, Scheduler
 
 NOW = 1_800_000_000_000

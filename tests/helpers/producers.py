@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog import AppendOrigin, ByteBufferMessageSet
-from kafkalog.record.batch import RecordBatch
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer_state import CompletedTxn, ProducerStateEntry, ProducerStateManager
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import CompletedTxn, ProducerStateEntry, ProducerStateManager
 from tests.reference.encode import CONTROL, TRANSACTIONAL, PlainRecord, V2Batch, records
 
 NOW = 1_700_000_000_000

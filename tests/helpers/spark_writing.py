@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 import kafkalog
-from kafkalog.spark import exchange
-from kafkalog.spark.task_files import TaskFiles
-from kafkalog.spark.write_options import WriteOptions
-from kafkalog.spark.writer import WriteJob
+from kafkalog.spark.write import commit
+from kafkalog.spark.write.job import WriteJob
+from kafkalog.spark.write.options import WriteOptions
+from kafkalog.spark.write.task_files import TaskFiles
 
 NOW = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -128,15 +128,15 @@ def killed_at(point: str, job: WriteJob, messages: list[Any]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     calls = iter([None, die])
-    original = exchange._put
+    original = commit._put
 
     def put(*arguments: Path) -> None:
         (next(calls) or original)(*arguments)
 
     if point == "before it is committed":
-        exchange.write_atomically = die  # type: ignore[assignment]
+        commit.write_atomically = die  # type: ignore[assignment]
     elif point == "between two directories":
-        exchange._put = put
+        commit._put = put
     elif point == "before the checkpoints":
-        exchange.sessions.update_checkpoints = die  # type: ignore[assignment]
+        commit.sessions.update_checkpoints = die  # type: ignore[assignment]
     job.commit(messages)

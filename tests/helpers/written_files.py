@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet
-from kafkalog.record.builder import BatchSettings, RecordsBuilder
+from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 
 
 def batch(offset: int, *values: bytes, magic: int = 2, codec: int = 0) -> ByteBufferMessageSet:

@@ -32,9 +32,9 @@ HOMES = {
     "kafkalog.fsck": None,
     "kafkalog.record.control": None,
     "kafkalog.record.serialization": None,
-    "kafkalog.storage.data_dir": None,
-    "kafkalog.storage.checkpoints": None,
-    "kafkalog.storage.paths": None,
+    "kafkalog.storage.data_dir.discover": None,
+    "kafkalog.storage.checkpoint.checkpoint_file": None,
+    "kafkalog.storage.file_names": None,
 }
 DATA_DIR = unpacked() / "kafka-3.9" / "data"
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from kafkalog.storage.partition_metadata import random_topic_id
+from kafkalog.storage.checkpoint.partition_metadata_file import random_topic_id
 from tests.oracle import java
 
 CLIENT = Path(__file__).with_name("BrokerClient.java")

@@ -22,8 +22,8 @@ from typing import Any
 import kafkalog
 from kafkalog import CompressionType, LogConfig, LogManager, WritableLog
 from kafkalog.errors import LogLockedError
-from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.paths import LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA, TopicPartition, segment_files
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
+from kafkalog.storage.file_names import LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA, TopicPartition, segment_files
 from tests.oracle.broker import PATIENCE_S, Broker, BrokerFailed, Seen, View
 from tests.oracle.broker_pages import ABORT, COMMIT, Author, Fate, Ledger, Producer, seen, view
 

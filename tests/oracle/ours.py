@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.record.batch import RecordBatch
 from kafkalog.record.message_set import MessageSet
+from kafkalog.record.record_batch import RecordBatch
 
 Answer = dict[str, Any]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.record.batch import increment_sequence
 from kafkalog.record.control import ControlRecordType, EndTransactionMarker
-from kafkalog.record.validation import AppendOrigin
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer_state import (
+from kafkalog.record.log_validator import AppendOrigin
+from kafkalog.record.record_batch import increment_sequence
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import (
     BatchMetadata,
     CompletedTxn,
     ProducerAppendInfo,

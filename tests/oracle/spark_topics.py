@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from kafkalog import CompressionType
-from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.paths import LOG_START_OFFSET_CHECKPOINT, TopicPartition
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
+from kafkalog.storage.file_names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from tests.oracle.broker import PATIENCE_S, Client, Seen
 
 BEGIN = 1_700_000_000_000

@@ -17,19 +17,23 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptCheckpointError, LogLockedError
-from kafkalog.storage.checkpoints import (
+from kafkalog.storage.checkpoint.checkpoint_file import (
     EpochEntry,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
 )
-from kafkalog.storage.clean_shutdown import read_broker_epoch, was_clean_shutdown, write_clean_shutdown
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.lock import lock_data_dir, lock_partition
-from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata, write_partition_metadata
-from kafkalog.storage.paths import TopicPartition
+from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown, write_clean_shutdown
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.checkpoint.partition_metadata_file import (
+    random_topic_id,
+    read_partition_metadata,
+    write_partition_metadata,
+)
+from kafkalog.storage.data_dir.directory_lock import lock_data_dir, lock_partition
+from kafkalog.storage.file_names import TopicPartition
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.locking import Other, can_be_locked, started
 from tests.oracle import java
 

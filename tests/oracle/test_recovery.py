@@ -17,7 +17,7 @@ import pytest
 
 from kafkalog import CompressionType
 from kafkalog.errors import KafkaLogError
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.golden import unpacked
 from tests.helpers.partition_dirs import Opened, batch, loaded, write_segments
 from tests.oracle import java, log_files

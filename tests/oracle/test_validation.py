@@ -25,9 +25,9 @@ from typing import Any
 import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType, errors
-from kafkalog.record.builder import BatchSettings
+from kafkalog.record.log_validator import ValidationResult, validate_messages_and_assign_offsets
 from kafkalog.record.message_set import batches_of_records
-from kafkalog.record.validation import ValidationResult, validate_messages_and_assign_offsets
+from kafkalog.record.records_builder import BatchSettings
 from tests.oracle import java, kafka, ours
 from tests.oracle.compare import differences
 from tests.oracle.validation_cases import Case, cases

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, TimestampType
-from kafkalog.record.builder import BatchSettings, RecordsBuilder
+from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 from tests.oracle import java, kafka
 from tests.oracle.kafka import FILE, MEMORY, Part
 from tests.reference.compression import decompressed

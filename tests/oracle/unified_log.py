@@ -11,13 +11,13 @@ from zlib import crc32
 
 from kafkalog import ByteBufferMessageSet
 from kafkalog.errors import KafkaLogError
+from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.message_set import MessageSet
-from kafkalog.record.validation import AppendOrigin
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.results import FetchDataInfo, IsolationLevel, LogAppendInfo
+from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel, LogAppendInfo
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.scheduler import ImmediateScheduler
-from kafkalog.storage.writable_log import Opening, WritableLog
+from kafkalog.storage.unified_log import Opening, WritableLog
 
 Answer = dict[str, Any]
 

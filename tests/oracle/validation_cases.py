@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.record.validation import AppendOrigin
+from kafkalog.record.log_validator import AppendOrigin
 from tests.reference.encode import (
     CONTROL,
     CREATE_TIME,

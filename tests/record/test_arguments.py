@@ -22,7 +22,7 @@ from kafkalog import (
     validate_messages_and_assign_offsets,
 )
 from kafkalog.errors import InvalidRecordError, RecordValidationError
-from kafkalog.record.builder import empty_batch
+from kafkalog.record.records_builder import empty_batch
 from tests.reference.encode import FORMATS
 
 NOW = 1_700_000_000_000

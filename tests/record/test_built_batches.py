@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType
-from kafkalog.record.builder import BatchSettings, RecordsBuilder, built_batches
 from kafkalog.record.message_set import batches_of_records
+from kafkalog.record.records_builder import BatchSettings, RecordsBuilder, built_batches
 from tests.reference.encode import FORMATS
 
 NOW = 1_700_000_000_000

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
 from kafkalog.errors import CorruptRecordError
-from kafkalog.record import compression, decoding
+from kafkalog.record import decoding
+from kafkalog.record import decompress as compression
 from tests.reference.compression import GZIP, LZ4
 from tests.reference.encode import PlainRecord, V2Batch, entries, records
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType
-from kafkalog.record.builder import BatchSettings, empty_batch
-from kafkalog.record.conversion import nested_set
+from kafkalog.record.format_conversion import nested_set
 from kafkalog.record.message_set import batches_of_records
+from kafkalog.record.records_builder import BatchSettings, empty_batch
 from tests.reference.encode import FORMATS
 
 CREATE_TIME, LOG_APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME

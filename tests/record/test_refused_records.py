@@ -8,8 +8,8 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record
 from kafkalog.errors import RecordValidationError
-from kafkalog.record.checks import MOST_ERRORS
-from kafkalog.record.validation import validate_messages_and_assign_offsets
+from kafkalog.record.log_validator import validate_messages_and_assign_offsets
+from kafkalog.record.record_checks import MOST_ERRORS
 
 
 def keyless(count: int, magic: int = 2) -> ByteBufferMessageSet:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType
 from kafkalog.errors import SerializationError
 from kafkalog.record import serialization
-from kafkalog.record.conversion import nested_set
+from kafkalog.record.format_conversion import nested_set
+from kafkalog.record.log_validator import validate_messages_and_assign_offsets
 from kafkalog.record.serialization import (
     decode,
     deserialize_bytes,
@@ -28,7 +29,6 @@ from kafkalog.record.serialization import (
     serialize_none,
     serialize_text,
 )
-from kafkalog.record.validation import validate_messages_and_assign_offsets
 
 KINDS = ["bytes", "text", "json", "int32", "int64", "none"]
 JSON = st.recursive(

@@ -21,8 +21,8 @@ from kafkalog.errors import (
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
-from kafkalog.record import columns
-from kafkalog.record.validation import (
+from kafkalog.record import record_columns as columns
+from kafkalog.record.log_validator import (
     AppendOrigin,
     Rules,
     ValidationResult,

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
-from kafkalog.spark.source import KafkaLogDataSource
-from kafkalog.spark.writer_source import KafkaLogArrowWriter
+from kafkalog.spark.data_source import KafkaLogDataSource
+from kafkalog.spark.write.data_source_writer import KafkaLogArrowWriter
 
 
 def say_so(reached: str) -> None:
@@ -60,7 +60,7 @@ class StoppingWriter(KafkaLogArrowWriter):
         self._told = told
 
     def commit(self, messages: Any) -> None:
-        from kafkalog.spark import exchange
+        from kafkalog.spark.write import commit as exchange
 
         real, calls, reached = exchange._put, iter(range(100)), self._told["reached"]
 

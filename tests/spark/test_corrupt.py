@@ -163,7 +163,7 @@ def test_damage_at_the_end_of_the_active_segment_is_no_torn_tail(tmp_path: Path)
 def test_a_batch_that_decompresses_to_too_much_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = batch(1, [bytes(1 << 20)], compression_type=CompressionType.ZSTD)
     directory = write_segments(tmp_path / "orders-0", {0: [batch(0), large, batch(2)]})
-    monkeypatch.setattr("kafkalog.spark.split_reader.DECOMPRESSION_LIMIT", 1 << 19)
+    monkeypatch.setattr("kafkalog.spark.read.split_reader.DECOMPRESSION_LIMIT", 1 << 19)
     with pytest.raises(DecompressedSizeError, match=r"0+\.log"):
         offsets(directory)
     assert offsets(directory, onCorrupt="skip") == [0, 2]

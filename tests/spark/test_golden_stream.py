@@ -17,9 +17,9 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark before 4.2 does not bound micro-batches")
 
-from kafkalog.spark.options import ReadOptions
+from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.schema import default_columns
-from kafkalog.spark.stream import KafkaLogStreamReader
+from kafkalog.spark.stream_reader import KafkaLogStreamReader
 from tests.helpers import golden
 from tests.helpers.golden import Partition
 from tests.helpers.spark_rows import Row, broker_view, expected_rows, in_order, of_archive, of_arrow

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog.spark import exchange
+from kafkalog.spark.write import commit
 from kafkalog.spark.writer import recover
-from kafkalog.storage.lock import lock_data_dir
+from kafkalog.storage.data_dir.directory_lock import lock_data_dir
 from tests.helpers.spark_logs import PER_BATCH, log_of
 from tests.helpers.spark_writing import partitions_in, values_in
 from tests.spark.conftest import ON_LOOPBACK, SMALL
@@ -87,7 +87,7 @@ def write_again(spark: Any, path: Path, mode: str) -> None:
 
 
 def found_in(path: Path) -> dict[str, list[bytes | None]]:
-    return {name: values_in(path, name) for name in partitions_in(path) if name != exchange.TEMPORARY}
+    return {name: values_in(path, name) for name in partitions_in(path) if name != commit.TEMPORARY}
 
 
 POINTS = {
@@ -122,7 +122,7 @@ def test_a_write_that_waits_for_others_when_its_driver_is_killed_does_not_come_l
 ) -> None:
     path = tmp_path / "data"
     rows_of(spark_session, *OLD).write.format("kafkalog").mode("append").save(str(path))
-    (path / exchange.TEMPORARY / "another").mkdir(parents=True)
+    (path / commit.TEMPORARY / "another").mkdir(parents=True)
     with lock_data_dir(path):
         worker = killed(tmp_path, do="write", point="while it waits for others", path=str(path), mode="append")
         wait_until_it_is_gone(worker)

@@ -19,8 +19,8 @@ def modules_after(statement: str) -> set[str]:
         ("import kafkalog.spark", {"pyspark", "pyarrow", "numpy", "fsspec"}),
         ("from kafkalog.spark import ReadOptions, plan_splits", {"pyspark", "pyarrow", "fsspec"}),
         ("from kafkalog.spark import read_records", {"pyspark", "pyarrow", "fsspec"}),
-        ("import kafkalog.spark.batches", {"pyspark", "fsspec", "pandas"}),
-        ("import kafkalog.spark.remote", {"pyspark", "pyarrow", "fsspec"}),
+        ("import kafkalog.spark.read.arrow_batches", {"pyspark", "fsspec", "pandas"}),
+        ("import kafkalog.spark.read.remote", {"pyspark", "pyarrow", "fsspec"}),
     ],
 )
 def test_what_is_not_needed_is_not_imported(statement: str, unneeded: set[str]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog.spark.options import OnCorrupt, ReadOptions
-from kafkalog.storage.fetching import EARLIEST, LATEST
-from kafkalog.storage.paths import TopicPartition
+from kafkalog.spark.read.options import OnCorrupt, ReadOptions
+from kafkalog.storage.file_names import TopicPartition
+from kafkalog.storage.read.fetch import EARLIEST, LATEST
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
-from kafkalog.spark import SplitGroup, plan_splits, planner, read_records
-from kafkalog.spark.cuts import SparseIndex
-from kafkalog.spark.parts import Part, parts_of
+from kafkalog.spark import SplitGroup, plan_splits, read_records
+from kafkalog.spark.read import planner
+from kafkalog.spark.read.cuts import SparseIndex
+from kafkalog.spark.read.record_limit import Part, parts_of
 from tests.helpers.partition_dirs import batch, closed, write_segments
 from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows, splits
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.spark import plan_splits
-from kafkalog.spark.discovery import discover
-from kafkalog.spark.local import LocalPartition
-from kafkalog.spark.planner import earliest_offsets, latest_offsets, starting_offsets
-from kafkalog.storage.checkpoints import write_leader_epoch_checkpoint, write_offset_checkpoint
-from kafkalog.storage.paths import TopicPartition
+from kafkalog.spark.read.discover import discover
+from kafkalog.spark.read.local import LocalPartition
+from kafkalog.spark.read.planner import earliest_offsets, latest_offsets, starting_offsets
+from kafkalog.storage.checkpoint.checkpoint_file import write_leader_epoch_checkpoint, write_offset_checkpoint
+from kafkalog.storage.file_names import TopicPartition
 from tests.helpers import golden
 from tests.helpers.partition_dirs import NOW, batch, write_segments
 from tests.helpers.spark_logs import log_of, offsets, options, splits

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import CorruptRecordError, NotALogError
-from kafkalog.spark import plan_splits, read_records, read_split, remote
-from kafkalog.spark.discovery import discover
-from kafkalog.spark.partition import PartitionSource
-from kafkalog.spark.window import ShorterFileError
+from kafkalog.spark import plan_splits, read_records, read_split
+from kafkalog.spark.read import remote
+from kafkalog.spark.read.discover import discover
+from kafkalog.spark.read.partition_source import PartitionSource
+from kafkalog.spark.read.window import ShorterFileError
 from tests.helpers import golden
 from tests.helpers.partition_dirs import NOW
 from tests.helpers.spark_logs import log_of, offsets, options
@@ -179,7 +180,7 @@ def test_a_task_reads_ranges_and_not_its_whole_split(orders: str, store: Any, mo
     parsed = options(orders)
     (split,) = plan_splits(parsed)
     monkeypatch.setattr(type(store), "cat_file", noted)
-    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 2000)
+    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 2000)
     assert sum(each.num_rows for each in read_split(split, None, parsed)) == END
     assert len(asked) > 4
     assert min(asked) > 0

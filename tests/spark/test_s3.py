@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from kafkalog.spark import ReadOptions, plan_splits, read_split, remote
-from kafkalog.spark.discovery import discover
-from kafkalog.spark.planner import Split
+from kafkalog.spark import ReadOptions, plan_splits, read_split
+from kafkalog.spark.read import remote
+from kafkalog.spark.read.discover import discover
+from kafkalog.spark.read.planner import Split
 from tests.helpers import golden
 from tests.helpers.s3_server import BUCKET, S3Server, answers, hangs
 from tests.helpers.spark_rows import expected_rows, of_arrow
@@ -82,7 +83,7 @@ def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "RANGE_BYTES", 3000)
-    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 2000)
+    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 2000)
     options = parsed(splitBytes=10_000)
     splits = planned(options)
     fetched = {each.key for each in server.requests if each.method == "GET" and each.key.endswith(".log")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kafkalog.spark.options import ReadOptions
+from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.schema import Column, arrow_schema, chosen_columns, column_names, columns_of, ddl, default_columns
 
 KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]

@@ -164,7 +164,7 @@ def test_damage_is_told_with_file_and_position(load: Load, tmp_path: Path) -> No
 
 def dying_once(mark: Path) -> type[Any]:
     """The data source, whose first task's process is killed behind its first batch. Local classes travel by value."""
-    from kafkalog.spark.source import KafkaLogDataSource, KafkaLogReader
+    from kafkalog.spark.data_source import KafkaLogDataSource, KafkaLogReader
 
     class DyingReader(KafkaLogReader):
         def read(self, partition: Any) -> Iterator[Any]:
@@ -231,7 +231,7 @@ def test_headers_whose_parts_may_not_be_null_are_refused(
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
     from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
-    from kafkalog.spark.source import columns_of_struct
+    from kafkalog.spark.data_source import columns_of_struct
 
     key, value, element = nulls[which:] + nulls[:which]
     header = StructType([StructField("key", StringType(), key), StructField("value", BinaryType(), value)])

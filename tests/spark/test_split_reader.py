@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from kafkalog import ByteBufferMessageSet, CompressionType, Record
 from kafkalog.errors import CorruptRecordError, InvalidRecordError
 from kafkalog.record.control import ControlRecordType
-from kafkalog.spark import plan_splits, read_records, read_split, window
+from kafkalog.spark import plan_splits, read_records, read_split
+from kafkalog.spark.read import window
+from kafkalog.spark.read.window import MappedWindow, ReadWindow, ShorterFileError
 from kafkalog.spark.schema import arrow_schema, columns_of, default_columns
-from kafkalog.spark.window import MappedWindow, ReadWindow, ShorterFileError
-from kafkalog.storage.transaction_index import AbortedTxn, TransactionIndex
+from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tests.helpers.partition_dirs import NOW, batch, marker, write_segments
 from tests.helpers.spark_logs import log_of, offsets, options, rows, splits
 from tests.reference.encode import with_right_v2_checksum
@@ -233,7 +234,7 @@ def test_a_file_that_shrinks_while_it_is_read_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
     monkeypatch.setattr(window.ReadWindow, "most", 1000)
-    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 500)
+    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 500)
     directory = log_of(tmp_path / "orders-0")
     split = splits(directory)[which]
     for fail in (True, False):
@@ -279,13 +280,13 @@ def test_what_a_size_claims_is_not_taken_into_memory_before_its_checksum_holds(
     size = int.from_bytes(data[8:12], "big") + 12
     data[2 * size + 8 : 2 * size + 12] = (8000).to_bytes(4, "big")
     Path(path).write_bytes(data)
-    monkeypatch.setattr("kafkalog.spark.window.LARGEST_BELIEVED", 1000)
-    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 500)
+    monkeypatch.setattr("kafkalog.spark.read.window.LARGEST_BELIEVED", 1000)
+    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 500)
     loaded: list[int] = []
     for kind in (MappedWindow, ReadWindow):
         monkeypatch.setattr(kind, "most", 1000)
         monkeypatch.setattr(kind, "_load", noted(kind._load, loaded))
-    monkeypatch.setattr("kafkalog.fsck.search._PIECE_BYTES", 1000)
+    monkeypatch.setattr("kafkalog.fsck.batch_search._PIECE_BYTES", 1000)
     with pytest.raises(
         CorruptRecordError, match=rf"{path}: position {2 * size}: the checksum of a batch does not hold"
     ):
@@ -295,8 +296,8 @@ def test_what_a_size_claims_is_not_taken_into_memory_before_its_checksum_holds(
 
 
 def test_a_large_batch_whose_checksum_holds_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.spark.window.LARGEST_BELIEVED", 1000)
-    monkeypatch.setattr("kafkalog.spark.window.RUN_BYTES", 500)
+    monkeypatch.setattr("kafkalog.spark.read.window.LARGEST_BELIEVED", 1000)
+    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 500)
     monkeypatch.setattr(ReadWindow, "most", 1000)
     directory = written(tmp_path, batch(0), batch(1, [b"x" * 5000]), batch(2))
     assert offsets(directory) == [0, 1, 2]

@@ -204,7 +204,7 @@ def test_a_stream_of_a_column_of_another_type_is_refused_with_the_column(spark_s
 def test_offsets_that_somebody_wrote_into_the_checkpoint_are_refused_with_their_text(text: str) -> None:
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
     from kafkalog.spark import ReadOptions
-    from kafkalog.spark.stream import KafkaLogStreamReader
+    from kafkalog.spark.stream_reader import KafkaLogStreamReader
 
     reader = KafkaLogStreamReader(ReadOptions.parse({"path": str(SEGMENTS)}, streaming=True), ())
     for start, end in ((json.loads(text), {"v2-zstd": {"0": 5}}), ({"v2-zstd": {"0": 5}}, json.loads(text))):

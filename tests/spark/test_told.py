@@ -13,8 +13,8 @@ import pytest
 from kafkalog._speedups.framing import scan_headers
 from kafkalog.errors import NotALogError
 from kafkalog.spark import plan_splits, read_records
-from kafkalog.spark.options import ReadOptions
-from kafkalog.storage.paths import TopicPartition
+from kafkalog.spark.read.options import ReadOptions
+from kafkalog.storage.file_names import TopicPartition
 from tests.helpers.partition_dirs import NOW
 from tests.helpers.spark_logs import log_of, offsets, options, splits
 

@@ -22,13 +22,14 @@ from kafkalog.errors import (
     LogStateError,
     RecordBatchTooLargeError,
 )
-from kafkalog.fsck.verify import Options, verify_data_dir
-from kafkalog.spark import exchange, writer
-from kafkalog.spark.partitioner import partition_of_key
-from kafkalog.spark.writer import WriteJob, recover
-from kafkalog.storage.clean_shutdown import was_clean_shutdown
-from kafkalog.storage.lock import lock_data_dir
-from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata
+from kafkalog.fsck.verifying import Options, verify_data_dir
+from kafkalog.spark.write import commit as exchange
+from kafkalog.spark.write import job as writer
+from kafkalog.spark.write.job import WriteJob, recover
+from kafkalog.spark.write.partitioner import partition_of_key
+from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
+from kafkalog.storage.checkpoint.partition_metadata_file import random_topic_id, read_partition_metadata
+from kafkalog.storage.data_dir.directory_lock import lock_data_dir
 from tests.helpers.spark_writing import (
     NOW,
     ended_in_a_process,

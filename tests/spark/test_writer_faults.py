@@ -16,12 +16,15 @@ from unittest import mock
 import pytest
 
 from kafkalog.errors import LogStateError
-from kafkalog.spark import exchange, task_files, writer
-from kafkalog.spark.task_files import TaskFiles
-from kafkalog.spark.writer import WriteJob, recover
-from kafkalog.storage import atomic, data_dir_session
-from kafkalog.storage.clean_shutdown import was_clean_shutdown
-from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
+from kafkalog.spark.write import commit as exchange
+from kafkalog.spark.write import job as writer
+from kafkalog.spark.write import task_files
+from kafkalog.spark.write.job import WriteJob, recover
+from kafkalog.spark.write.task_files import TaskFiles
+from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
+from kafkalog.storage.data_dir import session as data_dir_session
+from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
+from kafkalog.storage.files import durable as atomic
 from tests.crash.disk import Disk, Fail
 from tests.helpers.indexes import fill, small_disk
 from tests.helpers.spark_writing import partitions_in, rows, started, state_of, values, values_in, written

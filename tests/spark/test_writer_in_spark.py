@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'")
 
 from kafkalog.errors import LogLockedError
-from kafkalog.spark import writer
-from kafkalog.spark.partitioner import partition_of_key
-from kafkalog.spark.writer_source import KafkaLogArrowWriter, KafkaLogCommitMessage
-from kafkalog.storage.lock import lock_data_dir
+from kafkalog.spark.write import job as writer
+from kafkalog.spark.write.data_source_writer import KafkaLogArrowWriter, KafkaLogCommitMessage
+from kafkalog.spark.write.partitioner import partition_of_key
+from kafkalog.storage.data_dir.directory_lock import lock_data_dir
 from tests.helpers import golden
 from tests.helpers.spark_rows import expected_rows, in_ms, of_spark
 from tests.helpers.spark_writing import partitions_in, records_in, values, values_in

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkalog.spark.options import ReadOptions
-from kafkalog.spark.write_options import WriteOptions, check_columns
+from kafkalog.spark.read.options import ReadOptions
+from kafkalog.spark.write.options import WriteOptions, check_columns
 from tests.helpers.spark_writing import partitions_in, rows, started, state_of, values, values_in, written
 
 

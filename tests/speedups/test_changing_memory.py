@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from kafkalog import ByteBufferMessageSet
-from kafkalog._speedups import columns, headers
-from kafkalog._speedups.arena import Block
+from kafkalog._speedups import arrow_buffers as headers
+from kafkalog._speedups import decode as columns
+from kafkalog._speedups.buffer_pool import Block
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
 from kafkalog._speedups.record import build_records
 from tests.reference.codes import FaultCode

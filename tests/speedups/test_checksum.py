@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._speedups.checksum import first_invalid, first_unsound
-from kafkalog._speedups.rows import first_unreadable
+from kafkalog._speedups.header_table import first_unreadable
 from tests.helpers.guard import guarded
 from tests.helpers.strategies import damaged, message_sets
 from tests.reference.encode import FORMATS, entries, records

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._speedups import columns
+from kafkalog._speedups import decode as columns
 from tests.helpers.equivalence import assert_same_reading, assert_same_records
 from tests.helpers.guard import guarded
 from tests.helpers.strategies import damaged, message_sets, v2_with_damaged_records, wrappers_with_damaged_messages

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafkalog._speedups import framing
-from kafkalog._speedups.rows import first_unreadable
+from kafkalog._speedups.header_table import first_unreadable
 from tests.helpers.equivalence import assert_same_scan
 from tests.helpers.guard import guarded
 from tests.helpers.strategies import damaged, message_sets

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._speedups.headers import gather_headers
+from kafkalog._speedups.arrow_buffers import gather_headers
 from tests.reference.codes import DamageError
 from tests.reference.encode import varint
 from tests.reference.headers import gather_headers as reference

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
-from kafkalog._speedups.recovery import index_entries
+from kafkalog._speedups.index_entries import index_entries
 from tests.helpers.strategies import damaged, message_sets, numbers_64
 from tests.reference.encode import V2Batch, records
 from tests.reference.recovery import index_entries as plain

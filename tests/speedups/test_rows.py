@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kafkalog._speedups.framing import scan_headers
-from kafkalog._speedups.rows import HEADER_DTYPE, first_unreadable
+from kafkalog._speedups.header_table import HEADER_DTYPE, first_unreadable
 from tests.reference.encode import V2Batch, records
 
 ROWS = scan_headers(V2Batch(records(b"a")).encoded() * 4)[0]

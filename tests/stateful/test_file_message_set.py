@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet
-from kafkalog.record.builder import BatchSettings, RecordsBuilder
+from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 from tests.reference.encode import FORMATS
 
 write = os.pwrite

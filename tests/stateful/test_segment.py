@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkalog import ByteBufferMessageSet
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers.making import Clock, batch, producers, spans, together
 
 BASE = 100

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.atomic import sync_directory, write_atomically
+from kafkalog.storage.files.durable import sync_directory, write_atomically
 from tests.helpers.locking import python, started
 
 OLD, NEW = b"old", b"new and longer"
@@ -71,7 +71,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(path: Path, monkeypatch, c
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from kafkalog.storage.atomic import write_atomically
+from kafkalog.storage.files.durable import write_atomically
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     write_atomically(Path(sys.argv[1]), bytes(1_000_000))
@@ -124,7 +124,7 @@ def test_readers_never_see_a_part(path: Path) -> None:
 ENDLESS = """
 import sys
 from pathlib import Path
-from kafkalog.storage.atomic import write_atomically
+from kafkalog.storage.files.durable import write_atomically
 number = 0
 while True:
     number += 1

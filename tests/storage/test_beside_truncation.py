@@ -13,12 +13,12 @@ import pytest
 import kafkalog
 from kafkalog import Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage.local_log import LocalLog
-from kafkalog.storage.log_state import LogState
-from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.segment_files import SegmentFiles
-from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.walking import Walk
+from kafkalog.storage.local_log.local_log import LocalLog
+from kafkalog.storage.local_log.log_state import LogState
+from kafkalog.storage.read.log_scan import Walk
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.log_segments import LogSegments
+from kafkalog.storage.segment.segment_files import SegmentFiles
 from tests.helpers.making import SMALL, segment
 
 
@@ -220,6 +220,6 @@ def test_so_is_one_that_is_about_to_be(log: WritableLog, asked: str, monkeypatch
             ASKED[asked](log)
         wrong.append(error.value)
 
-    monkeypatch.setattr("kafkalog.storage.writable_log._remove_directory", before(lambda path: path.rmdir, ask))
+    monkeypatch.setattr("kafkalog.storage.unified_log._remove_directory", before(lambda path: path.rmdir, ask))
     log.delete()
     assert len(wrong) == 1

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpointError
-from kafkalog.storage.checkpoints import (
+from kafkalog.storage.checkpoint.checkpoint_file import (
     EpochEntry,
     OffsetCheckpointFile,
     read_leader_epoch_checkpoint,
@@ -19,7 +19,7 @@ from kafkalog.storage.checkpoints import (
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
 )
-from kafkalog.storage.paths import TopicPartition
+from kafkalog.storage.file_names import TopicPartition
 from tests.helpers.golden import unpacked
 
 OFFSETS = {TopicPartition("orders", 0): 5, TopicPartition("my-topic", 12): 2**63 - 1}
@@ -170,7 +170,7 @@ def test_a_checkpoint_is_read_again_only_where_it_has_been_replaced(
     settle(path)
     assert file.read() == OFFSETS
     with monkeypatch.context() as patches:
-        patches.setattr("kafkalog.storage.checkpoints.read_offset_checkpoint", None)
+        patches.setattr("kafkalog.storage.checkpoint.checkpoint_file.read_offset_checkpoint", None)
         assert file.read() == OFFSETS
     write_offset_checkpoint(path, {})
     assert file.read() == {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.clean_shutdown import (
+from kafkalog.storage.checkpoint.clean_shutdown_file import (
     delete_clean_shutdown,
     read_broker_epoch,
     was_clean_shutdown,

@@ -16,8 +16,9 @@ import pytest
 import kafkalog
 from kafkalog import FileMessageSet, Record
 from kafkalog.errors import LogStateError
-from kafkalog.storage import file_message_set, mapped, searching
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.files import readable_file
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.segment import file_message_set, searching
 from tests.helpers.logs import fill, opened
 from tests.helpers.making import batch
 
@@ -131,7 +132,7 @@ def test_a_closed_file_is_let_go_at_once_where_nobody_reads_it(path: Path, way: 
 def test_a_descriptor_is_not_copied_and_says_when_it_cannot_be_closed(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    descriptor = mapped.Descriptor.of(os.open(path, os.O_RDONLY), path)
+    descriptor = readable_file.Descriptor.of(os.open(path, os.O_RDONLY), path)
     with pytest.raises(TypeError, match="cannot be copied"):
         descriptor.__reduce_ex__(4)
     os.close(int(descriptor))

@@ -8,8 +8,8 @@ import pytest
 
 import kafkalog
 from kafkalog import LogManager, Record
-from kafkalog.storage.clean_shutdown import was_clean_shutdown
-from kafkalog.storage.paths import RECOVERY_POINT_CHECKPOINT
+from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
+from kafkalog.storage.file_names import RECOVERY_POINT_CHECKPOINT
 
 METADATA = "__cluster_metadata-0"
 

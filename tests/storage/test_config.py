@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.log_config import LogConfig
 
 DAY_MS = 86_400_000
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog import CompressionType, LogConfig, Record, TimestampType, errors
-from kafkalog.storage import embedded
+from kafkalog.storage.append import append_records as embedded
 from kafkalog.storage.scheduler import ImmediateScheduler
-from kafkalog.storage.writable_log import Opening, WritableLog
+from kafkalog.storage.unified_log import Opening, WritableLog
 
 NOW = 1_800_000_000_000
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=100, segment_index_bytes=240, max_message_bytes=400)

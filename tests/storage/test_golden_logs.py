@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog import FileMessageSet
-from kafkalog.storage.results import IsolationLevel
+from kafkalog.storage.fetch_data_info import IsolationLevel
 from tests.helpers import golden
 from tests.helpers.golden import Partition
 from tests.helpers.reading import (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptIndexError, LogStateError
-from kafkalog.storage import index_file
-from kafkalog.storage.index import OffsetEntry, OffsetIndex
+from kafkalog.storage.index import index_file
+from kafkalog.storage.index.offset_index import OffsetEntry, OffsetIndex
 from tests.helpers.indexes import fill, no_space, small_disk
 from tests.helpers.indexes import offset_slots as slots
 

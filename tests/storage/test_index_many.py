@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.storage.index import OffsetIndex, TimeIndex
+from kafkalog.storage.index.offset_index import OffsetIndex, TimeIndex
 
 BASE = 100
 FAR = BASE + 2**31

@@ -15,11 +15,15 @@ import pytest
 import kafkalog
 from kafkalog import LogConfig, Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage import appending, data_dir_session, embedded, local_log, lock, segment
-from kafkalog.storage.local_log import LocalLog
-from kafkalog.storage.lock import lock_data_dir
+from kafkalog.storage.append import append_records as embedded
+from kafkalog.storage.data_dir import directory_lock, session
+from kafkalog.storage.data_dir.directory_lock import lock_data_dir
+from kafkalog.storage.files import appendable_file as appending
+from kafkalog.storage.local_log import local_log
+from kafkalog.storage.local_log.local_log import LocalLog
+from kafkalog.storage.local_log.truncate import Truncation
 from kafkalog.storage.scheduler import BackgroundScheduler
-from kafkalog.storage.truncating import Truncation
+from kafkalog.storage.segment import log_segment as segment
 
 SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=240, segment_bytes=400)
 
@@ -111,7 +115,7 @@ def _few_to_look_through() -> Iterator[None]:
     gc.unfreeze()
 
 
-LOCKING = {lock.__file__, data_dir_session.__file__}
+LOCKING = {directory_lock.__file__, session.__file__}
 
 
 def interrupted_once_more(
@@ -161,7 +165,7 @@ def test_wherever_a_signal_strikes_while_a_lock_is_taken_or_released_no_byte_of_
             more = interrupted_once_more(struck, kafkalog.open(tmp_path / "topic-0", "a").close)
         gc.collect()
         lock_data_dir(tmp_path).release()
-        assert not lock._files
+        assert not directory_lock._files
     assert len(struck) > 20
 
 

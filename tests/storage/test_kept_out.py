@@ -8,8 +8,8 @@ import pytest
 import kafkalog
 from kafkalog import LogManager, Record
 from kafkalog.errors import LogLockedError, LogStateError
-from kafkalog.storage import data_dir_session
-from kafkalog.storage.partition_metadata import write_partition_metadata
+from kafkalog.storage.checkpoint.partition_metadata_file import write_partition_metadata
+from kafkalog.storage.data_dir import session as data_dir_session
 
 
 def test_a_log_whose_lock_file_was_removed_takes_no_more_once_it_is_flushed_and_is_recovered(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpointError
-from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
+from kafkalog.storage.checkpoint.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask
 
 NOTHING = (-1, -1)

@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import KafkaLogError
-from kafkalog.storage import listing
+from kafkalog.storage.read import segment_listing as listing
 from tests.helpers import damage
 from tests.helpers.inspected import segment_file
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import LogLockedError
-from kafkalog.storage.lock import DirectoryLock, lock_data_dir, lock_partition
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock, lock_data_dir, lock_partition
 from tests.helpers.locking import can_be_locked, other, python, started
 
 
@@ -154,7 +154,7 @@ FORK = """
 import os, sys, threading
 from pathlib import Path
 from kafkalog.errors import LogLockedError
-from kafkalog.storage import lock as module
+from kafkalog.storage.data_dir import directory_lock as module
 data = Path(sys.argv[1])
 lock = module.lock_data_dir(data)
 module._guard.acquire()  # as if another thread were at it

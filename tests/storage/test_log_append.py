@@ -23,7 +23,7 @@ from kafkalog.errors import (
     RecordValidationError,
     UnexpectedAppendOffsetError,
 )
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.logs import (
     CONFIG,
     EVERYTHING,

@@ -11,7 +11,7 @@ import pytest
 import kafkalog
 from kafkalog import IsolationLevel, Log, LogConfig, LogManager, Record, WritableLog
 from kafkalog.errors import OffsetOutOfRangeError, RecordValidationError
-from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers.logs import NOW, append, batch, opened
 
 

@@ -12,7 +12,7 @@ import pytest
 import kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, LogManager, Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage.paths import INDEX_SUFFIX, LOG_SUFFIX, RECOVERY_POINT_CHECKPOINT
+from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, RECOVERY_POINT_CHECKPOINT
 from tests.crash.background import HeldScheduler
 from tests.crash.disk import Disk, Fail
 

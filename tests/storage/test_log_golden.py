@@ -15,7 +15,7 @@ from kafkalog import IsolationLevel, Log, LogManager
 from kafkalog.attributes import TimestampType
 from kafkalog.record.control import ControlRecordType, control_type
 from kafkalog.record.serialization import deserialize_bytes, deserialize_text
-from kafkalog.storage.paths import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kafkalog.storage.file_names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from tests.helpers import golden
 from tests.helpers.golden import Partition
 from tests.helpers.logs import NOW, append, batch, fill, opened, replicated, seen

@@ -9,10 +9,10 @@ import pytest
 import kafkalog
 from kafkalog import LogOffsetMetadata
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, LogStateError
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.partition_metadata import random_topic_id, write_partition_metadata
-from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
-from kafkalog.storage.writable_log import Ending, WritableLog
+from kafkalog.storage.checkpoint.partition_metadata_file import random_topic_id, write_partition_metadata
+from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.unified_log import Ending, WritableLog
 from tests.helpers.logs import (
     CONFIG,
     NOW,

@@ -11,13 +11,13 @@ import pytest
 import kafkalog
 from kafkalog import IsolationLevel, LogManager, Record, WritableLog
 from kafkalog.errors import CorruptCheckpointError, LogStateError, NotALogError
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.paths import (
+from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     parse_partition_dir,
 )
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.logs import CONFIG, append, bases, crashed, epochs, fill, follow, opened, values
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=10, segment_index_bytes=240)

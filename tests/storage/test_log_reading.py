@@ -15,11 +15,12 @@ from kafkalog import (
 )
 from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
 from kafkalog.record.serialization import deserialize_json, deserialize_text
-from kafkalog.storage import fetching, searching
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.fetching import Fetch, fetch
 from kafkalog.storage.log import Log
-from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.read import fetch as fetching
+from kafkalog.storage.read.fetch import Fetch, fetch
+from kafkalog.storage.segment import searching
+from kafkalog.storage.segment.log_segments import LogSegments
 from tests.helpers.logs import (
     CONFIG,
     EVERYTHING,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import OffsetOutOfRangeError
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.logs import NOW, active, append, bases, batch, epochs, files, opened, replicated, snapshots, values
 from tests.helpers.making import Clock
 

@@ -7,10 +7,10 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel
 from kafkalog.errors import LogStateError
-from kafkalog.storage import rolling
-from kafkalog.storage.appending import sync_file
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.files.appendable_file import sync_file
+from kafkalog.storage.local_log import roll as rolling
 from kafkalog.storage.log import Log
+from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.scheduler import BackgroundScheduler
 from tests.helpers.logs import (
     CONFIG,

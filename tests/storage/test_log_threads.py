@@ -13,9 +13,9 @@ import pytest
 
 from kafkalog import IsolationLevel, Record, WritableLog
 from kafkalog.errors import OffsetOutOfRangeError
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.file_message_set import FileMessageSet
 from kafkalog.storage.log import Log
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.segment.file_message_set import FileMessageSet
 from tests.helpers.logs import NOW, append, bases, epochs, fill, opened, replicated, values
 from tests.helpers.making import ABORT, COMMIT, marker
 

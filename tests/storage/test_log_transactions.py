@@ -13,8 +13,8 @@ from kafkalog.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
+from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalog.storage.log import Log
-from kafkalog.storage.transaction_index import AbortedTxn, TransactionIndex
 from tests.helpers.logs import (
     CONFIG,
     EVERYTHING,

@@ -6,7 +6,7 @@ import pytest
 
 import kafkalog
 from kafkalog import Record, WritableLog
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.logs import (
     NOW,
     active,

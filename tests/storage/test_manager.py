@@ -15,12 +15,9 @@ from kafkalog.errors import (
     LogStateError,
     NotALogError,
 )
-from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.log import Log
-from kafkalog.storage.partition_metadata import random_topic_id, write_partition_metadata
-from kafkalog.storage.paths import (
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
+from kafkalog.storage.checkpoint.partition_metadata_file import random_topic_id, write_partition_metadata
+from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
@@ -29,6 +26,9 @@ from kafkalog.storage.paths import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.log import Log
+from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.scheduler import ImmediateScheduler
 from tests.helpers.locking import can_be_locked, other
 from tests.helpers.logs import CONFIG, NOW, bases, fill, values
@@ -394,7 +394,7 @@ def test_where_the_checkpoints_cannot_be_written_the_mark_is_withheld(
 ) -> None:
     written = manager(data_dir)
     fill(written.create("a-0"), 3)
-    monkeypatch.setattr("kafkalog.storage.data_dir_session.write_offset_checkpoint", lambda *_: _full())
+    monkeypatch.setattr("kafkalog.storage.data_dir.session.write_offset_checkpoint", lambda *_: _full())
     with pytest.raises(ExceptionGroup):
         written.close()
     assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()

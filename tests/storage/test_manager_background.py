@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog import LogManager, Record, WritableLog
-from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.manager import Intervals
-from kafkalog.storage.paths import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
+from kafkalog.storage.file_names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.log_manager import Intervals
 from tests.helpers.locking import can_be_locked
 from tests.helpers.logs import append as append_batch
 from tests.helpers.logs import files, names, snapshots, values

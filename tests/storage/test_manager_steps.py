@@ -13,8 +13,8 @@ import pytest
 import kafkalog
 from kafkalog import LogManager, Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage.checkpoints import read_leader_epoch_checkpoint, read_offset_checkpoint
-from kafkalog.storage.paths import (
+from kafkalog.storage.checkpoint.checkpoint_file import read_leader_epoch_checkpoint, read_offset_checkpoint
+from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,

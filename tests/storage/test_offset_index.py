@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkalog.errors import InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
-from kafkalog.storage import index_file
-from kafkalog.storage.index import OffsetEntry, OffsetIndex
-from kafkalog.storage.open_files import OpenFiles
+from kafkalog.storage.files.open_file_limit import OpenFiles
+from kafkalog.storage.index import index_file
+from kafkalog.storage.index.offset_index import OffsetEntry, OffsetIndex
 from tests.helpers import golden
 from tests.helpers.indexes import Rows, base_offset, dumped
 from tests.helpers.indexes import offset_slots as slots

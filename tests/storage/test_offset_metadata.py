@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from tests.helpers.logs import fill, opened
 
 ON_SEGMENT_0 = LogOffsetMetadata(7, 0, 700)

@@ -17,10 +17,10 @@ import pytest
 import kafkalog
 from kafkalog import LogManager, Record
 from kafkalog.errors import LogLockedError
-from kafkalog.storage import data_dir_session as sessions
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.lock import lock_partition
-from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
+from kafkalog.storage.data_dir import session as sessions
+from kafkalog.storage.data_dir.directory_lock import lock_partition
+from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.locking import can_be_locked
 from tests.helpers.logs import values
 

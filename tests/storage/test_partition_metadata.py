@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError
-from kafkalog.storage import partition_metadata
-from kafkalog.storage.partition_metadata import (
+from kafkalog.storage.checkpoint import partition_metadata_file as partition_metadata
+from kafkalog.storage.checkpoint.partition_metadata_file import (
     PartitionMetadata,
     is_topic_id,
     random_topic_id,

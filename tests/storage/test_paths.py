@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.storage.paths import (
+from kafkalog.storage.file_names import (
     TopicPartition,
     offset_file,
     parse_partition_dir,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import OutOfOrderSequenceError
-from kafkalog.storage.producer_snapshot import read_snapshot, write_snapshot
-from kafkalog.storage.producer_state import BatchMetadata, ProducerStateEntry
+from kafkalog.storage.producer.producer_snapshot import read_snapshot, write_snapshot
+from kafkalog.storage.producer.producer_state_manager import BatchMetadata, ProducerStateEntry
 from tests.helpers.producers import DAY_MS, NOW, REPLICATION, Producers
 
 CORRUPTIONS: dict[str, Callable[[bytes], bytes]] = {

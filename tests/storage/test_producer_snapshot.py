@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kafkalog import AppendOrigin, FileMessageSet
 from kafkalog.errors import CorruptSnapshotError
-from kafkalog.record.batch import RecordBatch
-from kafkalog.storage.producer_snapshot import encode_snapshot, read_snapshot, snapshot_files, write_snapshot
-from kafkalog.storage.producer_state import BatchMetadata, ProducerStateEntry, ProducerStateManager
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.storage.producer.producer_snapshot import encode_snapshot, read_snapshot, snapshot_files, write_snapshot
+from kafkalog.storage.producer.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
 from tests.helpers import golden
 from tests.helpers.golden import Partition
 from tests.helpers.strategies import DAMAGES

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import InvalidProducerEpochError, InvalidRecordError, OutOfOrderSequenceError
-from kafkalog.record.batch import increment_sequence
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer_state import BatchMetadata, ProducerStateEntry
+from kafkalog.record.record_batch import increment_sequence
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import BatchMetadata, ProducerStateEntry
 from tests.helpers.producers import (
     CLIENT,
     COORDINATOR,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer_state import CompletedTxn
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import CompletedTxn
 from tests.helpers.producers import (
     ABORT,
     CLIENT,

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptRecordError, LogStateError, NotALogError
-from kafkalog.storage import segment as segment_module
-from kafkalog.storage.paths import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, TIME_INDEX_SUFFIX
+from kafkalog.storage.file_names import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, TIME_INDEX_SUFFIX
+from kafkalog.storage.segment import log_segment as segment_module
 from tests.helpers.partition_dirs import (
     CONFIG,
     NOW,
@@ -419,7 +419,7 @@ def test_nothing_is_left_open_when_loading_fails(tmp_path: Path, monkeypatch: py
     def refuse(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kafkalog.storage.producer_state.ProducerStateManager.take_snapshot", refuse)
+    monkeypatch.setattr("kafkalog.storage.producer.producer_state_manager.ProducerStateManager.take_snapshot", refuse)
     with pytest.raises(OSError, match="No space"):
         load(tmp_path)
     assert _descriptors() <= before

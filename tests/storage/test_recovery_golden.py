@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.config import LogConfig
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers.golden import Partition, partitions, unpacked
 from tests.helpers.partition_dirs import Opened, bytes_of, copy_of, loaded, log_file, names
 

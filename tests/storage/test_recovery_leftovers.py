@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptRecordError
-from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from kafkalog.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from tests.helpers.partition_dirs import (
     bytes_of,
     change,

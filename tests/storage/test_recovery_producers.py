@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet
 from kafkalog.errors import InvalidTxnStateError
-from kafkalog.record.batch import RecordBatch
 from kafkalog.record.control import ControlRecordType
-from kafkalog.storage import producer_rebuild, segment_recovery
-from kafkalog.storage.paths import TXN_INDEX_SUFFIX, TopicPartition
-from kafkalog.storage.producer_rows import telling_rows
-from kafkalog.storage.producer_state import ProducerStateManager
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.storage.file_names import TXN_INDEX_SUFFIX, TopicPartition
+from kafkalog.storage.producer import rebuild_producer_state as producer_rebuild
+from kafkalog.storage.producer.producer_rows import telling_rows
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+from kafkalog.storage.recovery import recover_segment
 from tests.helpers.partition_dirs import (
     NOW,
     batch,
@@ -94,13 +95,13 @@ def test_after_a_crash_only_what_was_not_flushed_is_recovered_and_the_rest_is_re
     log_of(tmp_path, segments=8)
     recovered: list[int] = []
     read: list[str] = []
-    run, telling = segment_recovery.SegmentRecovery.run, producer_rebuild._telling_batches
+    run, telling = recover_segment.SegmentRecovery.run, producer_rebuild._telling_batches
 
-    def note_recovery(self: segment_recovery.SegmentRecovery) -> None:
+    def note_recovery(self: recover_segment.SegmentRecovery) -> None:
         recovered.append(self._segment.base_offset)
         run(self)
 
-    monkeypatch.setattr(segment_recovery.SegmentRecovery, "run", note_recovery)
+    monkeypatch.setattr(recover_segment.SegmentRecovery, "run", note_recovery)
     monkeypatch.setattr(
         producer_rebuild, "_telling_batches", lambda log, *part: read.append(Path(log.path).name) or telling(log, *part)
     )

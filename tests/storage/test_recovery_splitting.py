@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from kafkalog import CompressionType
-from kafkalog.storage import splitting
-from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from kafkalog.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
-from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.splitting import SegmentHome, split_overflowed_segment
+from kafkalog.storage.segment import replace_segments as splitting
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.log_segments import LogSegments
+from kafkalog.storage.segment.replace_segments import SegmentHome, split_overflowed_segment
 from tests.helpers.partition_dirs import (
     CONFIG,
     NOW,

@@ -9,11 +9,11 @@ import pytest
 import kafkalog
 from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel, Record
 from kafkalog.errors import CorruptRecordError, InvalidRecordError
-from kafkalog.storage.file_message_set import FileMessageSet, OffsetPosition
-from kafkalog.storage.mapped import ReadableFile
-from kafkalog.storage.paths import offset_file
-from kafkalog.storage.rereading import steadily
-from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.file_names import offset_file
+from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.read.rereading import steadily
+from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition
+from kafkalog.storage.segment.log_segment import LogSegment
 
 
 @pytest.fixture

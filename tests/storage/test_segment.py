@@ -9,9 +9,9 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet
 from kafkalog.errors import SegmentOffsetOverflowError
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.segment import LogSegment, RollParams
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.segment.log_segment import LogSegment, RollParams
 from tests.helpers.making import SMALL, Clock, append, batch, fill, offsets, segment, spans, together
 
 MAX_INT = 2**31 - 1

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import LogStateError
-from kafkalog.storage import segment_files
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.open_files import OpenFiles
-from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.files.open_file_limit import OpenFiles
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.segment import segment_files
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.log_segments import LogSegments
 from tests.helpers.making import SMALL, append, batch, fill, offsets, segment
 
 NAMES = [f"{40:020d}{kind}" for kind in (".index", ".log", ".timeindex")]

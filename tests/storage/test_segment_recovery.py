@@ -11,13 +11,13 @@ import pytest
 
 from kafkalog import FileMessageSet
 from kafkalog.errors import InvalidOffsetError, SegmentOffsetOverflowError
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.offset_metadata import LogOffsetMetadata
-from kafkalog.storage.paths import segment_base_offset
-from kafkalog.storage.producer_state import ProducerStateEntry
-from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.transaction_index import AbortedTxn
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.file_names import segment_base_offset
+from kafkalog.storage.index.transaction_index import AbortedTxn
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import ProducerStateEntry
+from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers import golden
 from tests.helpers.making import ABORT, COMMIT, append, batch, fill, marker, offsets, producers, segment
 from tests.reference.encode import V2Batch, records

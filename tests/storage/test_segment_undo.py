@@ -6,8 +6,8 @@ import pytest
 
 import kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
-from kafkalog.storage.index import OffsetIndex, TimeIndex
-from kafkalog.storage.segment import BatchSpan, LogSegment
+from kafkalog.storage.index.offset_index import OffsetIndex, TimeIndex
+from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment
 
 
 def batch(offset: int) -> tuple[ByteBufferMessageSet, BatchSpan]:

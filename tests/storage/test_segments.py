@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.storage.index import TimestampEntry
-from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.index.offset_index import TimestampEntry
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.log_segments import LogSegments
 from tests.helpers.making import fill, segment
 
 

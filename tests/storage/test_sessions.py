@@ -11,16 +11,16 @@ import pytest
 import kafkalog
 from kafkalog import LogManager, Record, WritableLog
 from kafkalog.errors import CorruptCheckpointError, LogLockedError, NotALogError
-from kafkalog.storage.checkpoints import read_offset_checkpoint
-from kafkalog.storage.clean_shutdown import write_clean_shutdown
-from kafkalog.storage.config import LogConfig
-from kafkalog.storage.paths import (
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
+from kafkalog.storage.checkpoint.clean_shutdown_file import write_clean_shutdown
+from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
+from kafkalog.storage.log_config import LogConfig
 from tests.helpers import logs
 from tests.helpers.locking import Other, can_be_locked, other, python, started
 from tests.helpers.logs import CONFIG, files, values

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog import FileMessageSet
 from kafkalog.errors import CorruptRecordError, LogLockedError
-from kafkalog.storage import appending
+from kafkalog.storage.files import appendable_file as appending
 from tests.helpers.written_files import offsets, sized_batch
 
 KIB = 1 << 10

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptIndexError, LogStateError
-from kafkalog.storage.transaction_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
+from kafkalog.storage.index.transaction_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
 from tests.helpers.indexes import Rows, base_offset, dumped, fill, no_space, small_disk
 
 FOUR = [AbortedTxn(0, 0, 10, 11), AbortedTxn(1, 5, 15, 13), AbortedTxn(2, 18, 35, 25), AbortedTxn(3, 32, 50, 40)]

@@ -21,7 +21,7 @@ import pytest
 
 from kafkalog import BufferingOutputStream, ByteBufferMessageSet, FileMessageSet, MessageSet
 from kafkalog.errors import CorruptRecordError
-from kafkalog.storage.mapped import ReadableFile
+from kafkalog.storage.files.readable_file import ReadableFile
 
 DATA = random.Random(7).randbytes((3 << 20) + 12345)
 

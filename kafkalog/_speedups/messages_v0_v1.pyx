@@ -1,0 +1,167 @@
+"""Messages of formats 0 and 1: one message as it lies in the log, or the decompressed set inside a wrapper, to columns.
+
+    entry     offset int64 | size int32 | message
+    message   crc uint32 | magic int8 | attributes int8 | v1: timestamp int64 | key length int32, key |
+              value length int32, value
+
+A wrapper is a message whose value is a compressed set. Its own offset is the absolute offset of its *last* inner
+message. Format 0 keeps absolute offsets inside; format 1 relative ones, so that a broker need not recompress to
+assign offsets:
+
+    RO = IO - IO of the last inner message
+    AO = AO of the wrapper + RO
+
+Old librdkafka wrote wrapper offset 0, which then says nothing: the inner offsets stand as they are. A wrapper of type
+LogAppendTime gives its timestamp to every inner message. Inner CRCs are not checked here; the wrapper's covers them.
+Source: clients/.../common/record/{LegacyRecord,AbstractLegacyRecordBatch}.java.
+"""
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+
+from kafkalog._speedups.cursor cimport (
+    EMPTY_WRAPPER,
+    MESSAGE_MAGIC,
+    MESSAGE_SIZE,
+    NESTED_WRAPPER,
+    RECORDS_COUNT,
+    WRAPPER_OFFSET,
+    Cursor,
+    blame,
+    bytes_left,
+    cursor_open,
+    load_int,
+    load_long,
+    read_byte,
+    read_int,
+    read_long,
+    take,
+)
+from kafkalog._speedups.layout cimport (
+    CODEC_MASK,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    RECORD_OVERHEAD_V0,
+    SIZE_AT,
+    Header,
+)
+from kafkalog._speedups.records_v2 cimport is_full
+
+
+cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    """How many messages [at, end) can hold at most, by their sizes alone."""
+    cdef Py_ssize_t count = 0
+    cdef int64_t size
+    while end - at >= LOG_OVERHEAD:
+        size = load_int(at + SIZE_AT)
+        if size < RECORD_OVERHEAD_V0 or size > end - at - LOG_OVERHEAD:
+            break
+        at += LOG_OVERHEAD + size
+        count += 1
+    return count
+
+
+cdef inline int open_message(Cursor* region, Cursor* message) noexcept nogil:
+    """Open a cursor over the next whole message; 0 where there is none (a partial one ends the set silently)."""
+    cdef const uint8_t* entry = region.at
+    cdef int64_t size
+    if bytes_left(region) < LOG_OVERHEAD:
+        return 0
+    size = load_int(entry + SIZE_AT)
+    if size < RECORD_OVERHEAD_V0:
+        blame(region, MESSAGE_SIZE, entry, RECORD_OVERHEAD_V0, size)
+        return 0
+    if size > bytes_left(region) - LOG_OVERHEAD:
+        return 0
+    region.at = entry + LOG_OVERHEAD + size
+    cursor_open(message, entry + LOG_OVERHEAD, region.at)
+    return 1
+
+
+cdef inline int64_t read_sized(const uint8_t* data, Cursor* message, int64_t* length_of) noexcept nogil:
+    """Step over an int32 length and as many bytes; gives where they begin, and the length (-1: null)."""
+    cdef int64_t length = read_int(message)
+    cdef int64_t start = message.at - data
+    length_of[0] = length if length >= 0 else -1
+    if length > 0:
+        take(message, length)
+    return start
+
+
+cdef int decode_message(const uint8_t* data, Cursor* region, Cursor* message, const Header* row,
+                        Columns* out) noexcept nogil:
+    cdef const uint8_t* entry = message.at - LOG_OVERHEAD
+    cdef Py_ssize_t i = out.count
+    cdef int8_t magic
+    cdef int codec
+    cdef int64_t timestamp
+    read_int(message)
+    magic = read_byte(message)
+    if magic != 0 and magic != 1:
+        blame(region, MESSAGE_MAGIC, entry, row.magic, magic)
+        return 0
+    codec = read_byte(message) & CODEC_MASK
+    if codec != 0 and row.compression_type != 0:
+        blame(region, NESTED_WRAPPER, entry, 0, codec)
+        return 0
+    timestamp = read_long(message) if magic == 1 else -1
+    if magic == 1 and row.compression_type != 0 and row.timestamp_type == LOG_APPEND_TIME:
+        timestamp = row.max_timestamp
+    out.timestamp[i] = timestamp
+    out.offset[i] = load_long(entry)
+    out.key_start[i] = read_sized(data, message, &out.key_length[i])
+    out.value_start[i] = read_sized(data, message, &out.value_length[i])
+    out.headers_start[i] = message.at - data
+    out.headers_length[i] = 0
+    if message.fault:
+        blame(region, message.fault, message.fault_at, message.expected, message.found)
+        return 0
+    return 1
+
+
+cdef int make_absolute(const uint8_t* region_start, Cursor* region, const Header* row, Columns* out,
+                       Py_ssize_t first) noexcept nogil:
+    """Turn the relative offsets of a v1 wrapper, out[first:], into absolute ones."""
+    cdef int64_t last_inner = out.offset[out.count - 1]
+    cdef Py_ssize_t i
+    if row.last_offset == 0:
+        return 1
+    if row.last_offset < last_inner:
+        blame(region, WRAPPER_OFFSET, region_start, last_inner, row.last_offset)
+        return 0
+    for i in range(first, out.count):
+        # As Java's arithmetic: wraps around.
+        out.offset[i] = <int64_t> (<uint64_t> row.last_offset + <uint64_t> out.offset[i] - <uint64_t> last_inner)
+    return 1
+
+
+cdef int decode_messages(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
+                         Columns* out) noexcept nogil:
+    cdef Cursor message
+    cdef const uint8_t* region_start = region.at
+    cdef Py_ssize_t first = out.count
+    while open_message(region, &message):
+        if not decode_message(data, region, &message, row, out):
+            return 0
+        if is_full(out):
+            blame(region, RECORDS_COUNT, region_start, out.room - 1, out.room)
+            return 0
+        out.batch[out.count] = index
+        out.count += 1
+    if region.fault:
+        return 0
+    if out.count == first:
+        blame(region, EMPTY_WRAPPER, region_start, 1, 0)
+        return 0
+    if row.magic == 1 and row.compression_type != 0:
+        return make_absolute(region_start, region, row, out, first)
+    return 1
+
+
+cdef int decode_message_set(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
+                            Columns* out) noexcept nogil:
+    """Append the messages of `region` to `out`, all or none; 0 at a fault, which is then in `region`."""
+    cdef Py_ssize_t first = out.count
+    if decode_messages(data, region, row, index, out):
+        return 1
+    out.count = first
+    return 0

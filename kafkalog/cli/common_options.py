@@ -1,0 +1,51 @@
+"""What a command is to look at, `PATH...` and `--topic`, and the option that all tables share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+
+
+class LogPath(click.Path):
+    """A path; a stream is none. Whether it may be read is told by who opens it, as of all that cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            self.fail("a log must be a file or a directory; it is not read from stdin", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=LogPath())
+topic_option = click.option(
+    "-t", "--topic", "topics", metavar="GLOB", multiple=True,
+    help="Of a data directory, only the partitions whose topic, or topic-partition, matches. Repeatable.",
+)  # fmt: skip
+wide_option = click.option("-w", "--wide", is_flag=True, help="All columns, in full, however narrow the terminal.")
+
+
+def select(place: DataDir | PartitionDir | LogFile, topics: tuple[str, ...]) -> DataDir | PartitionDir | LogFile:
+    """`place` with only the partitions that match. UsageError: none does."""
+    from kafkalog.storage.data_dir.discover import DataDir
+
+    if not topics or not isinstance(place, DataDir):
+        return place
+    wanted = tuple(each for each in place.partitions if _matches(each, topics))
+    if not wanted:
+        raise click.UsageError(f"no partition in {place.path} matches --topic {' '.join(topics)}")
+    return replace(place, partitions=wanted)
+
+
+def _matches(partition: PartitionDir, topics: tuple[str, ...]) -> bool:
+    topic = partition.topic_partition.topic if partition.topic_partition else partition.name
+    return any(fnmatchcase(topic, glob) or fnmatchcase(partition.name, glob) for glob in topics)

@@ -1,0 +1,175 @@
+"""A PATH as runs of records: each partition, or a file by itself, seen in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from kafkalog.cli.output import path_text
+from kafkalog.cli.positions import Range
+from kafkalog.record.framing import EndKind, EndOfData
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.record.record_columns import RecordColumns
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+from kafkalog.storage.file_names import TopicPartition, parse_partition_dir, real_path, segment_base_offset
+from kafkalog.storage.log import Log
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+
+# Offsets are Java longs.
+NO_END = 2**63 - 1
+
+
+class Located(NamedTuple):
+    """A batch, and the file that its position counts in."""
+
+    path: Path
+    batch: RecordBatch
+
+
+class Source:
+    """The records of one partition or one file, by offset. Everything raises what the library raises."""
+
+    def __init__(self, place: PartitionDir | LogFile) -> None:
+        """OSError, NotALogError: it cannot be opened."""
+        self._log: Log | FileMessageSet
+        self.topic_partition: TopicPartition | None
+        if isinstance(place, LogFile):
+            self._log = FileMessageSet(place.path)
+            self.name = str(place.path)
+            self.topic_partition = partition_of_file(place.path)
+        else:
+            self._log = Log(place.path)
+            self.name = place.name
+            self.topic_partition = self._log.topic_partition
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What says in JSON whose the records are."""
+        if self.topic_partition is not None:
+            return {"topic": path_text(self.topic_partition.topic), "partition": self.topic_partition.partition}
+        return {"path": path_text(self._log.directory if isinstance(self._log, Log) else self._log.path)}
+
+    @property
+    def files(self) -> list[FileMessageSet]:
+        """The files it is made of, in order of their offsets."""
+        return [segment.log for segment in self._log.segments] if isinstance(self._log, Log) else [self._log]
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read."""
+        if isinstance(self._log, Log):
+            return self._log.log_start_offset
+        batch = next(iter(self._log.batches()), None)
+        return self._base_offset if batch is None else batch.base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last whole batch, up to damage if there is any."""
+        if isinstance(self._log, Log):
+            return self._log.log_end_offset
+        last = self._log.last_offset()
+        return self._base_offset if last is None else last + 1
+
+    @property
+    def _base_offset(self) -> int:
+        assert isinstance(self._log, FileMessageSet)
+        return segment_base_offset(Path(self._log.path).name) or 0
+
+    def columns(self, wanted: Range) -> Iterator[RecordColumns]:
+        """The records that are wanted, as arrays."""
+        first = self._first_to_read(wanted)
+        if first is None:
+            return
+        for part in self._parts(first, NO_END if wanted.stop is None else wanted.stop):
+            shown = wanted.of_times(part) if wanted.is_timed else part
+            if len(shown):
+                yield shown
+
+    def _parts(self, first: int, stop: int) -> Iterator[RecordColumns]:
+        """The records with first <= offset < stop."""
+        if isinstance(self._log, Log):
+            return self._log.columns(first, stop)
+        file = self._log.starting_at(first) if first else self._log
+        return between(file.columns(), first, stop)
+
+    def batches(self, wanted: Range) -> Iterator[Located]:
+        """The batches that hold, or held, an offset that is wanted, and may hold a time that is."""
+        first = self._first_to_read(wanted)
+        if first is None:
+            return
+        stop = NO_END if wanted.stop is None else wanted.stop
+        for each in self._touching(first, stop):
+            if not wanted.is_timed or wanted.touches_times_of(each.batch):
+                yield each
+
+    def _touching(self, first: int, stop: int) -> Iterator[Located]:
+        for path, batch in self._all_batches(first):
+            # Where a compressed message of formats 0 and 1 begins, only decompressing it would tell.
+            if stop <= first or (batch.magic >= 2 and batch.base_offset >= stop):
+                return
+            yield Located(path, batch)
+            if batch.last_offset >= stop - 1:
+                return
+
+    def _all_batches(self, first: int) -> Iterator[Located]:
+        """From the one that holds the offset `first` on."""
+        for file in self.files:
+            for batch in (file.starting_at(first) if first else file).batches():
+                yield Located(Path(file.path), batch)
+
+    def _first_to_read(self, wanted: Range) -> int | None:
+        """The first offset for which a batch must be read; None: none must."""
+        first = max(self._log.log_start_offset if isinstance(self._log, Log) else 0, wanted.first or 0)
+        late = first if wanted.since is None else self._first_as_late(wanted.since)
+        return None if late is None else max(first, late)
+
+    def _first_as_late(self, timestamp: int) -> int | None:
+        """An offset before which no record is as late as `timestamp` (ms), by the headers; None: none is at all."""
+        before = 0
+        for file in self.files:
+            for run in file.header_runs():
+                late = run["max_timestamp"] >= timestamp
+                if late.any():
+                    i = int(late.argmax())
+                    return int(run["last_offset"][i - 1]) + 1 if i else before
+                before = int(run["last_offset"][-1]) + 1
+        return None
+
+    @property
+    def torn(self) -> EndOfData | None:
+        """Where the last file ends in part of a batch; None where it does not."""
+        end = self.files[-1].end_of_data if self.files else None
+        return end if end is not None and end.kind is EndKind.TORN else None
+
+    @property
+    def active_path(self) -> str:
+        """The file that may still be written to."""
+        return self.files[-1].path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._log.close()
+
+
+def between(parts: Iterable[RecordColumns], first: int, stop: int) -> Iterator[RecordColumns]:
+    """The records with first <= offset < stop of parts that rise."""
+    for part in parts:
+        low, high = int(part.offset[0]), int(part.offset[-1])
+        wanted = part if first <= low and high < stop else part.between(first, stop)
+        if len(wanted):
+            yield wanted
+        if high >= stop - 1:
+            return
+
+
+def partition_of_file(path: Path) -> TopicPartition | None:
+    """The partition whose segment a file is, by its own name and its directory's; None where these do not tell."""
+    return parse_partition_dir(real_path(path).parent.name) if segment_base_offset(path.name) is not None else None
+
+
+def places(place: DataDir | PartitionDir | LogFile) -> tuple[PartitionDir | LogFile, ...]:
+    """What is in a data directory, or the place itself."""
+    return place.partitions if isinstance(place, DataDir) else (place,)

@@ -1,0 +1,183 @@
+"""Where, among bytes whose framing is lost, a batch begins again.
+
+    ... sound batch | zeros, garbage, a wrong size field ...... | sound batch ...
+                                                                ^ the next place at which a header makes sense and its
+                                                                checksum holds
+
+Every byte of a window is tried at once: a few comparisons of single bytes leave out nearly all, the size and the fixed
+fields nearly all of the rest, the checksum decides. A file is searched in time linear in its size, whatever it holds.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.fsck.range_checksums import CRC32, CRC32C, RangeChecksums, crc_function
+
+WINDOW_BYTES = 256 * 1024
+_LONGEST_HEADER = 64
+_PIECE_BYTES = 1 << 20
+# Where more than one byte in so many is looked at, converting all of them first is cheaper.
+_DENSE = 8
+# Further than so many bytes behind the last search, checksums start anew there instead of running up to it.
+_FAR = 8 << 20
+
+_LOG_OVERHEAD = 12
+_MAGIC_AT = 16
+_SIZE_AT = 8
+_SHORTEST_SIZE = 14
+
+_BATCH_CRC_AT = 17
+_BATCH_CRC_FROM = 21
+_BATCH_ATTRIBUTES_AT = 21
+_BATCH_DELTA_AT = 23
+_BATCH_COUNT_AT = 57
+_BATCH_SHORTEST_SIZE = 49
+
+_MESSAGE_CRC_AT = 12
+_MESSAGE_CRC_FROM = 16
+_MESSAGE_ATTRIBUTES_AT = 17
+# Format 0 and 1: where the key's length stands, and the size of a message with neither key nor value.
+_MESSAGE_KEY_AT = (18, 26)
+_MESSAGE_OVERHEAD = (14, 22)
+
+Places = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class Viewed(Protocol):
+    """A file whose bytes are looked at by pieces."""
+
+    def view(self, position: int, length: int) -> memoryview:
+        """Bytes [position, position + length)."""
+
+
+class _Window(NamedTuple):
+    """The sound entries that begin in [start, end)."""
+
+    start: int
+    end: int
+    found: Places
+
+
+class SoundEntries:
+    """The entries of a file, up to `end`, whose header makes sense and whose checksum holds, wherever they begin."""
+
+    def __init__(self, file: Viewed, end: int) -> None:
+        self._file = file
+        self._end = end
+        self._window = _Window(0, 0, np.empty(0, np.int64))
+        self._ranges: dict[int, RangeChecksums] = {}
+
+    def first(self, start: int, stop: int) -> int | None:
+        """The first that begins in [start, stop), or None. Searches that go forward read each byte of the file once."""
+        while start < stop:
+            if not self._window.start <= start < self._window.end:
+                self._window = self._look(start)
+            i = int(np.searchsorted(self._window.found, start))
+            if i < len(self._window.found):
+                place = int(self._window.found[i])
+                return place if place < stop else None
+            start = self._window.end
+        return None
+
+    def checksum(self, row: np.void) -> int:
+        """The checksum of a row's entry, in bounded memory. An entry that has it all at once is cheaper elsewhere."""
+        start, size = int(row["position"]), int(row["size_in_bytes"])
+        polynomial, skipped = (CRC32C, _BATCH_CRC_FROM) if row["magic"] >= 2 else (CRC32, _MESSAGE_CRC_FROM)
+        return self.range_checksum(start + skipped, start + size, polynomial)
+
+    def range_checksum(self, start: int, end: int, polynomial: int) -> int:
+        """The checksum of the bytes [start, end)."""
+        ranges = self._ranges.get(polynomial)
+        # Until something has been searched for, no byte is asked for twice.
+        if ranges is None or start < ranges.origin:
+            return self._stream(start, end, polynomial)
+        return int(ranges.of(np.array([start]), np.array([end]))[0])
+
+    def _stream(self, start: int, end: int, polynomial: int) -> int:
+        crc, value = crc_function(polynomial), 0
+        for at in range(start, end, _PIECE_BYTES):
+            value = crc(self._file.view(at, min(_PIECE_BYTES, end - at)), value)
+        return value
+
+    def _look(self, start: int) -> _Window:
+        length = min(WINDOW_BYTES, self._end - start)
+        held = np.frombuffer(self._file.view(start, min(length + _LONGEST_HEADER, self._end - start)), np.uint8)
+        # One byte repeated makes no header: its size would be 0, negative or that of its own key.
+        if (held == held[0]).all():
+            return _Window(start, start + length, np.empty(0, np.int64))
+        data = np.concatenate([held, np.zeros(length + _LONGEST_HEADER - len(held), np.uint8)])
+        places = _likely(data, length, self._end - start)
+        magics = data[places + _MAGIC_AT]
+        batches = self._holding(_batches(data, places[magics == 2]), data, start, CRC32C)
+        messages = self._holding(_messages(data, places[magics < 2]), data, start, CRC32)
+        return _Window(start, start + length, np.sort(np.concatenate([batches, messages])) + start)
+
+    def _holding(self, places: Places, data: NDArray[np.uint8], start: int, polynomial: int) -> Places:
+        """Those of `places` (in data, which begins at `start`) whose checksum holds."""
+        ranges = self._ranges_from(start, polynomial)
+        if not len(places):
+            return places
+        crc_at, crc_from = (
+            (_BATCH_CRC_AT, _BATCH_CRC_FROM) if polynomial == CRC32C else (_MESSAGE_CRC_AT, _MESSAGE_CRC_FROM)
+        )
+        ends = places + _LOG_OVERHEAD + _int32(data, places + _SIZE_AT)
+        stored = _int32(data, places + crc_at) & 0xFFFFFFFF
+        holds: Flags = ranges.of(places + crc_from + start, ends + start) == stored.astype(np.uint64)
+        return places[holds]
+
+    def _ranges_from(self, start: int, polynomial: int) -> RangeChecksums:
+        ranges = self._ranges.get(polynomial)
+        if ranges is None or start < ranges.origin or start > ranges.reached + _FAR:
+            ranges = RangeChecksums(self._file.view, start, self._end, polynomial)
+            self._ranges[polynomial] = ranges
+        return ranges
+
+
+def _likely(data: NDArray[np.uint8], length: int, left: int) -> Places:
+    """Where, in data[:length], magic, attributes and size could be those of an entry that `left` bytes hold."""
+
+    def byte(at: int) -> NDArray[np.uint8]:
+        return data[at : at + length]
+
+    magic = byte(_MAGIC_AT)
+    batch = (magic == 2) & (byte(_BATCH_ATTRIBUTES_AT) == 0) & (byte(_BATCH_ATTRIBUTES_AT + 1) < 0x80)
+    message = (magic < 2) & (byte(_MESSAGE_ATTRIBUTES_AT) < 0x10)
+    places: Places = np.flatnonzero((batch | message) & (byte(_SIZE_AT) <= min(left >> 24, 0x7F)))
+    sizes = _int32(data, places + _SIZE_AT)
+    return places[(sizes >= _SHORTEST_SIZE) & (places + _LOG_OVERHEAD + sizes <= left)]
+
+
+def _batches(data: NDArray[np.uint8], places: Places) -> Places:
+    """Those of `places` at which the fixed fields are those of a v2 batch."""
+    delta = _int32(data, places + _BATCH_DELTA_AT)
+    count = _int32(data, places + _BATCH_COUNT_AT)
+    sensible = (data[places + _BATCH_ATTRIBUTES_AT + 1] & 7 <= 4) & (delta >= 0) & (count >= 0) & (count <= delta + 1)
+    return places[sensible & (_int32(data, places + _SIZE_AT) >= _BATCH_SHORTEST_SIZE)]
+
+
+def _messages(data: NDArray[np.uint8], places: Places) -> Places:
+    """Those of `places` at which key and value fill a v0/v1 message exactly, as far as `data` shows."""
+    magic = data[places + _MAGIC_AT]
+    sizes = _int32(data, places + _SIZE_AT) - np.array(_MESSAGE_OVERHEAD)[magic]
+    key_at = places + np.array(_MESSAGE_KEY_AT)[magic]
+    key = _int32(data, np.minimum(key_at, len(data) - 4))
+    fits = (data[places + _MESSAGE_ATTRIBUTES_AT] & 7 <= 3) & (sizes >= 0) & (key >= -1) & (key <= sizes)
+    places, sizes, key_at, key = places[fits], sizes[fits], key_at[fits], np.maximum(key[fits], 0)
+    value_at = key_at + 4 + key
+    seen = value_at <= len(data) - 4
+    value = _int32(data, np.where(seen, value_at, 0))
+    filled: Flags = ~seen | ((value >= -1) & (np.maximum(value, 0) == sizes - key))
+    whole: Places = places[filled]
+    return whole
+
+
+def _int32(data: NDArray[np.uint8], places: Places) -> Places:
+    """The big-endian int32 at each of `places`."""
+    everywhere: NDArray[Any] = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))
+    if len(places) > len(data) // _DENSE:
+        everywhere = everywhere.astype(np.int32)
+    values: Places = everywhere[places].astype(np.int64)
+    return values

@@ -1,0 +1,157 @@
+"""Is it sound? `verify_file`, `verify_partition`, `verify_data_dir`: generators of findings, and a summary besides.
+
+    summary = Summary()
+    for finding in verify_partition("data/orders-0", summary=summary):
+        print(finding)
+
+Nothing is written, nothing is held but some runs of batches. A broker may be running: a segment that it deletes
+meanwhile is no damage, and what it is appending may look like a torn tail.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafkalog.errors import NotALogError
+from kafkalog.fsck.file_check import FileCheck, Scope
+from kafkalog.fsck.findings import Finding, Severity, Summary
+from kafkalog.fsck.header_checks import Bounds
+from kafkalog.record import decompress
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
+from kafkalog.storage.file_names import segment_base_offset, segment_files
+from kafkalog.storage.files.readable_file import ReadableFile
+
+PathLike = str | os.PathLike[str]
+Place = DataDir | PartitionDir | LogFile
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to check.
+
+    deep: decompress and parse every record. limit: bytes that a batch may decompress to. summary: grows while findings
+    come. progress: told how many bytes more have been checked.
+    """
+
+    deep: bool = False
+    limit: int = decompress.DEFAULT_LIMIT
+    progress: Callable[[int], object] | None = None
+    summary: Summary = field(default_factory=Summary)
+
+
+def verify_file(path: PathLike, options: Options | None = None, *, sealed: bool | None = None) -> Iterator[Finding]:
+    """What is wrong with one log file.
+
+    Its name tells the offsets it may hold, and the segments beside it where they end. sealed: it has a successor; None:
+    look whether one is there. What cannot be read is a finding (`unreadable`), not an error.
+    """
+    path, options = Path(path), options or Options()
+    base = segment_base_offset(path.name)
+    following = None if base is None else _following(path, base)
+    is_sealed = following is not None if sealed is None else sealed
+    return _timed(_file(path, Bounds(base, following), is_sealed, options), options.summary)
+
+
+def verify_partition(directory: PathLike, options: Options | None = None) -> Iterator[Finding]:
+    """What is wrong with the segments of a partition directory. One that cannot be read is a finding like others."""
+    options = options or Options()
+    return _timed(_partition(Path(directory), options), options.summary)
+
+
+def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Finding]:
+    """What is wrong with a data directory, a partition or a file, whichever `path` is.
+
+    That it is none of these, or cannot be read, is a finding.
+    """
+    options = options or Options()
+    try:
+        place = discover(path)
+    except (OSError, NotALogError) as error:
+        return _timed(iter([not_readable(Path(path), error)]), options.summary)
+    return verify_place(place, options)
+
+
+def verify_place(place: Place, options: Options) -> Iterator[Finding]:
+    """The same for what a path was found to be."""
+    if isinstance(place, DataDir):
+        return verify_data_dir(place, options)
+    return verify_file(place.path, options) if isinstance(place, LogFile) else verify_partition(place.path, options)
+
+
+def verify_data_dir(directory: PathLike | DataDir, options: Options | None = None) -> Iterator[Finding]:
+    """What is wrong with all partitions of a data directory. One that cannot be read does not end it.
+
+    OSError: the directory cannot be listed. NotALogError: it is not a data directory.
+    """
+    place = directory if isinstance(directory, DataDir) else discover(directory)
+    if not isinstance(place, DataDir):
+        raise NotALogError("not a data directory", str(place.path))
+    options = options or Options()
+    return _timed(_partitions(place, options), options.summary)
+
+
+def _timed(findings: Iterator[Finding], summary: Summary) -> Iterator[Finding]:
+    """Count findings, and the time between them."""
+    start = time.monotonic()
+    for finding in findings:
+        summary.seconds += time.monotonic() - start
+        yield summary.count(finding)
+        start = time.monotonic()
+    summary.seconds += time.monotonic() - start
+
+
+def _partitions(place: DataDir, options: Options) -> Iterator[Finding]:
+    for partition in place.partitions:
+        yield from _partition(partition.path, options)
+
+
+def _partition(directory: Path, options: Options) -> Iterator[Finding]:
+    try:
+        files = segment_files(directory)
+    except OSError as error:
+        yield not_readable(directory, error)
+        return
+    bases: list[int | None] = [base for base, _ in files]
+    for (base, path), following in zip(files, [*bases[1:], None], strict=False):
+        yield from _file(path, Bounds(base, following), following is not None, options, listed=True)
+
+
+def _file(path: Path, bounds: Bounds, sealed: bool, options: Options, *, listed: bool = False) -> Iterator[Finding]:
+    try:
+        file = ReadableFile(path)
+    except (OSError, NotALogError) as error:
+        if listed and isinstance(error, FileNotFoundError):
+            yield Finding(
+                Severity.INFO, "segment-gone", str(path), "it was deleted after its directory had been listed"
+            )
+        else:
+            yield not_readable(path, error)
+        return
+    scope = Scope(str(path), bounds, sealed, options.deep, options.limit, options.progress)
+    options.summary.files += 1
+    try:
+        yield from FileCheck(file, scope, options.summary).findings()
+    except OSError as error:
+        yield not_readable(path, error)
+    finally:
+        file.close()
+
+
+def not_readable(path: Path, error: OSError | NotALogError) -> Finding:
+    """The finding that says so."""
+    if isinstance(error, NotALogError):
+        expected, found = (value if isinstance(value, (int, str)) else None for value in (error.expected, error.found))
+        return Finding(
+            Severity.ERROR, "not-a-log", str(path), error.message, error.position, expected=expected, found=found
+        )
+    return Finding(Severity.ERROR, "unreadable", str(path), error.strerror or str(error))
+
+
+def _following(path: Path, base: int) -> int | None:
+    """The base offset of the next segment beside `path`, None: there is none, or no telling."""
+    try:
+        return min((other for other, _ in segment_files(path.parent) if other > base), default=None)
+    except OSError:
+        return None

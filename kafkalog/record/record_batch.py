@@ -1,0 +1,201 @@
+"""`RecordBatch`: one entry of a log. A v2 batch, a v0/v1 message, or a v0/v1 wrapper with a compressed set inside.
+
+What a header says is known at once. What lies inside is read when asked for: iterating, `columns()`, and for a wrapper
+`base_offset`, which only its content tells.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.framing import HEADER_DTYPE
+from kafkalog._speedups.header_table import first_unreadable
+from kafkalog._speedups.record import Record
+from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
+from kafkalog.errors import InvalidRecordError
+from kafkalog.record.decoding import Entries, Reading, read_columns, unreadable, wrong_checksum
+from kafkalog.record.record_columns import RecordColumns
+
+_FIELD = {name: i for i, name in enumerate(HEADER_DTYPE.names or ())}
+
+
+def _field(name: str, doc: str) -> Any:
+    i = _FIELD[name]
+    return property(lambda self: self._fields[i], doc=doc)
+
+
+class RecordBatch:
+    """One entry of a log: header fields as properties, records by iterating.
+
+    Absent values are what Kafka answers: -1, or None for the `records_count` of formats 0 and 1. The bytes belong to
+    the message set that gave the batch and are kept alive by it. Kafka: `org.apache.kafka.common.record.RecordBatch`.
+    """
+
+    __slots__ = ("_base_offset", "_fields", "_reading", "_row", "_view")
+
+    def __init__(self, row: NDArray[np.void], view: memoryview, reading: Reading) -> None:
+        """`row`: one row (shape (1,)) of the header table; `view`: the entry's bytes."""
+        self._row = row
+        self._fields: tuple[int, ...] = row.tolist()[0]
+        self._view = view
+        self._reading = reading
+        self._base_offset: int | None = None
+
+    position: int = _field("position", "Bytes from the start of the file or buffer to this entry.")
+    size_in_bytes: int = _field("size_in_bytes", "Bytes of the whole entry, framing included.")
+    magic: int = _field("magic", "The format: 0, 1 or 2. Another number is damage, seen by `ensure_valid`.")
+    last_offset: int = _field(
+        "last_offset", "The offset of the last record, or the one compaction has removed from there."
+    )
+    max_timestamp: int = _field("max_timestamp", "The largest timestamp, ms; -1 = none.")
+    partition_leader_epoch: int = _field(
+        "partition_leader_epoch", "The epoch of the leader that appended it; -1 = unknown."
+    )
+    producer_id: int = _field("producer_id", "The idempotent producer's id; -1 = none.")
+    producer_epoch: int = _field("producer_epoch", "The idempotent producer's epoch; -1 = none.")
+    base_sequence: int = _field("base_sequence", "The sequence of the first record; -1 = none.")
+    checksum: int = _field("checksum", "The stored CRC: CRC-32C in format 2, CRC-32 before.")
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of the first record.
+
+        InvalidRecordError, CorruptRecordError: a wrapper whose content cannot be read.
+        """
+        if self._is_wrapper and self._base_offset is None:
+            self._base_offset = int(next(self._read(check_crcs=False)).offset[0])
+        return self._fields[_FIELD["base_offset"]] if self._base_offset is None else self._base_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last."""
+        return self.last_offset + 1
+
+    @property
+    def records_count(self) -> int | None:
+        """How many records format 2 says there are; compaction makes it less than the offsets' range.
+
+        None in formats 0 and 1.
+        """
+        return None if self.magic < 2 else self._fields[_FIELD["records_count"]]
+
+    @property
+    def compression_type(self) -> CompressionType:
+        """The codec. InvalidRecordError: its bits name none."""
+        codec = self._fields[_FIELD["compression_type"]]
+        if codec > CompressionType.ZSTD:
+            raise InvalidRecordError("unknown codec", self._reading.path, self.position, "0..4", codec)
+        return CompressionType(codec)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps."""
+        return TimestampType(self._fields[_FIELD["timestamp_type"]])
+
+    @property
+    def base_timestamp(self) -> int:
+        """What the records' timestamps count from, ms (the delete horizon, if set); -1 in formats 0 and 1."""
+        return self._fields[_FIELD["base_timestamp"]]
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the tombstones or the marker in it, ms; None where it has not been set."""
+        return self.base_timestamp if self._flag(DELETE_HORIZON_BIT) else None
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it is part of a transaction (a marker is, too)."""
+        return self._flag(TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds control records, which a consumer does not see."""
+        return self._flag(CONTROL_BIT)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether any codec's bit is set."""
+        return self._fields[_FIELD["compression_type"]] != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, 0 after 2**31 - 1; -1 = none."""
+        if self.base_sequence == -1:
+            return -1
+        return increment_sequence(self.base_sequence, self.last_offset - self._fields[_FIELD["base_offset"]])
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the format is known, the size holds a header, and the stored checksum is that of the bytes."""
+        return self._problem() is None
+
+    def ensure_valid(self) -> None:
+        """CorruptRecordError: the batch is not valid; says what was expected and found."""
+        if (problem := self._problem()) is not None:
+            raise problem.at(self._reading.path)
+
+    def columns(self, *, check_crcs: bool = True) -> RecordColumns:
+        """All records as arrays. CorruptRecordError, InvalidRecordError: as iterating would."""
+        parts = list(self._read(check_crcs))
+        return parts[0] if parts else RecordColumns.empty()
+
+    def __iter__(self) -> Iterator[Record]:
+        """The records, control records too, decompressed, with absolute offsets.
+
+        CorruptRecordError: the checksum does not hold. InvalidRecordError: the content does not follow the format;
+        the records before the damage come first.
+        """
+        return chain.from_iterable(map(iter, self._read(check_crcs=True)))
+
+    @property
+    def _is_wrapper(self) -> bool:
+        return self.magic < 2 and self.is_compressed
+
+    def _flag(self, bit: int) -> bool:
+        return self.magic >= 2 and bool(self._fields[_FIELD["attributes"]] & bit)
+
+    def _problem(self) -> Any:
+        if first_unreadable(self._row) == 0:
+            return unreadable(self._row[0])
+        bad, computed = first_invalid(self._view, self._row, self.position)
+        return wrong_checksum(self._row[0], computed) if bad == 0 else None
+
+    def _read(self, check_crcs: bool) -> Iterator[RecordColumns]:
+        reading = Reading(check_crcs, True, self._reading.decompression_limit, self._reading.path)
+        return read_columns(Entries(self._row, self._view, self.position), reading)
+
+    def __repr__(self) -> str:
+        first = self._fields[_FIELD["base_offset"]]
+        offsets = f"offsets {first}..{self.last_offset}" if first >= 0 else f"last offset {self.last_offset}"
+        count = "" if self.records_count is None else f", {self.records_count} records"
+        kind = ", control" if self.is_control else ", transactional" if self.is_transactional else ""
+        codec = self._fields[_FIELD["compression_type"]]
+        name = CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"
+        return (
+            f"<RecordBatch {offsets}{count}, magic {self.magic}, {name}{kind}, "
+            f"{self.size_in_bytes} bytes at position {self.position}>"
+        )
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """The sequence `increment` records later: 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
+    if sequence > _int32(0x7FFFFFFF - increment):
+        return _int32(increment - (0x7FFFFFFF - sequence) - 1)
+    return _int32(sequence + increment)
+
+
+def _int32(value: int) -> int:
+    """What is left of `value` in 32 bits, as Java's int arithmetic leaves it."""
+    return (value + 0x80000000) % 0x100000000 - 0x80000000
+
+
+def batches_of(entries: Entries, reading: Reading) -> Iterator[RecordBatch]:
+    """A `RecordBatch` for each of the entries."""
+    starts = (entries.rows["position"] - entries.position).tolist()
+    sizes = entries.rows["size_in_bytes"].tolist()
+    for i, start in enumerate(starts):
+        yield RecordBatch(entries.rows[i : i + 1], entries.view[start : start + sizes[i]], reading)

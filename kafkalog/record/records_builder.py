@@ -1,0 +1,438 @@
+"""`RecordsBuilder`: records to the bytes of one batch, with Kafka's rules for what a batch may say.
+
+    v2                        header of 61 bytes | records, compressed or not
+    v0/v1, not compressed     message | message | ...                 (each is an entry of its own)
+    v0/v1, compressed         wrapper message, its value the compressed messages; its offset the last one's
+
+Nothing is written for a batch without records. Uncompressed batches are byte for byte what Kafka's builder makes of
+the same records. Source: clients/.../common/record/MemoryRecordsBuilder.java.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
+from kafkalog._speedups.checksum import crc32
+from kafkalog._speedups.encoder import RecordsEncoder
+from kafkalog._speedups.record import Record
+from kafkalog.attributes import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    CompressionType,
+    TimestampType,
+)
+from kafkalog.record.compress import checked_level, compress
+from kafkalog.record.layout import (
+    BATCH_CRC_AT,
+    BATCH_CRC_FROM,
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    MESSAGE_CRC_FROM,
+    RECORD_BATCH_OVERHEAD,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from kafkalog._speedups.arguments import Rule
+
+# base offset, length, leader epoch, magic | crc | the rest, which the CRC covers with the records
+_BEFORE_CRC = struct.Struct(">qiib")
+_CRC = struct.Struct(">I")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+# offset, size, crc | magic, attributes, timestamp | key length (-1), value length
+_WRAPPER_FRAME = struct.Struct(">qiI")
+_WRAPPER_V0 = struct.Struct(">bBii")
+_WRAPPER_V1 = struct.Struct(">bBqii")
+
+# How careful Kafka is with its guess of what compressing will make of the records.
+COMPRESSION_RATE_ESTIMATION_FACTOR = 1.05
+# Looking up a member of an enum takes as long as encoding a record.
+_new_tuple = tuple.__new__
+_NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """What a batch says besides its records; -1 = none, as in Kafka.
+
+    log_append_time: ms, with timestamp_type LogAppendTime. delete_horizon_ms: None = not set. compression_level: None
+    = the codec's default. ValueError: a number that does not fit, or a combination that Kafka refuses. TypeError: a
+    field of another kind.
+    """
+
+    magic: int = 2
+    compression_type: CompressionType = CompressionType.NONE
+    compression_level: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    log_append_time: int = -1
+    base_offset: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+    partition_leader_epoch: int = -1
+    delete_horizon_ms: int | None = None
+    _header: bytes = field(default=b"", init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self, _FIELDS)
+        if self.magic < 2:
+            self._refuse_below_magic_2()
+        if self.magic > 0 and self.timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
+            raise ValueError("a timestamp type is needed from magic 1 on")
+        if self.timestamp_type is TimestampType.LOG_APPEND_TIME and self.log_append_time < 0:
+            raise ValueError("timestamp type LogAppendTime needs a log_append_time of 0 ms or more")
+        self._check_producer()
+        checked_level(self.compression_type, self.compression_level)
+
+    def _refuse_below_magic_2(self) -> None:
+        refused = {
+            "transactional records": self.is_transactional,
+            "control records": self.is_control,
+            "ZStandard compression": self.compression_type is CompressionType.ZSTD,
+            "a delete horizon": self.delete_horizon_ms is not None,
+            "an idempotent producer": self.producer_id != -1,
+        }
+        for what, asked in refused.items():
+            if asked:
+                raise ValueError(f"magic {self.magic} does not support {what}")
+
+    def _check_producer(self) -> None:
+        if self.is_transactional and self.producer_id == -1:
+            raise ValueError("transactional records need a producer id")
+        if self.producer_id != -1 and self.producer_epoch < 0:
+            raise ValueError(f"producer id {self.producer_id} needs an epoch of 0 or more, not {self.producer_epoch}")
+        if self.producer_id != -1 and self.base_sequence < 0 and not self.is_control:
+            raise ValueError(
+                f"producer id {self.producer_id} needs a base sequence of 0 or more, not {self.base_sequence}"
+            )
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether the records lie in a v0/v1 wrapper message."""
+        return self.magic < 2 and self.compression_type is not CompressionType.NONE
+
+    @property
+    def header_size(self) -> int:
+        """Bytes before the (compressed) records."""
+        if self.magic >= 2:
+            return RECORD_BATCH_OVERHEAD
+        if not self.is_wrapped:
+            return 0
+        return _WRAPPER_FRAME.size + (_WRAPPER_V0 if self.magic == 0 else _WRAPPER_V1).size
+
+    @property
+    def header(self) -> bytes:
+        """The header of a v2 batch, without what its records say; made once. Empty below magic 2."""
+        if self.magic >= 2 and not self._header:
+            object.__setattr__(self, "_header", self._made_header())
+        return self._header
+
+    def _made_header(self) -> bytes:
+        producer = self.producer_id, self.producer_epoch, self.base_sequence
+        before = _BEFORE_CRC.pack(self.base_offset, 0, self.partition_leader_epoch, self.magic)
+        return before + _CRC.pack(0) + _AFTER_CRC.pack(self.attributes, 0, -1, -1, *producer, 0)
+
+    @property
+    def attributes(self) -> int:
+        """The attributes of a v2 batch, or of a wrapper."""
+        bits = int(self.compression_type)
+        if self.magic > 0 and self.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            bits |= LOG_APPEND_TIME_BIT
+        bits |= TRANSACTIONAL_BIT if self.is_transactional else 0
+        bits |= CONTROL_BIT if self.is_control else 0
+        return bits | (DELETE_HORIZON_BIT if self.delete_horizon_ms is not None else 0)
+
+
+_FIELDS: "tuple[Rule, ...]" = (
+    ("magic", (0, 2, ""), False),
+    ("compression_type", CompressionType, False),
+    ("timestamp_type", TimestampType, False),
+    ("log_append_time", (-1, INT64_MAX, EPOCH_MS), False),
+    ("base_offset", (0, INT64_MAX, ""), False),
+    # What a damaged log says of its producer is written again as it stands.
+    ("producer_id", (-INT64_MAX - 1, INT64_MAX, ""), False),
+    ("producer_epoch", (-INT16_MAX - 1, INT16_MAX, ""), False),
+    ("base_sequence", (-INT32_MAX - 1, INT32_MAX, ""), False),
+    ("is_transactional", bool, False),
+    ("is_control", bool, False),
+    ("partition_leader_epoch", (-INT32_MAX - 1, INT32_MAX, ""), False),
+    ("delete_horizon_ms", (-INT64_MAX - 1, INT64_MAX, EPOCH_MS), True),
+)
+
+_DEFAULTS = BatchSettings()
+
+
+class RecordsBuilder(RecordsEncoder):
+    """Records appended one after the other, then `build()`: the bytes of the batch.
+
+    max_size: bytes that the batch should not exceed. `append` and `extend` do not look at it: ask `has_room_for`, which
+    tells as far as that can be told before compressing; one record always fits.
+
+    `append(value, key, headers, timestamp, offset=)` adds a record, and so does `extend(records)` for each `Record`: of
+    one that is refused nothing stays, those before it do. `size`: bytes of the records so far, not compressed.
+    `records_count`, `last_offset`, `base_timestamp`, `max_timestamp` (ms; -1: none), `offset_of_max_timestamp`: theirs.
+
+    One thread at a time may use it. Several at once harm nothing but the batch: offsets twice, or a header that counts
+    other records than it has.
+    """
+
+    def __init__(self, settings: BatchSettings | None = None, *, max_size: int = 2**31 - 1) -> None:
+        self.settings = settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
+        self.max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
+        self.estimated_compression_ratio = 1.0
+        self._base_sequence = settings.base_sequence
+        super().__init__(
+            settings.magic,
+            settings.base_offset,
+            timestamp_type=int(settings.timestamp_type),
+            log_append_time=settings.log_append_time,
+            relative=settings.magic == 1 and settings.is_wrapped,
+            base_timestamp=settings.delete_horizon_ms,
+        )
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes of the batch so far: exact where nothing is compressed, else by the ratio of earlier batches."""
+        if self.settings.compression_type is CompressionType.NONE:
+            return self.settings.header_size + self.size
+        ratio = self.estimated_compression_ratio * COMPRESSION_RATE_ESTIMATION_FACTOR
+        return self.settings.header_size + int(self.size * ratio)
+
+    def has_room_for(
+        self,
+        value: "ReadableBuffer | None" = None,
+        key: "ReadableBuffer | None" = None,
+        headers: Iterable[tuple[str, "ReadableBuffer | None"]] = (),
+        timestamp: int = -1,
+    ) -> bool:
+        """Whether one more record stays within `max_size`; the first always does."""
+        if self.records_count == 0:
+            return True
+        return self.estimated_size + self.size_of(value, key, headers, timestamp) <= self.max_size
+
+    def build(self) -> bytearray:
+        """The batch; empty where no record was appended. More records may be appended and built again.
+
+        `ByteBufferMessageSet(builder.build())` can be read, validated and appended to a file. ValueError: it has more
+        than 2**31 - 1 bytes.
+        """
+        if self.records_count == 0:
+            return bytearray()
+        if self.magic >= 2:
+            return self._build_batch()
+        return self._build_wrapper() if self.settings.is_wrapped else self.take()
+
+    def _build_batch(self) -> bytearray:
+        compressed = None if self.settings.compression_type is CompressionType.NONE else self._compressed()
+        return self.to_batch(self.settings.header, self._base_sequence, compressed)
+
+    def _build_wrapper(self) -> bytearray:
+        settings = self.settings
+        compressed = memoryview(self._compressed())
+        wrapper = bytearray(settings.header_size)
+        wrapper += compressed
+        log_append = settings.timestamp_type is TimestampType.LOG_APPEND_TIME
+        timestamp = settings.log_append_time if log_append else self.max_timestamp
+        if self.magic == 0:
+            _WRAPPER_V0.pack_into(wrapper, MESSAGE_CRC_FROM, 0, settings.attributes, -1, compressed.nbytes)
+        else:
+            _WRAPPER_V1.pack_into(wrapper, MESSAGE_CRC_FROM, 1, settings.attributes, timestamp, -1, compressed.nbytes)
+        checksum = crc32(memoryview(wrapper)[MESSAGE_CRC_FROM:])
+        _WRAPPER_FRAME.pack_into(wrapper, 0, self.last_offset, _size_field(wrapper), checksum)
+        return wrapper
+
+    def follow(self, base_offset: int, base_sequence: int) -> None:
+        """Begin another batch with the same settings but for these."""
+        self.restart(base_offset)
+        self._base_sequence = base_sequence
+
+    def _compressed(self) -> "ReadableBuffer":
+        settings = self.settings
+        compressed = compress(
+            settings.compression_type, self.take(), level=settings.compression_level, magic=settings.magic
+        )
+        self.estimated_compression_ratio = memoryview(compressed).nbytes / self.size
+        return compressed
+
+
+def finish_batch(batch: bytearray, base_offset: int, partition_leader_epoch: int) -> None:
+    """Fill in the fields of a v2 batch that its other bytes decide, or that its CRC leaves out."""
+    _BEFORE_CRC.pack_into(batch, 0, base_offset, _size_field(batch), partition_leader_epoch, 2)
+    _CRC.pack_into(batch, BATCH_CRC_AT, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
+
+
+def _size_field(entry: bytearray) -> int:
+    if len(entry) > INT32_MAX:
+        raise ValueError(f"a batch of {len(entry)} bytes; at most 2**31 - 1")
+    return len(entry) - LOG_OVERHEAD
+
+
+def empty_batch(settings: BatchSettings, *, last_offset: int, max_timestamp: int = -1) -> bytearray:
+    """A v2 batch of 61 bytes without records, which keeps an offset range and a producer's state after compaction.
+
+    Kafka: DefaultRecordBatch.writeEmptyHeader. The codec and the delete horizon are lost. ValueError: magic below 2; a
+    range that is none, or longer than 2**31.
+    """
+    if settings.magic < 2:
+        raise ValueError(f"magic {settings.magic} has no batch without records")
+    last_most = min(settings.base_offset + INT32_MAX, INT64_MAX)
+    last_offset = whole("last_offset", last_offset, settings.base_offset, last_most)
+    max_timestamp = whole("max_timestamp", max_timestamp, -1, INT64_MAX, EPOCH_MS)
+    batch = bytearray(RECORD_BATCH_OVERHEAD)
+    _AFTER_CRC.pack_into(
+        batch,
+        BATCH_CRC_FROM,
+        settings.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
+        last_offset - settings.base_offset,
+        -1,
+        max_timestamp,
+        settings.producer_id,
+        settings.producer_epoch,
+        settings.base_sequence,
+        0,
+    )
+    finish_batch(batch, settings.base_offset, settings.partition_leader_epoch)
+    return batch
+
+
+# --- batches by size
+
+
+class BuiltBatch(NamedTuple):
+    """A batch (v0/v1: a wrapper, or messages) and what its header says; max_timestamp: ms, -1 = none."""
+
+    data: bytearray
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    records_count: int
+
+
+def built_batches(
+    records: Iterable[Record],
+    settings: BatchSettings | None = None,
+    *,
+    max_size: int,
+    default_timestamp: int = -1,
+    base_offset: int | None = None,
+) -> Iterator[BuiltBatch]:
+    """The records in as many batches as it takes for none to exceed `max_size` bytes; a record too large for that gets
+    a batch of its own.
+
+    As a producer does: how well the records compress is guessed from the batches before; one that turns out too large
+    is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
+    base_offset: in place of that of `settings`, which may so serve again. ValueError, TypeError: as `RecordsBuilder`.
+    """
+    settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
+    max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
+    offset = settings.base_offset if base_offset is None else whole("base_offset", base_offset, 0, INT64_MAX)
+    waiting = iter(records)
+    if settings.compression_type is not _NONE:
+        yield from _compressed_batches(waiting, settings, offset, max_size, default_timestamp)
+        return
+    given = {"offset": offset, "max_size": max_size, "default_timestamp": default_timestamp}
+    yield from plain_batches(waiting, settings, encoder_for(settings), **given)
+
+
+def encoder_for(settings: BatchSettings) -> RecordsEncoder:
+    """An encoder of records for `plain_batches`, which may serve many times, one after the other."""
+    return RecordsEncoder(
+        settings.magic,
+        settings.base_offset,
+        timestamp_type=settings.timestamp_type,
+        log_append_time=settings.log_append_time,
+        base_timestamp=settings.delete_horizon_ms,
+    )
+
+
+def plain_batches(
+    records: Iterable[Record],
+    settings: BatchSettings,
+    batch: RecordsEncoder,
+    *,
+    offset: int,
+    max_size: int,
+    default_timestamp: int,
+) -> Iterator[BuiltBatch]:
+    """What `built_batches` gives where nothing is compressed, of arguments that have been looked at.
+
+    batch: of the same settings, and this iterator's alone until it ends.
+    """
+    sequence, header, time = settings.base_sequence, settings.header, settings.log_append_time
+    appended = settings.timestamp_type is _LOG_APPEND_TIME
+    waiting, room, left = iter(records), max_size - len(header), None
+    batch.restart(offset)
+    while True:
+        left = batch.fill(waiting, room, first=left, default_timestamp=default_timestamp)
+        count = batch.records_count
+        if not count:
+            return
+        data = batch.to_batch(header, sequence) if header else batch.take()
+        latest = time if appended and header else batch.max_timestamp
+        # As BuiltBatch(...), in a third of the time.
+        yield _new_tuple(BuiltBatch, (data, offset, offset + count - 1, latest, count))
+        if left is None:
+            return
+        offset, sequence = offset + count, _following_sequence(sequence, count)
+        batch.restart(offset)
+
+
+def _compressed_batches(
+    waiting: Iterator[Record], settings: BatchSettings, offset: int, max_size: int, default_timestamp: int
+) -> Iterator[BuiltBatch]:
+    settings = replace(settings, base_offset=offset)
+    builder, left = RecordsBuilder(settings, max_size=max_size), None
+    while True:
+        records: list[Record] = []
+        expected = builder.estimated_compression_ratio
+        left = builder.fill(
+            waiting,
+            max_size - settings.header_size,
+            first=left,
+            ratio=expected * COMPRESSION_RATE_ESTIMATION_FACTOR,
+            taken=records,
+            default_timestamp=default_timestamp,
+        )
+        if not records:
+            return
+        yield from _within(builder, records, default_timestamp)
+        if left is None:
+            return
+        builder.estimated_compression_ratio = _next_ratio(expected, builder.estimated_compression_ratio)
+        builder.follow(builder.last_offset + 1, _following_sequence(builder._base_sequence, len(records)))
+
+
+def _within(builder: RecordsBuilder, records: list[Record], default_timestamp: int) -> Iterator[BuiltBatch]:
+    """The batch, or its halves where compressing did not make it small enough."""
+    batch = builder.build()
+    if len(batch) <= builder.max_size or len(records) == 1:
+        first, settings = builder.base_offset, builder.settings
+        appended = settings.timestamp_type is _LOG_APPEND_TIME
+        latest = settings.log_append_time if appended and settings.magic > 0 else builder.max_timestamp
+        yield BuiltBatch(batch, first, builder.last_offset, latest, len(records))
+        return
+    half = len(records) // 2
+    for start, part in ((0, records[:half]), (half, records[half:])):
+        smaller = RecordsBuilder(builder.settings, max_size=builder.max_size)
+        smaller.follow(builder.base_offset + start, _following_sequence(builder._base_sequence, start))
+        smaller.extend(part, default_timestamp=default_timestamp)
+        yield from _within(smaller, part, default_timestamp)
+
+
+def _next_ratio(expected: float, found: float) -> float:
+    """What the next batch is expected to compress to: bad news is believed at once, good news a little at a time."""
+    return max(expected + 0.05, found) if found > expected else max(expected - 0.005, found)
+
+
+def _following_sequence(sequence: int, count: int) -> int:
+    """The sequence after `count` records from `sequence` on, 0 after 2**31 - 1; -1: there are none."""
+    return (sequence + count) % 2**31 if sequence >= 0 else sequence

@@ -1,0 +1,1 @@
+"""Read partitions in Spark: options, planning, splits, Arrow batches."""

@@ -1,0 +1,181 @@
+"""Columns to the Arrow batches that Spark takes: pieces gathered into Arrow's buffers, constants made once.
+
+at most 8,192 rows and about 4 MiB a batch: below a few hundred rows Spark pays for batches, above some MiB for memory
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkalog.arrow import binary_array, headers_array
+from kafkalog.attributes import CONTROL_BIT
+from kafkalog.errors import InvalidRecordError
+from kafkalog.record.record_columns import RecordColumns
+from kafkalog.spark.schema import CORRUPT, HEADERS, Column, arrow_schema
+
+if TYPE_CHECKING:
+    from kafkalog.spark.read.planner import Split
+    from kafkalog.spark.read.split_reader import Damage
+
+MOST_ROWS = 8192
+MOST_BYTES = 4 << 20
+# What a row takes besides key, value and headers, about.
+_ROW_BYTES = 64
+_MICROSECONDS = 1000
+_LARGEST_MS = (2**63 - 1) // _MICROSECONDS
+_SEQUENCES = 2**31
+_HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
+
+
+class BatchMaker:
+    """Makes the batches of one split, of the columns asked for and nothing else."""
+
+    def __init__(self, columns: Sequence[Column], split: "Split") -> None:
+        self._columns = columns
+        self._schema = arrow_schema(columns)
+        self._split = split
+        self._constants: dict[str, pa.Array] = {}
+        self._weighed = {each.source for each in columns} & {"key", "value", HEADERS}
+
+    def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
+        """The records, in batches that are not too large. ValueError: null in a column that is said to have none."""
+        for start, end in self._cuts(columns):
+            yield self._batch(columns if end - start == len(columns) else columns[start:end])
+
+    def _cuts(self, columns: RecordColumns) -> Iterator[tuple[int, int]]:
+        weights = np.full(len(columns), _ROW_BYTES, np.int64)
+        if "key" in self._weighed:
+            weights += columns.key_length
+        if "value" in self._weighed:
+            weights += columns.value_length
+        if HEADERS in self._weighed:
+            weights += 2 * columns.headers_length
+        ends = weights.cumsum()
+        start = 0
+        # As even as can be: a few rows that are left over cost as much as thousands.
+        most = -(-len(columns) // max(1, -(-len(columns) // MOST_ROWS)))
+        while start < len(columns):
+            room = MOST_BYTES + (int(ends[start - 1]) if start else 0)
+            end = min(start + most, max(start + 1, int(np.searchsorted(ends, room, "right"))))
+            yield start, end
+            start = end
+
+    def _batch(self, columns: RecordColumns) -> pa.RecordBatch:
+        try:
+            arrays = [self._array(each.source, columns) for each in self._columns]
+        except InvalidRecordError as error:
+            raise error.at(self._split.path) from None
+        for column, array in zip(self._columns, arrays, strict=True):
+            if array.null_count and not column.nullable:
+                first = int(columns.offset[array.is_null().index(pa.scalar(value=True)).as_py()])
+                raise ValueError(
+                    f"schema: column {column.name} is not nullable, and the record at offset {first} of "
+                    f"{self._split.topic}-{self._split.partition} has null there"
+                )
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, source: str, columns: RecordColumns) -> pa.Array:
+        make = _MAKERS.get(source)
+        return self._constant(source, len(columns)) if make is None else make(columns)
+
+    def _constant(self, source: str, count: int) -> pa.Array:
+        if source not in self._constants:
+            if source == CORRUPT:
+                self._constants[source] = pa.nulls(MOST_ROWS, pa.string())
+            elif source == "partition":
+                self._constants[source] = pa.array(np.full(MOST_ROWS, self._split.partition, np.int32))
+            else:
+                text = self._split.topic if source == "topic" else self._split.path
+                self._constants[source] = pa.repeat(pa.scalar(text, pa.string()), MOST_ROWS)
+        return self._constants[source].slice(0, count)
+
+    def damaged(self, damage: "Damage") -> Iterator[pa.RecordBatch]:
+        """One row that tells of damage; what is not known is null. ValueError: as `batches`."""
+        known = {
+            "topic": self._split.topic,
+            "partition": self._split.partition,
+            "offset": damage.offset,
+            "file": damage.path,
+            "position": damage.position,
+            CORRUPT: damage.message,
+        }
+        for column in self._columns:
+            if not column.nullable and known.get(column.source) is None:
+                raise ValueError(f"schema: column {column.name} is not nullable, and a damaged batch has null there")
+        arrays = [
+            pa.array([known.get(column.source)], field.type)
+            for column, field in zip(self._columns, self._schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _key(columns: RecordColumns) -> pa.Array:
+    return binary_array(columns.buffer, columns.key_start, columns.key_length)
+
+
+def _value(columns: RecordColumns) -> pa.Array:
+    return binary_array(columns.buffer, columns.value_start, columns.value_length)
+
+
+def _offset(columns: RecordColumns) -> pa.Array:
+    return pa.array(columns.offset)
+
+
+def _timestamp(columns: RecordColumns) -> pa.Array:
+    """Microseconds, so that not every int64 of milliseconds has a place."""
+    ms = columns.timestamp
+    if int(ms.max()) > _LARGEST_MS or int(ms.min()) < -_LARGEST_MS:
+        wrong = int((np.abs(ms) > _LARGEST_MS).argmax())
+        raise InvalidRecordError(
+            f"the timestamp of the record at offset {int(columns.offset[wrong])} does not fit into microseconds",
+            None,
+            int(columns.batches["position"][columns.batch[wrong]]),
+            f"at most {_LARGEST_MS} ms",
+            int(ms[wrong]),
+        )
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(ms), [None, pa.py_buffer(ms * _MICROSECONDS)])
+
+
+def _of_batch(field: str, dtype: type[np.generic]) -> Callable[[RecordColumns], pa.Array]:
+    def make(columns: RecordColumns) -> pa.Array:
+        values = columns.batches[field].astype(dtype)
+        is_one = len(columns) and (values == values[0]).all()  # as in most pieces
+        return pa.array(np.full(len(columns), values[0]) if is_one else values[columns.batch])
+
+    return make
+
+
+def _is_control(columns: RecordColumns) -> pa.Array:
+    control = (columns.batches["attributes"] & CONTROL_BIT != 0) & (columns.batches["magic"] >= 2)
+    return pa.array(control[columns.batch])
+
+
+def _sequence(columns: RecordColumns) -> pa.Array:
+    """A batch's first sequence and its records' places count on, and around from 2**31 - 1 to 0; -1 is none."""
+    base: NDArray[np.int64] = columns.batches["base_sequence"].astype(np.int64)[columns.batch]
+    places = columns.offset - columns.batches["base_offset"][columns.batch]
+    return pa.array(np.where(base < 0, base, (base + places) % _SEQUENCES).astype(np.int32))
+
+
+def _headers(columns: RecordColumns) -> pa.Array:
+    """Null where a record has none, as Spark's source gives it."""
+    return headers_array(columns, _HEADER_FIELDS, none_is_null=True)
+
+
+_MAKERS: dict[str, Callable[[RecordColumns], pa.Array]] = {
+    "key": _key,
+    "value": _value,
+    "offset": _offset,
+    "timestamp": _timestamp,
+    "timestampType": _of_batch("timestamp_type", np.int32),
+    HEADERS: _headers,
+    "producerId": _of_batch("producer_id", np.int64),
+    "producerEpoch": _of_batch("producer_epoch", np.int32),
+    "sequence": _sequence,
+    "leaderEpoch": _of_batch("partition_leader_epoch", np.int32),
+    "isControl": _is_control,
+    "position": _of_batch("position", np.int64),
+}

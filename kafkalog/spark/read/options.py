@@ -1,0 +1,473 @@
+"""The options of `format("kafkalog")`: the names and meanings of Spark's own Kafka source, as text, checked at once.
+
+    startingOffsets         earliest | {"orders": {"0": 23, "1": -2}}     -2 earliest, -1 latest
+    endingOffsets           latest   | {"orders": {"0": 50, "1": -1}}     the offset after the last
+    assign                  {"orders": [0, 1]}
+    startingOffsetsByTimestamp  {"orders": {"0": 1700000000000}}          ms
+
+Where several say where to begin, one wins: startingTimestamp, then startingOffsetsByTimestamp, then startingOffsets; so
+with the end. Names and words are taken in any case. Every error names the option and its value.
+"""
+
+import difflib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, TypeVar
+from urllib.parse import unquote
+
+from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kafkalog.storage.read.fetch import EARLIEST, LATEST
+
+_log = logging.getLogger(__name__)
+
+# What brokers and controllers keep for themselves: read where it is named, matched by no pattern.
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA_TOPIC}
+)
+# Spark takes 0.05 to 0.15 s to begin a task in Python, in which 25 to 75 MB could be read: half as many tasks of twice
+# Spark's own 128 MB are up to a quarter faster.
+DEFAULT_SPLIT_BYTES = 256 << 20
+_MOST = 2**63 - 1
+_NAMES = (
+    "path",
+    "paths",
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "startingOffsetsByTimestampStrategy",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "includeMetadata",
+    "includeControl",
+    "kafka.isolation.level",
+    "onCorrupt",
+    "splitBytes",
+    "maxOffsetsPerTrigger",
+)
+_BY_LOWER_CASE = {name.lower(): name for name in _NAMES}
+# What Spark says of a table, beside what the user has said.
+_OF_TABLES = frozenset({"owner", "provider", "location", "is_managed_location", "external", "comment", "collation"})
+_VIEW = "CREATE TEMPORARY VIEW ... USING kafkalog OPTIONS (path '...') takes it"
+# So much of a value is shown.
+_SHOWN = 1000
+_ISO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SIZE = re.compile(r"([0-9]+)([kmg]?)(?:i?b)?")
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
+
+Found = TypeVar("Found")
+
+
+class OnCorrupt(Enum):
+    """What to do with damage: raise, leave it out and go on behind it, or give a row that tells of it."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    PERMISSIVE = "permissive"
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which of the partitions that are found are read; all where nothing is said.
+
+    option: who said so. names: topics. pattern: a regular expression that is found anywhere in a topic's name, as
+    Spark's source takes it; topics that brokers keep for themselves are not looked at.
+    """
+
+    option: str | None = None
+    names: frozenset[str] = frozenset()
+    pattern: str | None = None
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    def wanted(self, partition: TopicPartition) -> bool:
+        """Whether that partition is to be read."""
+        if self.pattern is not None:
+            return partition.topic not in INTERNAL_TOPICS and re.search(self.pattern, partition.topic) is not None
+        if self.option is None or partition.topic in self.names:
+            return True
+        return partition in self.partitions
+
+    def missing(self, found: Iterable[TopicPartition]) -> list[str]:
+        """What was asked for by name and is not among what was found."""
+        found = set(found)
+        topics = {each.topic for each in found}
+        return [*sorted(self.names - topics), *(str(each) for each in sorted(self.partitions - found))]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to begin, or to end, as an option says it.
+
+    option: its name. offset: EARLIEST or LATEST for every partition. timestamp: ms, for every partition. offsets,
+    timestamps: a figure a partition, which name all of them.
+    """
+
+    option: str
+    offset: int | None = None
+    timestamp: int | None = None
+    offsets: Mapping[TopicPartition, int] | None = None
+    timestamps: Mapping[TopicPartition, int] | None = None
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is earliest or latest, for every partition."""
+        return self.offset is not None
+
+    def said_of(self, partition: TopicPartition) -> str:
+        """The option and what it says of a partition, as it was given."""
+        figures = self.offsets if self.offsets is not None else self.timestamps
+        figure = self.offset if self.timestamp is None else self.timestamp
+        if figures is not None:
+            figure = figures[partition]
+        assert figure is not None
+        if self.timestamp is not None or self.timestamps is not None:
+            return f"{self.option} {figure} ms"
+        return f"{self.option} {_word(figure) if figure < 0 else figure}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """All options, parsed. Picklable.
+
+    paths: as given, globs and URLs too. split_bytes: about so much of a log is one task's. min_partitions: so many
+    tasks at least, where the log can be cut so often. max_records_per_partition: so many offsets at most a task.
+    committed: leave out what transactions have aborted, and stop at the last stable offset. latest_when_no_timestamp:
+    begin at the end where no record is as late as asked for (else that is an error). max_offsets_per_trigger: streams
+    only.
+    """
+
+    paths: tuple[str, ...]
+    topics: Topics
+    starting: Bound
+    ending: Bound
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    split_bytes: int = DEFAULT_SPLIT_BYTES
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    include_metadata: bool = False
+    include_control: bool = False
+    committed: bool = False
+    on_corrupt: OnCorrupt = OnCorrupt.FAIL
+    latest_when_no_timestamp: bool = False
+    max_offsets_per_trigger: int | None = None
+    streaming: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any], *, streaming: bool = False) -> "ReadOptions":
+        """The options by name, in any case. Values are text; Python's numbers, truths, lists and dicts will do, too.
+
+        ValueError: an option that does not exist, a value that cannot be, two that exclude each other, no path; it
+        names the option and its value.
+        """
+        given = _Given(options)
+        if streaming:
+            _refuse_ends(given)
+        elif "maxOffsetsPerTrigger" in given:
+            _log.warning("maxOffsetsPerTrigger is for streams; this read does not look at it")
+        return cls(
+            paths=_paths(given),
+            topics=_topics(given),
+            starting=_bound(given, "starting", LATEST if streaming else EARLIEST, streaming=streaming),
+            ending=_bound(given, "ending", LATEST, streaming=streaming),
+            min_partitions=given.get("minPartitions", _positive),
+            max_records_per_partition=given.get("maxRecordsPerPartition", _positive),
+            split_bytes=given.get("splitBytes", _bytes) or DEFAULT_SPLIT_BYTES,
+            fail_on_data_loss=given.flag("failOnDataLoss", otherwise=True),
+            include_headers=given.flag("includeHeaders"),
+            include_metadata=given.flag("includeMetadata"),
+            include_control=given.flag("includeControl"),
+            committed=given.word("kafka.isolation.level", "read_uncommitted", "read_committed") == "read_committed",
+            on_corrupt=OnCorrupt(given.word("onCorrupt", *(each.value for each in OnCorrupt))),
+            latest_when_no_timestamp=given.word("startingOffsetsByTimestampStrategy", "error", "latest") == "latest",
+            max_offsets_per_trigger=given.get("maxOffsetsPerTrigger", _positive),
+            streaming=streaming,
+        )
+
+
+class _Given:
+    """What was given, by the names as they are written here."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._texts: dict[str, str] = {}
+        for name, value in options.items():
+            self._texts[known_option(name, value, _BY_LOWER_CASE)] = _text(value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._texts
+
+    def get(self, name: str, parse: Callable[[str], Found]) -> Found | None:
+        """The value, parsed; None where there is none. ValueError: names the option."""
+        text = self._texts.get(name)
+        if text is None:
+            return None
+        try:
+            return parse(text.strip())
+        except ValueError as error:
+            raise ValueError(f"option {name}: {_shown(text)} is not {error}") from None
+
+    def flag(self, name: str, *, otherwise: bool = False) -> bool:
+        found = self.word(name, str(otherwise).lower(), str(not otherwise).lower())
+        return found == "true"
+
+    def word(self, name: str, otherwise: str, *others: str) -> str:
+        """One of these words, in any case."""
+        allowed = (otherwise, *others)
+
+        def parse(text: str) -> str:
+            if text.lower() not in allowed:
+                raise ValueError("one of " + ", ".join(sorted(allowed)))
+            return text.lower()
+
+        return self.get(name, parse) or otherwise
+
+    def text(self, name: str) -> str:
+        return self._texts[name]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, (dict, list, tuple)) else str(value)
+
+
+def known_option(name: str, value: object, names: Mapping[str, str]) -> str:
+    """The option's name as it is documented; names: those there are, by their names in lower case.
+
+    ValueError: there is no such option; which one may be meant.
+    """
+    lower = name.lower()
+    if lower not in names:
+        raise ValueError(f"unknown option {name!r} (value {_text(value)!r}){_nearest(lower, names)}")
+    return names[lower]
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+
+
+def _nearest(lower: str, names: Mapping[str, str]) -> str:
+    if lower in _OF_TABLES:
+        return f"; Spark adds it to the options of CREATE TABLE, without the path: {_VIEW}"
+    near = difflib.get_close_matches(lower, names, n=1)
+    if near:
+        return f"; is {names[near[0]]} meant?"
+    return "; no broker is asked: remove it" if lower.startswith("kafka.") else ""
+
+
+def _whole(text: str, what: str, least: int) -> int:
+    if not re.fullmatch(r"-?[0-9]+", text, re.ASCII) or not least <= int(text) <= _MOST:
+        raise ValueError(what)
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    return _whole(text, "a whole number of 1 or more", 1)
+
+
+def _milliseconds(text: str) -> int:
+    what = "a time in milliseconds since 1970"
+    if _ISO_TIME.match(text):
+        what += "; as Python has it: int(datetime.fromisoformat(text).timestamp() * 1000), as Spark: unix_millis(...)"
+    return _whole(text, what, 0)
+
+
+def size_of(text: str) -> int:
+    """Bytes, as 65536, 64k, 64KiB or 1g say them; 0: no such text."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    return int(match[1]) << _SHIFTS[match[2]] if match else 0
+
+
+def _bytes(text: str) -> int:
+    size = size_of(text)
+    if not 1 <= size <= _MOST:
+        raise ValueError("a number of bytes, as 268435456 or 256m")
+    return size
+
+
+# --- paths
+
+
+def _paths(given: _Given) -> tuple[str, ...]:
+    paths = (given.get("paths", _path_list) or ()) + ((given.text("path"),) if "path" in given else ())
+    if not paths or not all(paths):
+        raise ValueError(
+            f"option path is required: the directory of a partition, or one that holds some (of a table, {_VIEW})"
+        )
+    for path in paths:
+        _ensure_of_this_machine(path)
+    return paths
+
+
+def _ensure_of_this_machine(path: str) -> None:
+    if path.lower().startswith("file:/"):
+        try:
+            path_of_file_url(path)
+        except ValueError as error:
+            raise ValueError(f"option path: {path!r} {error}") from None
+
+
+def path_of_file_url(url: str) -> str:
+    """The path of file:/a%20b or file:///a%20b; `?` and `#` are characters of it. ValueError: it names a host."""
+    rest = url[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            raise ValueError(f"names a host, {host!r}; a path has three slashes, file:///...")
+        rest = slash + rest
+    return unquote(rest)
+
+
+def _path_list(text: str) -> tuple[str, ...]:
+    found = _json(text, "a JSON list of paths")
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError("a JSON list of paths")
+    return tuple(found)
+
+
+def _json(text: str, what: str) -> Any:
+    """ValueError: `what` it is not; a name is there twice, of which JSON's readers take the last."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise _TwiceError(next(name for name in names if names.count(name) > 1))
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except _TwiceError as error:
+        raise ValueError(f"{what}: {str(error)!r} is there twice") from None
+    except (ValueError, RecursionError):
+        raise ValueError(what) from None
+
+
+class _TwiceError(ValueError):
+    """A name is in a JSON object twice."""
+
+
+# --- topics
+
+
+def _topics(given: _Given) -> Topics:
+    said = [name for name in ("assign", "subscribe", "subscribePattern") if name in given]
+    if len(said) > 1:
+        values = ", ".join(f"{name}={given.text(name)!r}" for name in said)
+        raise ValueError(f"only one of the options assign, subscribe, subscribePattern may be given: {values}")
+    if not said:
+        return Topics()
+    parse = {"assign": _assigned, "subscribe": _subscribed, "subscribePattern": _pattern}[said[0]]
+    found = given.get(said[0], parse)
+    assert found is not None
+    return found
+
+
+def _subscribed(text: str) -> Topics:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("a list of topics, as orders,payments")
+    return Topics("subscribe", names)
+
+
+def _pattern(text: str) -> Topics:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"a regular expression: {error}") from None
+    if not text:
+        raise ValueError("a regular expression")
+    return Topics("subscribePattern", pattern=text)
+
+
+def _assigned(text: str) -> Topics:
+    what = 'a JSON object of lists of partitions, as {"orders": [0, 1]}'
+    found = _json(text, what)
+    if not isinstance(found, dict) or not found:
+        raise ValueError(what)
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in found.items():
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+            raise ValueError(what)
+        partitions.update(TopicPartition(topic, number) for number in numbers)
+    return Topics("assign", partitions=frozenset(partitions))
+
+
+# --- where to begin and to end
+
+
+def _refuse_ends(given: _Given) -> None:
+    for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+        if name in given:
+            raise ValueError(f"option {name}: {given.text(name)!r} ends a batch; a stream has no end")
+
+
+def _bound(given: _Given, side: Literal["starting", "ending"], otherwise: int, *, streaming: bool) -> Bound:
+    """The bound that the first of the three options gives."""
+    one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
+    timestamp = given.get(one, _milliseconds)
+    if timestamp is not None:
+        return Bound(one, timestamp=timestamp)
+    what = 'a JSON object of times in milliseconds, as {"orders": {"0": 1700000000000}}'
+    timestamps = given.get(each, lambda text: _figures(text, what, 0))
+    if timestamps is not None:
+        return Bound(each, timestamps=timestamps)
+    refused = None if streaming else (LATEST if side == "starting" else EARLIEST)
+    found = given.get(offsets, lambda text: _offsets(offsets, text, refused))
+    return found or Bound(offsets, offset=otherwise)
+
+
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def _offsets(option: str, text: str, refused: int | None) -> Bound:
+    """refused: EARLIEST or LATEST, where that makes no sense."""
+    allowed = " or ".join(word for word, offset in _WORDS.items() if offset != refused)
+    word = _WORDS.get(text.lower())
+    if word is not None:
+        if word == refused:
+            raise ValueError(f"{allowed}, or offsets, in a batch query")
+        return Bound(option, offset=word)
+    special = " ".join(f"({offset}: {word})" for word, offset in _WORDS.items() if offset != refused)
+    what = f'a JSON object of offsets, as {{"orders": {{"0": 23}}}} {special}, or the word {allowed}'
+    offsets = _figures(text, what, EARLIEST)
+    for partition, offset in offsets.items():
+        if offset == refused:
+            raise ValueError(f"possible in a batch query: {offset} of {partition} stands for {_word(offset)}")
+    return Bound(option, offsets=offsets)
+
+
+def _word(offset: int) -> str:
+    return "earliest" if offset == EARLIEST else "latest"
+
+
+def _figures(text: str, what: str, least: int) -> dict[TopicPartition, int]:
+    """The figures of {"topic": {"0": figure}}."""
+    found = _json(text, what)
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        raise ValueError(what)
+    figures: dict[TopicPartition, int] = {}
+    for topic, numbers in found.items():
+        for number, value in numbers.items():
+            partition = TopicPartition(topic, _whole(number, what, 0))
+            if partition in figures:
+                raise ValueError(f"{what}: {partition} is there twice")
+            figures[partition] = _figure(value, what, least)
+    return figures
+
+
+def _figure(value: object, what: str, least: int) -> int:
+    if type(value) is not int or not least <= value <= _MOST:
+        raise ValueError(what)
+    return value

@@ -1,0 +1,280 @@
+"""Micro-batches over live directories: through rolls, retention, truncation, and partitions that appear and go.
+
+    {"orders": {"0": 23, "1": 0}, "payments": {"0": 7}}         the next offset of each partition, in sorted order
+    {..., "/first": {"orders": {"0": 0, "1": 0}}}               the end of the first micro-batch, and where that began
+
+Spark stores offsets as JSON and compares them as text. Where the first micro-batch began it stores nowhere: were it
+repeated after a crash, it would begin at what is "latest" by then, and what came between would be lost. So its end says
+it; no topic can have that name.
+
+A partition that appears is read from its beginning. Offsets that retention or truncation took away before they were
+read, and partitions that went, end the query, or are passed over with a warning (failOnDataLoss=false).
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kafkalog.errors import OffsetOutOfRangeError
+from kafkalog.spark.data_source import SplitPartition, read_partition
+from kafkalog.spark.read.discover import discover
+from kafkalog.spark.read.options import ReadOptions
+from kafkalog.spark.read.partition_source import PartitionSource
+from kafkalog.spark.read.planner import (
+    AnySplit,
+    OffsetRange,
+    earliest_offsets,
+    latest_offsets,
+    on_what_is_there,
+    plan_splits,
+    starting_offsets,
+)
+from kafkalog.spark.schema import Column
+from kafkalog.storage.file_names import TopicPartition
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.0 and 4.1 limit nothing.
+    ReadAllAvailable = ReadMaxRows = None  # type: ignore[misc,assignment]
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """As it is in Spark 4.2 and later."""
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+_FIRST = "/first"
+# So much of a checkpoint's offsets is shown where they are wrong.
+_SHOWN = 1000
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+Json: TypeAlias = dict[str, Any]
+Result = TypeVar("Result")
+
+
+class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in one Python process of the driver as long as the query; `read` is called in executors, on a copy."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._initial: Json | None = None
+        self._told: Json | None = None
+        self._target: Offsets | None = None
+        if options.max_offsets_per_trigger is not None and ReadMaxRows is None:
+            _log.warning("maxOffsetsPerTrigger has an effect from Spark 4.2 on only")
+
+    # --- offsets
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
+        """Where a new query begins. ValueError, OSError, KafkaLogError: as `discover` and `starting_offsets`."""
+
+        def initial(sources: list[PartitionSource]) -> Json:
+            return _to_json(starting_offsets(self._options, sources))
+
+        self._initial = self._on_what_is_there(initial)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """How many offsets a micro-batch may have."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: Json | None = None, limit: Any = None) -> Json:  # noqa: N802 - Spark's name
+        """Where the next micro-batch ends; Spark 4.0 and 4.1 give neither argument.
+
+        OffsetOutOfRangeError: what is to be read next is lost, and failOnDataLoss is true.
+        """
+
+        def latest(sources: list[PartitionSource]) -> Json:
+            ends = latest_offsets(self._options, sources) if self._target is None else self._target
+            return self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
+
+        self._told = self._on_what_is_there(latest)
+        return self._told
+
+    def _same_or(self, latest: Json) -> Json:
+        """What was said before, to the letter, if nothing has come: another text would be a micro-batch."""
+        for known in (self._told, self._initial):
+            if known is not None and _from_json(known) == _from_json(latest):
+                return known
+        return latest
+
+    def _after(self, start: Json, ends: Offsets, limit: Any, sources: list[PartitionSource]) -> Json:
+        begin = _from_json(start)
+        ends = self._not_before(begin, ends, sources)
+        if limit is not None and ReadMaxRows is not None and isinstance(limit, ReadMaxRows):
+            ends = limited({**earliest_offsets(sources), **begin}, ends, limit.max_rows)
+        if ends == begin:
+            return start
+        return {**_to_json(ends), _FIRST: start} if start == self._initial else _to_json(ends)
+
+    def _not_before(self, begin: Offsets, ends: Offsets, sources: list[PartitionSource]) -> Offsets:
+        """The ends, none before where reading has come to, but where the log was truncated."""
+        logs = {each.topic_partition: each for each in sources}
+        found = dict(ends)
+        for partition, offset in begin.items():
+            source = logs.get(partition)
+            if source is None:
+                self._lost(f"{partition} is not there any more; it was read up to offset {offset}", None, offset)
+                found[partition] = offset
+            elif source.log_end.offset < offset:
+                self._lost_in(source, OffsetRange(source.log_end.offset, offset), "truncated")
+                found[partition] = source.log_end.offset
+            else:
+                found[partition] = max(offset, ends.get(partition, offset))
+        return found
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What is there now is all that this run of the query reads."""
+        self._target = self._on_what_is_there(partial(latest_offsets, self._options))
+
+    def reportLatestOffset(self) -> Json:  # noqa: N802 - Spark's name
+        """The ends of the logs, for the query's progress."""
+        return _to_json(self._on_what_is_there(partial(latest_offsets, self._options)))
+
+    # --- reading
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """The tasks of a micro-batch. OffsetOutOfRangeError: as `latestOffset`, for what went since."""
+        if start == end:
+            return []
+        splits = self._on_what_is_there(partial(self._splits, start, end))
+        return [SplitPartition(split) for split in splits]
+
+    def _splits(self, start: Json, end: Json, sources: list[PartitionSource]) -> list[AnySplit]:
+        stop = _from_json(end)
+        begin = _from_json(end.get(_FIRST, start))
+        for partition in sorted(begin.keys() - stop.keys()):
+            self._lost(f"{partition} is not there any more; it was read up to offset {begin[partition]}", None, None)
+        ranges = self._ranges({**earliest_offsets(sources), **begin}, stop, sources)
+        return plan_splits(self._options, ranges, sources)
+
+    def _ranges(
+        self, begin: Offsets, stop: Offsets, sources: list[PartitionSource]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """From where to where each partition is read, as far as it is still there."""
+        logs = {each.topic_partition: each for each in sources}
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        for partition, end in stop.items():
+            source, start = logs.get(partition), begin.get(partition, 0)
+            if source is None:
+                if start < end:
+                    self._lost(f"{partition} is not there any more, with its offsets {start}..{end - 1}", None, start)
+                continue
+            first, last = source.log_start_offset, source.log_end.offset
+            if start < min(first, end):
+                self._lost_in(source, OffsetRange(start, min(first, end)), "deleted before they were read")
+            if last < max(start, end):
+                self._lost_in(source, OffsetRange(max(last, min(start, end)), max(start, end)), "truncated")
+            if max(start, first) < min(end, last):
+                found[partition] = (max(start, first), min(end, last))
+        return found
+
+    def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
+        """The rows of one task. Raises what `read_split` does."""
+        return read_partition(partition, self._columns, self._options)
+
+    # --- what is lost
+
+    def _lost_in(self, source: PartitionSource, lost: OffsetRange, how: str) -> None:
+        what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are {how}"
+        self._lost(what, source, f"{lost.start}..{lost.end - 1}")
+
+    def _lost(self, what: str, source: PartitionSource | None, wanted: object) -> None:
+        if not self._options.fail_on_data_loss:
+            _log.warning("%s", what)
+            return
+        there = f"{source.log_start_offset}..{source.log_end.offset}" if source else None
+        path = source.path if source else None
+        raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false goes on without them", path, None, there, wanted)
+
+    def _on_what_is_there(self, make: Callable[[list[PartitionSource]], Result]) -> Result:
+        """What is made of the partitions as they are now."""
+
+        def made() -> Result:
+            sources = discover(self._options)
+            try:
+                return make(sources)
+            finally:
+                for source in sources:
+                    source.close()
+
+        return on_what_is_there(made)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises an error whatever it is asked: where `streamReader` raises one, Spark ends in another of its own."""
+
+    def __init__(self, error: ValueError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
+        """Raises the error."""
+        raise self._error
+
+    def latestOffset(self) -> Json:  # type: ignore[override, unused-ignore]  # noqa: N802 - Spark's name
+        """Raises the error."""
+        raise self._error
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:  # noqa: ARG002 - whatever it is
+        """Raises the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":  # noqa: ARG002 - whatever it is
+        """Raises the error."""
+        raise self._error
+
+
+def limited(begin: Offsets, ends: Offsets, most: int) -> Offsets:
+    """Ends such that at most so many offsets are between, shared out by how much each partition has."""
+    sizes = {partition: max(0, end - begin.get(partition, 0)) for partition, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= most:
+        return ends
+    found: Offsets = {}
+    done = given = 0
+    # Shares of running sums: each is rounded down, and yet together they are exactly so many.
+    for partition, end in sorted(ends.items()):
+        done += sizes[partition]
+        share = most * done // total - given
+        given += share
+        found[partition] = begin.get(partition, 0) + share if sizes[partition] else end
+    return found
+
+
+def _to_json(offsets: Mapping[TopicPartition, int]) -> Json:
+    found: Json = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(number)] = offset
+    return found
+
+
+def _from_json(offsets: object) -> Offsets:
+    """ValueError: they are no offsets: somebody has changed the checkpoint."""
+    found: Offsets = {}
+    for topic, numbers in _object(offsets, offsets).items():
+        if topic == _FIRST:
+            continue
+        for number, offset in _object(numbers, offsets).items():
+            if not number.isdecimal() or number != str(int(number)) or type(offset) is not int or offset < 0:
+                raise _no_offsets(offsets)
+            found[TopicPartition(topic, int(number))] = offset
+    return found
+
+
+def _object(found: object, offsets: object) -> Mapping[str, Any]:
+    if not isinstance(found, Mapping):
+        raise _no_offsets(offsets)
+    return found
+
+
+def _no_offsets(offsets: object) -> ValueError:
+    what = 'the checkpoint\'s offsets are none, as {"orders": {"0": 23}}'
+    return ValueError(f"{what}: {json.dumps(offsets)[:_SHOWN]}")

@@ -1,0 +1,1 @@
+"""Write partition directories from Spark."""

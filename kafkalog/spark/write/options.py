@@ -1,0 +1,163 @@
+"""What a DataFrame's writer is told: its options, as text, and the columns it takes, those of Spark's own Kafka sink.
+
+    path          a data directory on a file system that the driver and all executors share
+    topic         for all rows; without it each row's column `topic` says
+    partitions    how many partitions a topic has; without it as many as it has in the directory, or one
+    compression   none | gzip | snappy | lz4 | zstd
+    batchBytes    a batch is about so large; segmentBytes: a segment is not larger
+    topicId       of the topic that `topic` names, 22 characters of base64url; without it the one it has, or a new one
+
+Names of options and columns are taken in any case; columns that are none of the sink's (offset, timestampType) are left
+alone.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkalog._speedups.arguments import INT32_MAX
+from kafkalog.attributes import CompressionType
+from kafkalog.spark.read.options import known_option, path_of_file_url, size_of
+from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id
+from kafkalog.storage.file_names import partition_of_dir
+from kafkalog.storage.log_config import LogConfig
+
+DEFAULT_BATCH_BYTES = 1 << 16
+DEFAULT_SEGMENT_BYTES = LogConfig().segment_bytes
+# A topic's partitions are numbered without gaps, so that a high number stands for as many directories.
+MOST_PARTITIONS = 999_999
+# A batch's header and a record without anything in it.
+_SMALLEST_BATCH = 70
+_CODECS = {each.name.lower(): each for each in CompressionType} | {"uncompressed": CompressionType.NONE}
+
+_BYTES = ("binary", "string")
+# Spark's names for what each column may be.
+COLUMN_TYPES = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """All options, parsed. Picklable. Sizes in bytes; None: not said."""
+
+    path: Path
+    topic: str | None = None
+    partitions: int | None = None
+    compression: CompressionType = CompressionType.NONE
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    topic_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_bytes > self.segment_bytes:
+            raise ValueError(f"option batchBytes is {self.batch_bytes}: more than segmentBytes, {self.segment_bytes}")
+        if self.topic_id is not None and self.topic is None:
+            raise ValueError(f"option topicId is {self.topic_id!r}, and no option topic says whose it is")
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> "WriteOptions":
+        """The options by name, in any case.
+
+        ValueError: an option that does not exist, a value that cannot be, no path; it names the option and its value.
+        """
+        given = {known_option(name, value, _BY_LOWER_CASE): str(value) for name, value in options.items()}
+        if "path" not in given:
+            raise ValueError("option path is required: the directory to write the partitions to")
+        return cls(
+            **{field: _parsed(name, given[name], parse) for name, (field, parse) in _RULES.items() if name in given}
+        )
+
+
+def sink_columns(names: Iterable[str]) -> dict[str, int]:
+    """At which place each of the sink's columns is, by its name in lower case. ValueError: it is there twice."""
+    found: dict[str, tuple[int, str]] = {}
+    for place, name in enumerate(names):
+        lower = name.lower()
+        if lower in found and lower in COLUMN_TYPES:
+            raise ValueError(f"columns {found[lower][1]!r} and {name!r} are both {lower}: one of them is wanted")
+        found[lower] = place, name
+    return {name: place for name, (place, _) in found.items() if name in COLUMN_TYPES}
+
+
+def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> None:
+    """Whether columns of these names and types, in Spark's words, can be written. ValueError: not so."""
+    places = sink_columns(name for name, _ in columns)
+    found = {name: columns[place][1] for name, place in places.items()}
+    if "value" not in found:
+        raise ValueError("there is no column value, which holds what is to be written")
+    for name, kind in found.items():
+        if kind not in (allowed := COLUMN_TYPES[name]):
+            raise ValueError(f"column {name} is of type {kind}: {' or '.join(allowed)} is wanted")
+    if options.topic is None and "topic" not in found:
+        raise ValueError("neither option topic nor a column topic says where the rows go")
+
+
+def check_topic(topic: str) -> str:
+    """The same name. ValueError: no topic can be called so."""
+    if partition_of_dir(f"{topic}-0") is None:
+        raise ValueError(f"{topic!r} is no name for a topic: up to 249 of a-z A-Z 0-9 . _ -")
+    return topic
+
+
+def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"option {name} is {text!r}: {error}") from None
+
+
+def _path(text: str) -> Path:
+    if text.lower().startswith("file:/"):
+        return Path(path_of_file_url(text))
+    if "://" in text:
+        raise ValueError("only directories that are mounted can be written to")
+    if not text:
+        raise ValueError("a directory is wanted")
+    return Path(text)
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= MOST_PARTITIONS:
+        raise ValueError(f"a whole number from 1 to {MOST_PARTITIONS} is wanted")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    size = size_of(text)
+    if not _SMALLEST_BATCH <= size <= INT32_MAX:
+        raise ValueError(f"bytes from {_SMALLEST_BATCH} to 2g - 1 are wanted, such as 65536, 64k or 1g")
+    return size
+
+
+def _codec(text: str) -> CompressionType:
+    if text.lower() not in _CODECS:
+        raise ValueError(f"one of {', '.join(_CODECS)} is wanted")
+    return _CODECS[text.lower()]
+
+
+def _topic_id(text: str) -> str:
+    if not is_topic_id(text):
+        raise ValueError("22 characters of base64url are wanted that are not all A")
+    return text
+
+
+_RULES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "path": ("path", _path),
+    "topic": ("topic", check_topic),
+    "partitions": ("partitions", _count),
+    "compression": ("compression", _codec),
+    "batchBytes": ("batch_bytes", _size),
+    "segmentBytes": ("segment_bytes", _size),
+    "topicId": ("topic_id", _topic_id),
+}
+_BY_LOWER_CASE = {name.lower(): name for name in _RULES}
+# What no read takes, in lower case.
+WRITE_ONLY = frozenset(_BY_LOWER_CASE) - {"path"}

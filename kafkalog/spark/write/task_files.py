@@ -1,0 +1,144 @@
+"""What one task writes: for each partition the batches of its records, beside the directory's own partitions.
+
+    <path>/_kafkalog_tmp/<job>/tasks/<number>-<attempt>/orders-0/00000000000000000000.log
+
+Offsets count from 0, so that the file can be read as it is; the driver, which joins the files of all tasks, writes the
+true ones into the batches' headers. Nothing is flushed: what counts is on the disk when the job is committed.
+"""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from kafkalog._speedups.record import Record
+from kafkalog.attributes import CompressionType
+from kafkalog.errors import RecordBatchTooLargeError
+from kafkalog.record.layout import RECORD_BATCH_OVERHEAD
+from kafkalog.record.records_builder import COMPRESSION_RATE_ESTIMATION_FACTOR, BatchSettings, RecordsBuilder
+from kafkalog.spark.write.options import WriteOptions
+from kafkalog.storage.file_names import LOG_SUFFIX, TopicPartition, offset_file
+from kafkalog.storage.files.durable import naming
+
+# What is compressed into one batch is not more, however well it compresses.
+_MOST_UNCOMPRESSED = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFile:
+    """A task's records of one partition: bytes and records of its file."""
+
+    partition: TopicPartition
+    size: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """What a task has written. Picklable, and small: it travels from the executor to the driver.
+
+    task: its number, the order in which tasks are joined. name: of its directory.
+    """
+
+    task: int
+    name: str
+    files: tuple[PartitionFile, ...]
+
+    @property
+    def records(self) -> int:
+        """Records of all partitions."""
+        return sum(each.records for each in self.files)
+
+
+class TaskWriter:
+    """Writes the records of one attempt of a task, to a directory that no other attempt knows.
+
+    `add` records, then `finish`. In a `with`, whose end without `finish` leaves nothing behind.
+    FileNotFoundError: the job's directory is not there: the job has ended, or this machine does not see the driver's
+    file system.
+    """
+
+    def __init__(self, tasks: Path, task: int, options: WriteOptions) -> None:
+        self._task = task
+        self._options = options
+        self._directory = tasks / f"{task}-{uuid4().hex}"
+        self._partitions: dict[TopicPartition, _Batches] = {}
+        self._finished = False
+        try:
+            self._directory.mkdir()
+        except FileNotFoundError as error:
+            message = "the job has ended, or its directory is not on a file system that driver and executors share"
+            raise FileNotFoundError(error.errno, message, str(tasks)) from None
+
+    def add(self, partition: TopicPartition, records: Iterable[Record]) -> None:
+        """Append records to a partition. RecordBatchTooLargeError: one that no segment holds. OSError."""
+        batches = self._partitions.get(partition)
+        if batches is None:
+            batches = self._partitions[partition] = _Batches(self._directory / str(partition), self._options)
+        batches.add(records)
+
+    def finish(self) -> TaskFiles:
+        """Write what is left; no more can be added. OSError: the disk refuses."""
+        files = tuple(
+            PartitionFile(partition, *batches.finish()) for partition, batches in sorted(self._partitions.items())
+        )
+        self._finished = True
+        return TaskFiles(self._task, self._directory.name, files)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._finished:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class _Batches:
+    """The batches of one partition. The file is open only while a batch is written: there may be many partitions."""
+
+    def __init__(self, directory: Path, options: WriteOptions) -> None:
+        directory.mkdir()
+        self._path = offset_file(directory, 0, LOG_SUFFIX)
+        self._options = options
+        settings = BatchSettings(compression_type=options.compression, partition_leader_epoch=0)
+        self._builder = RecordsBuilder(settings, max_size=options.batch_bytes)
+        self._room = options.batch_bytes - RECORD_BATCH_OVERHEAD
+        self._lowest_ratio = self._room / min(_MOST_UNCOMPRESSED, 0.9 * options.segment_bytes)
+        self._ratio = 1.0
+        self._size = self._records = 0
+
+    def add(self, records: Iterable[Record]) -> None:
+        waiting, left = iter(records), None
+        while (left := self._builder.fill(waiting, self._room, first=left, ratio=self._expected_ratio())) is not None:
+            self._write()
+
+    def finish(self) -> tuple[int, int]:
+        """(bytes, records) of the file."""
+        self._write()
+        return self._size, self._records
+
+    def _expected_ratio(self) -> float:
+        if self._options.compression is CompressionType.NONE:
+            return 1.0
+        return max(self._ratio * COMPRESSION_RATE_ESTIMATION_FACTOR, self._lowest_ratio)
+
+    def _write(self) -> None:
+        builder, count = self._builder, self._builder.records_count
+        if not count:
+            return
+        batch = builder.build()
+        if len(batch) > self._options.segment_bytes:
+            limit = self._options.segment_bytes
+            raise RecordBatchTooLargeError(
+                "a record is larger than segmentBytes", str(self._path), None, limit, len(batch)
+            )
+        with naming(self._path), open(self._path, "ab") as file:
+            file.write(batch)
+        found = builder.estimated_compression_ratio
+        # Bad news is believed at once, good news by half.
+        self._ratio = max(found, (found + self._ratio) / 2)
+        self._size += len(batch)
+        self._records += count
+        builder.follow(builder.last_offset + 1, -1)

@@ -1,0 +1,1 @@
+"""Append records and batches: analyse, validate, write, note."""

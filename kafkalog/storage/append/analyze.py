@@ -1,0 +1,304 @@
+"""What is to be appended, looked at before a byte of it is written.
+
+    batch | batch | batch | torn tail
+    ^ framing, order of offsets, size, checksum    ^ left out: valid_bytes end here
+
+And then, when its place in the log is known: what the producers that sent it may send next. Source:
+storage/.../internals/log/UnifiedLog.java (`analyzeAndValidateRecords`, `analyzeAndValidateProducerState`).
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.arguments import INT64_MAX, instance
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.header_table import first_unreadable
+from kafkalog.attributes import CompressionType
+from kafkalog.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    KafkaLogError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    UnexpectedAppendOffsetError,
+)
+from kafkalog.record.decoding import unreadable, wrong_checksum
+from kafkalog.record.framing import EndKind, EndOfData, Header, headers_of
+from kafkalog.record.layout import LOG_OVERHEAD
+from kafkalog.record.log_validator import AppendOrigin
+from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.storage.fetch_data_info import LogAppendInfo
+from kafkalog.storage.log_offset_metadata import UNKNOWN_OFFSET, LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import (
+    BatchMetadata,
+    CompletedTxn,
+    ProducerAppendInfo,
+    ProducerStateManager,
+)
+from kafkalog.storage.segment.log_segment import BatchSpan
+
+_log = logging.getLogger(__name__)
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """Who appends, as of which leader epoch, and what the log asks of it. max_message_bytes: None = no limit."""
+
+    path: str
+    origin: AppendOrigin
+    leader_epoch: int
+    max_message_bytes: int | None
+    offsets_given: bool
+
+
+@dataclass(slots=True)
+class Incoming:
+    """What there is to know of batches to append; offsets are -1 where they are not known.
+
+    first_offset: of a first batch of format 2, else -1: older formats tell it only decompressed.
+    first_or_last_offset: that one, or the last offset of the first batch. valid_bytes: of whole batches.
+    """
+
+    first_offset: int = UNKNOWN_OFFSET
+    first_or_last_offset: int = -1
+    last_offset: int = -1
+    last_leader_epoch: int = NO_EPOCH
+    max_timestamp: int = -1
+    log_append_time: int = -1
+    source_compression: CompressionType = CompressionType.NONE
+    valid_bytes: int = 0
+    headers: list[Header] = field(default_factory=list)
+
+    @property
+    def spans(self) -> list[BatchSpan]:
+        """What a segment has to know of each batch."""
+        return [BatchSpan(each.last_offset, each.max_timestamp, each.size_in_bytes) for each in self.headers]
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether any batch is of an idempotent producer."""
+        return any(each.producer_id >= 0 for each in self.headers)
+
+    def info(self, log_start_offset: int) -> LogAppendInfo:
+        """What is told of them once they are in a log that starts there."""
+        return LogAppendInfo(
+            first_offset=self.first_offset,
+            last_offset=self.last_offset,
+            last_leader_epoch=self.last_leader_epoch,
+            max_timestamp=self.max_timestamp,
+            log_append_time=self.log_append_time,
+            log_start_offset=log_start_offset,
+            source_compression=self.source_compression,
+            valid_bytes=self.valid_bytes,
+        )
+
+
+def in_memory(messages: MessageSet) -> ByteBufferMessageSet:
+    """The messages in memory: those of a file, which `read` gives, are read from it. TypeError: they are none."""
+    if isinstance(messages, ByteBufferMessageSet):
+        return messages
+    instance("message_set", messages, MessageSet, ", such as ByteBufferMessageSet(data)")
+    data = messages._view(messages._start, messages.size_in_bytes)
+    return ByteBufferMessageSet(data, decompression_limit=messages._reading.decompression_limit)
+
+
+def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
+    """Look at the batches one by one, as far as they are whole; nothing is decompressed.
+
+    CorruptRecordError: framing, or a checksum. InvalidRecordError: an offset or epoch that the origin may not send.
+    RecordTooLargeError: a batch larger than max_message_bytes. Where offsets are given: OffsetsOutOfOrderError: they
+    do not rise; InvalidRecordError: those of a batch are too few for its records.
+    """
+    rows, stop = messages._scan(0, rows=-1, span=-1)
+    bad, problem = _first_damaged(messages, rows)
+    incoming = Incoming()
+    for i, header in enumerate(headers_of(rows)):
+        _check_origin(header, rules)
+        if _is_of_later_leader(header, rules):
+            _log.info(
+                "%s: batches from offset %d on are of a later leader, and skipped", rules.path, header.base_offset
+            )
+            return incoming
+        begins_after = incoming.last_offset if incoming.headers else None
+        rises = incoming.last_offset < header.last_offset
+        _check_size(header, rules)
+        if i == bad and problem is not None:
+            raise problem.at(rules.path)
+        _take_in(incoming, header, rules)
+        if rules.offsets_given:
+            if not rises or _overlaps(header, begins_after):
+                message = "batches to append whose offsets do not rise"
+                raise OffsetsOutOfOrderError(message, rules.path, header.position, "rising offsets", _offsets(rows))
+            _check_span(header, rules)
+    _check_tail(stop.end(rules.path), messages, rules)
+    return incoming
+
+
+def _overlaps(header: Header, last_before: int | None) -> bool:
+    """Whether a batch begins before the end of the one before it."""
+    return header.magic >= 2 and last_before is not None and header.base_offset <= last_before
+
+
+def _check_span(header: Header, rules: AppendRules) -> None:
+    """A batch ends where it begins or later, has an offset for each record, and the next record has one, too.
+
+    No checksum covers where it begins, and none is worth much against a sender that is wrong.
+    """
+    offsets = header.last_offset - header.base_offset + 1
+    if header.magic >= 2 and offsets < max(1, header.records_count):
+        message = "the last offset of a batch is too small for its records"
+        expected = f"at least {header.base_offset + max(1, header.records_count) - 1}"
+        raise InvalidRecordError(message, rules.path, header.position, expected, header.last_offset)
+    check_next_offset(header.last_offset, rules.path, header.position)
+
+
+def check_next_offset(offset: int, path: str, position: int | None = None) -> None:
+    """InvalidRecordError: `offset` is the largest there is, or beyond: the log could not say where it ends then."""
+    if offset >= INT64_MAX:
+        message = "behind the last offset there is none for the next record"
+        raise InvalidRecordError(message, path, position, f"less than {INT64_MAX}", offset)
+
+
+def _check_tail(end: EndOfData, messages: ByteBufferMessageSet, rules: AppendRules) -> None:
+    """Zero bytes, which a file may end in, are nothing that anybody sends; too few to say a size are a torn tail."""
+    if end.kind is EndKind.ZEROED and messages.size_in_bytes - end.position >= LOG_OVERHEAD:
+        raise CorruptRecordError("zero bytes instead of a batch", rules.path, end.position)
+
+
+def _first_damaged(messages: ByteBufferMessageSet, rows: NDArray[np.void]) -> tuple[int, KafkaLogError | None]:
+    """The first of the batches whose checksum does not hold, or that is too short for one, and the error for it."""
+    short = first_unreadable(rows)
+    bad, computed = first_invalid(messages.buffer, rows[:short])
+    if 0 <= bad < short:
+        return bad, wrong_checksum(rows[bad], computed)
+    return short, unreadable(rows[short]) if short < len(rows) else None
+
+
+def _check_origin(header: Header, rules: AppendRules) -> None:
+    epoch = header.partition_leader_epoch
+    if rules.origin is AppendOrigin.RAFT_LEADER and epoch != rules.leader_epoch:
+        message = "a batch of the Raft leader has another epoch"
+        raise InvalidRecordError(message, rules.path, header.position, rules.leader_epoch, epoch)
+    if rules.origin is AppendOrigin.CLIENT and header.magic >= 2 and header.base_offset != 0:
+        message = "the base offset of a client's batch is not 0"
+        raise InvalidRecordError(message, rules.path, header.position, 0, header.base_offset)
+
+
+def _is_of_later_leader(header: Header, rules: AppendRules) -> bool:
+    """A follower may be sent batches that a new leader appended after it asked: they are not for this epoch."""
+    return rules.origin is AppendOrigin.REPLICATION and header.partition_leader_epoch > max(
+        rules.leader_epoch, NO_EPOCH
+    )
+
+
+def _check_size(header: Header, rules: AppendRules) -> None:
+    limit = rules.max_message_bytes
+    if limit is not None and header.size_in_bytes > limit:
+        message = "a batch is larger than max.message.bytes"
+        raise RecordTooLargeError(message, rules.path, header.position, f"at most {limit}", header.size_in_bytes)
+
+
+def _take_in(incoming: Incoming, header: Header, rules: AppendRules) -> None:
+    if not incoming.headers:
+        incoming.first_offset = header.base_offset if header.magic >= 2 else UNKNOWN_OFFSET
+        incoming.first_or_last_offset = header.base_offset if header.magic >= 2 else header.last_offset
+    incoming.headers.append(header)
+    incoming.last_offset = header.last_offset
+    incoming.last_leader_epoch = header.partition_leader_epoch
+    incoming.max_timestamp = max(incoming.max_timestamp, header.max_timestamp)
+    incoming.valid_bytes += header.size_in_bytes
+    if header.compression_type > CompressionType.ZSTD:
+        raise InvalidRecordError("unknown codec", rules.path, header.position, "0..4", header.compression_type)
+    if header.compression_type:
+        incoming.source_compression = CompressionType(header.compression_type)
+
+
+def _offsets(rows: NDArray[np.void]) -> str:
+    shown = ", ".join(map(str, rows["last_offset"][:10].tolist()))
+    return f"{shown}{', ...' if len(rows) > 10 else ''}"
+
+
+def trimmed(messages: ByteBufferMessageSet, valid_bytes: int) -> ByteBufferMessageSet:
+    """The messages without their torn tail."""
+    return messages if valid_bytes == messages.size_in_bytes else ByteBufferMessageSet(messages.buffer[:valid_bytes])
+
+
+def check_offsets_are_new(incoming: Incoming, messages: ByteBufferMessageSet, log_end_offset: int, path: str) -> None:
+    """UnexpectedAppendOffsetError: what is to be appended begins before the log's end.
+
+    CorruptRecordError, InvalidRecordError: so it does, in a wrapper that is damaged inside.
+    """
+    if incoming.first_or_last_offset < log_end_offset:
+        # A follower that fetches an empty log takes this for where to begin: inside of a wrapper, if it is one.
+        first = next(messages.batches()).base_offset
+        raise UnexpectedAppendOffsetError.of(path, first, incoming.last_offset, log_end_offset)
+
+
+# --- the producers
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerChanges:
+    """What an append makes of the producers' state, once it is written; or the batch that it repeats."""
+
+    updated: list[ProducerAppendInfo]
+    completed: list[CompletedTxn]
+    duplicate: BatchMetadata | None = None
+
+
+NO_CHANGES = ProducerChanges([], [])
+
+
+def producer_changes(
+    manager: ProducerStateManager,
+    batches: Iterable[RecordBatch],
+    origin: AppendOrigin,
+    place: LogOffsetMetadata,
+    transaction_version: int = -1,
+) -> ProducerChanges:
+    """What appending the batches at a place makes of the producers' state; nothing changes yet.
+
+    OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError: a batch
+    that its producer, or a coordinator, may not send now.
+    """
+    changes: dict[int, ProducerAppendInfo] = {}
+    completed: list[CompletedTxn] = []
+    position = place.relative_position_in_segment
+    for batch in batches:
+        if batch.producer_id >= 0:
+            if (repeated := _repeated(manager, batch, origin)) is not None:
+                return ProducerChanges(list(changes.values()), completed, repeated)
+            _check_producer_is_current(manager, batch, origin)
+            info = changes.get(batch.producer_id)
+            if info is None:
+                info = changes[batch.producer_id] = manager.prepare_update(batch.producer_id, origin)
+            first = LogOffsetMetadata(batch.base_offset, place.segment_base_offset, position)
+            done = info.append(batch, first if batch.is_transactional else None, transaction_version)
+            if done is not None:
+                completed.append(done)
+        position += batch.size_in_bytes
+    return ProducerChanges(list(changes.values()), completed)
+
+
+def _check_producer_is_current(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> None:
+    """A producer, or its coordinator, that has been replaced is told so before anything else it may have got wrong."""
+    entry = manager.last_entry(batch.producer_id)
+    if entry is None or not batch.is_transactional or origin not in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
+        return
+    if batch.producer_epoch < entry.producer_epoch:
+        message = f"producer {batch.producer_id} has been replaced by a newer one"
+        raise InvalidProducerEpochError(message, None, None, entry.producer_epoch, batch.producer_epoch)
+
+
+def _repeated(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> BatchMetadata | None:
+    if origin is not AppendOrigin.CLIENT:
+        return None
+    entry = manager.last_entry(batch.producer_id)
+    return None if entry is None else entry.find_duplicate_batch(batch)

@@ -1,0 +1,155 @@
+r"""Kafka's text checkpoints.
+
+    0                               version
+    2                               number of lines
+    <topic> <partition> <offset>    one line an entry: recovery points, log starts, high watermarks of a data directory
+    <epoch> <start offset>          or, in a partition's leader-epoch-checkpoint, its leader epochs
+
+An empty file holds nothing, and so does `0\n0\n`, which is what a list without entries is written as.
+
+Source: server-common/.../CheckpointFile.java, storage/.../checkpoint/{OffsetCheckpointFile,
+LeaderEpochCheckpointFile}.java.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from kafkalog.errors import CorruptCheckpointError
+from kafkalog.storage.file_names import TopicPartition
+from kafkalog.storage.files.durable import write_atomically
+
+Entry = TypeVar("Entry")
+
+# What changed so short a time ago may change again without its time of change telling.
+SETTLED_NS = 50_000_000
+_VERSION = 0
+_WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the offset of the first record that was appended in it."""
+
+    epoch: int
+    start_offset: int
+
+
+def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
+    """Partition -> offset; empty where the file is missing or empty.
+
+    CorruptCheckpointError: the file does not follow the format.
+    """
+    return dict(_read_entries(path, _offset_entry))
+
+
+class OffsetCheckpointFile:
+    """The offset checkpoint at a path, which somebody else replaces now and then: read again where it is another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # What tells one file from another, and what was in it.
+        self._known: tuple[tuple[int, int, int] | None, dict[TopicPartition, int]] = None, {}
+
+    def read(self) -> Mapping[TopicPartition, int]:
+        """As `read_offset_checkpoint`."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return {}
+        found = status.st_ino, status.st_size, status.st_mtime_ns
+        known, offsets = self._known
+        if found == known:
+            return offsets
+        offsets = read_offset_checkpoint(self.path)
+        # A younger one may be replaced without its time telling: that one counts in steps.
+        settled = time.time_ns() - status.st_mtime_ns > SETTLED_NS
+        self._known = found if settled else None, offsets
+        return offsets
+
+
+def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    """Write partition -> offset in the place of what is there, whole or not at all.
+
+    OSError: nothing was written. ValueError: so is it with a topic that no reader would find again.
+    """
+    nameless = [topic for topic, _ in offsets if not topic or _WHITESPACE.search(topic)]
+    if nameless:
+        raise ValueError(f"{nameless[0]!r} is no topic's name")
+    _write_lines(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], sync)
+
+
+def read_leader_epoch_checkpoint(path: Path) -> list[EpochEntry]:
+    """The leader epochs in the order in which they stand; empty where the file is missing or empty.
+
+    CorruptCheckpointError: the file does not follow the format.
+    """
+    return _read_entries(path, _epoch_entry)
+
+
+def write_leader_epoch_checkpoint(path: Path, entries: Iterable[EpochEntry], *, sync: bool = True) -> None:
+    """Write leader epochs in the place of what is there, whole or not at all. OSError: nothing was written."""
+    _write_lines(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries], sync)
+
+
+def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
+    text = "".join(f"{line}\n" for line in (_VERSION, len(lines), *lines))
+    write_atomically(path, text.encode(), sync=sync)
+
+
+def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry]:
+    lines = _lines(path)
+    try:
+        version = _number(lines[0], _INT32) if lines else _VERSION
+        count = _number(lines[1], _INT32) if len(lines) > 1 else 0
+        entries = [parse(_words(line)) for line in lines[2:]]
+    except ValueError as error:
+        raise CorruptCheckpointError(f"a line does not follow the format: {error}", str(path)) from None
+    if version != _VERSION:
+        raise CorruptCheckpointError("the version is unknown", str(path), None, _VERSION, version)
+    if len(entries) != count:
+        raise CorruptCheckpointError(
+            "the number of lines is not the one declared", str(path), None, count, len(entries)
+        )
+    return entries
+
+
+def _lines(path: Path) -> list[str]:
+    check_regular(path)
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError("not a text file", str(path), error.start) from None
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def check_regular(path: Path) -> None:
+    """CorruptCheckpointError: there is something else than a file, such as a pipe, which one would wait for."""
+    if path.exists() and not path.is_file():
+        raise CorruptCheckpointError("not a regular file", str(path))
+
+
+def _words(line: str) -> list[str]:
+    return _WHITESPACE.split(line.rstrip(" \t\x0b\f"))
+
+
+def _offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
+    topic, partition, offset = words
+    return TopicPartition(topic, _number(partition, _INT32)), _number(offset, _INT64)
+
+
+def _epoch_entry(words: list[str]) -> EpochEntry:
+    epoch, start_offset = words
+    return EpochEntry(_number(epoch, _INT32), _number(start_offset, _INT64))
+
+
+def _number(word: str, allowed: range) -> int:
+    """A number as Java reads it: `int` takes underscores and other scripts too, and is never too large."""
+    if not _WHOLE_NUMBER.fullmatch(word) or int(word) not in allowed:
+        raise ValueError(f"{word!r} is not a number of {allowed.stop.bit_length()} bits")
+    return int(word)

@@ -1,0 +1,1 @@
+"""A data directory: what is in it, who may write to it."""

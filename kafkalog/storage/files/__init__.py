@@ -1,0 +1,1 @@
+"""Files and their bytes: reading, appending, making durable."""

@@ -1,0 +1,362 @@
+"""`Index`: what both indexes into a segment share: slots in a file, their number, and the search among them.
+
+    entry | entry | ... | entry | empty slots, zero filled .....
+                                ^ entries                      ^ max_entries
+
+An entry is two integers, which rise from one to the next. What they say: see `index`, whose file formats these are.
+
+Source: storage/.../log/AbstractIndex.java.
+"""
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError
+from kafkalog.storage.files.appendable_file import sync_and_close
+from kafkalog.storage.index.index_file import Field, IndexFile
+
+MAX_INT = 2**31 - 1
+# Entries that are read together where all of them are wanted.
+_RUN = 8192
+
+
+class OffsetEntry(NamedTuple):
+    """The last offset of a batch, and the position in the log file where that batch starts (bytes)."""
+
+    offset: int
+    position: int
+
+
+class TimestampEntry(NamedTuple):
+    """The largest timestamp (ms) of the segment up to here, and the last offset of the batch that has it."""
+
+    timestamp: int
+    offset: int
+
+
+Entry = TypeVar("Entry", OffsetEntry, TimestampEntry)
+
+
+class Index(ABC, Generic[Entry]):
+    """What both indexes share: slots, their number, and the file.
+
+    writable: the file is this process's alone. It is created `max_size` bytes long (rounded down to whole entries) if
+    it is missing, and opened as it is, every slot an entry, if it is there. writable=False: nothing is created or
+    changed, a missing file has no entries, and entries end where they stop rising; what is appended to the file
+    later is found when it is asked for.
+
+    entries, max_entries: how many there are, and how many the file has slots for. length: bytes of the file.
+    Any number of threads may use an index at once.
+
+    OSError: the file cannot be opened or created, or the disk is full. CorruptIndexError: it is no regular file.
+    ValueError: max_size holds no entry and the file is missing. LogStateError: anything is asked of the file after it
+    was closed. io.UnsupportedOperation, which is an OSError and a ValueError: changing an index that is not writable.
+    """
+
+    _LAYOUT: ClassVar[Struct]
+    _ROW: ClassVar[np.dtype[np.void]]
+    # The slots kept for the entry that seals the segment.
+    _KEPT: ClassVar[int] = 0
+
+    def __init__(
+        self, path: str | os.PathLike[str], base_offset: int, *, max_size: int = -1, writable: bool = True
+    ) -> None:
+        self.base_offset = base_offset
+        self.max_size = max_size
+        self.entries = 0
+        self._size = self._LAYOUT.size
+        self._lock = threading.RLock()
+        self._file = IndexFile(Path(path), writable=writable, new_length=self._rounded(max_size))
+        self.max_entries = self._file.length // self._size
+        self._last: Entry = self._empty()
+        if not writable:
+            self._find_entries()
+        elif not self._file.created:
+            self._keep(self.max_entries)
+
+    @abstractmethod
+    def _empty(self) -> Entry:
+        """What stands for the last entry where there is none."""
+
+    @abstractmethod
+    def _entry(self, first: int, second: int) -> Entry:
+        """The entry of the two integers of a slot."""
+
+    def _rounded(self, size: int) -> int:
+        return max(size, 0) // self._size * self._size
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def writable(self) -> bool:
+        """Whether it may be changed."""
+        return self._file.writable
+
+    @property
+    def length(self) -> int:
+        """Bytes of the file, empty slots too."""
+        return self._file.length
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of the entries."""
+        return self.entries * self._size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no slot for another entry but what is kept for the last one of a segment."""
+        return self.room <= 0
+
+    @property
+    def room(self) -> int:
+        """How many entries may still be appended; less than 1 where it is full."""
+        return self.max_entries - self._KEPT - self.entries
+
+    @property
+    def last_entry(self) -> Entry:
+        """The last entry, or what stands for it where there is none."""
+        return self._last
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; the base offset where there is none."""
+        return self._last.offset
+
+    def can_append_offset(self, offset: int) -> bool:
+        """Whether an entry can hold the offset: it lies in base offset .. base offset + 2**31 - 1."""
+        return 0 <= offset - self.base_offset <= MAX_INT
+
+    def entry(self, n: int) -> Entry:
+        """The n-th entry, from 0. ValueError: there are not so many."""
+        with self._lock:
+            found = self._read(n) if 0 <= n < self.entries else None
+        if found is None:
+            raise ValueError(f"{self.path} has {self.entries} entries and no entry {n}")
+        return found
+
+    def __len__(self) -> int:
+        return self.entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        start = 0
+        while True:
+            with self._lock:
+                count = min(_RUN, self.entries - start)
+                raw = self._file.read(start * self._size, count * self._size) if count > 0 else b""
+            whole = len(raw) // self._size * self._size
+            for first, second in self._LAYOUT.iter_unpack(raw[:whole]):
+                yield self._entry(first, second)
+            if count < _RUN:
+                return
+            start += count
+
+    def _read(self, n: int) -> Entry | None:
+        raw = self._file.read(n * self._size, self._size)
+        return self._parsed(raw) if len(raw) == self._size else None
+
+    def _parsed(self, raw: bytes) -> Entry:
+        first, second = self._LAYOUT.unpack(raw)
+        return self._entry(first, second)
+
+    def _floor(self, field: Field, target: int) -> Entry | None:
+        """The last entry whose field is at most target."""
+        with self._lock:
+            raw = self._file.floor(field, target, self.entries) if self.entries else b""
+        return self._parsed(raw) if raw else None
+
+    def _put(self, entry: Entry, raw: bytes) -> None:
+        self._file.write(self.entries * self._size, raw)
+        self.entries += 1
+        self._last = entry
+
+    def _put_all(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> None:
+        if not len(first):
+            return
+        rows = np.empty(len(first), self._ROW)
+        rows["first"], rows["second"] = first, second
+        self._file.write(self.entries * self._size, rows.tobytes())
+        self.entries += len(first)
+        self._last = self._entry(int(first[-1]), int(second[-1]))
+
+    def _relative(self, offset: int) -> int:
+        relative = offset - self.base_offset
+        if not 0 <= relative <= MAX_INT:
+            raise SegmentOffsetOverflowError(
+                "the offset is too far from the base offset for an index",
+                str(self.path),
+                None,
+                f"{self.base_offset}..{self.base_offset + MAX_INT}",
+                offset,
+            )
+        return relative
+
+    def _refuse_full(self) -> NoReturn:
+        self._file.check_writable("append to")
+        raise ValueError(f"{self.path} is full: it has slots for {self.max_entries} entries and holds {self.entries}")
+
+    def _refuse_offset(self, offset: int, expected: str) -> NoReturn:
+        what = "the offset does not follow the last one of the index"
+        raise InvalidOffsetError(what, str(self.path), self.size_in_bytes, expected, offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the entries whose offset is `offset` or more."""
+        with self._lock:
+            self._file.check_writable("truncate")
+            if self.entries:
+                self._keep(self._file.count(self._offset_field(), offset - self.base_offset - 1, self.entries))
+
+    @abstractmethod
+    def _offset_field(self) -> Field:
+        """Where the relative offset lies in an entry."""
+
+    def truncate(self) -> None:
+        """Forget all entries. The file keeps its length, and its bytes until others take their place, as Kafka's do."""
+        with self._lock:
+            self._file.check_writable("truncate")
+            self._keep(0)
+
+    def _keep(self, entries: int) -> None:
+        last = self._read(entries - 1) if entries else None
+        self.entries = entries
+        self._last = self._empty() if last is None else last
+
+    def reset(self) -> None:
+        """Forget all entries and make the file `max_size` bytes long. OSError: as `resize`."""
+        with self._lock:
+            self.truncate()
+            self.resize(self.max_size)
+
+    def resize(self, new_size: int) -> bool:
+        """Make the file so many bytes long, rounded down to whole entries: whether it was not so long already.
+
+        ValueError: that is less than the entries take. OSError: it could not be done, and nothing has changed.
+        """
+        with self._lock:
+            self._file.check_writable("resize")
+            size = self._rounded(new_size)
+            if size == self.length:
+                return False
+            if size < self.size_in_bytes:
+                raise ValueError(f"{self.path} has {self.size_in_bytes} bytes of entries and cannot have {size} bytes")
+            self._file.resize(size)
+            self.max_entries = size // self._size
+            return True
+
+    def trim_to_valid_size(self) -> None:
+        """Cut the file to its entries; nothing is left to append to until `resize`. OSError: as `resize`."""
+        with self._lock:
+            if not self._file.closed:
+                self.resize(self.size_in_bytes)
+
+    @abstractmethod
+    def sanity_check(self) -> None:
+        """CorruptIndexError: the entries or the length of the file cannot be. Looks at the ends only, as Kafka does."""
+
+    def _check_length(self) -> None:
+        if self.length % self._size:
+            what = "the file is no whole number of entries"
+            raise CorruptIndexError(what, str(self.path), None, f"a multiple of {self._size} bytes", self.length)
+
+    def _check_last_offset(self) -> None:
+        if self.entries and self.last_offset < self.base_offset:
+            what = "the last offset is before the base offset"
+            position = self.size_in_bytes - self._size
+            raise CorruptIndexError(what, str(self.path), position, f"at least {self.base_offset}", self.last_offset)
+
+    def flush(self) -> None:
+        """Have the system put the file on the disk; nothing is done for one that is not writable or closed.
+
+        OSError: it failed.
+        """
+        with self._lock:
+            fd = self._file.open_for_sync()
+        if fd is not None:
+            sync_and_close(fd, self.path)
+
+    def close(self) -> None:
+        """Trim and close. Closing twice does nothing. OSError: it could not be trimmed; it is closed all the same."""
+        with self._lock:
+            try:
+                if self._file.writable:
+                    self.trim_to_valid_size()
+            finally:
+                self._file.release()
+
+    def release(self) -> None:
+        """Close and leave the file as it is, empty slots too."""
+        with self._lock:
+            self._file.release()
+
+    def rename_to(self, path: str | os.PathLike[str]) -> None:
+        """Give the file another name, in place of a file of that name; also when closed.
+
+        OSError: it could not be done, and the file has its old name.
+        """
+        with self._lock:
+            self._file.rename_to(Path(path))
+
+    def update_parent_dir(self, directory: str | os.PathLike[str]) -> None:
+        """Find the file in another directory from here on: its own has been renamed."""
+        with self._lock:
+            self._file.path = Path(directory) / self._file.path.name
+
+    def delete_if_exists(self) -> bool:
+        """Close and delete the file: whether it was there. OSError: it could not be deleted."""
+        with self._lock:
+            return self._file.delete_if_exists()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _find_entries(self) -> None:
+        """Count the entries that rise, on from those that are known."""
+        with self._lock, self._file.opened() as fd:
+            if fd is not None:
+                self._file.length = os.fstat(fd).st_size
+                self.max_entries = self._file.length // self._size
+            while fd is not None:
+                rows = self._rows(os.pread(fd, _RUN * self._size, self.entries * self._size))
+                rising = self._rising(rows)
+                if rising:
+                    self.entries += rising
+                    self._last = self._entry(*rows[rising - 1].tolist())
+                if rising < _RUN:
+                    break
+            if self.entries == 1 < self.max_entries and self._integers(self._last) == (0, 0):
+                # The first of many empty slots. Alone in its file it would be an entry.
+                self._keep(0)
+
+    def _follow(self) -> None:
+        """Find what has been appended to the file since."""
+        with self._lock:
+            after = self._read(self.entries)
+            if after is not None and after > self._last:
+                self._find_entries()
+
+    def _rows(self, raw: bytes) -> NDArray[np.void]:
+        return np.frombuffer(raw, self._ROW, len(raw) // self._size)
+
+    def _rising(self, rows: NDArray[np.void]) -> int:
+        """How many rows rise, one from the other and the first from the last entry known."""
+        first, second = rows["first"].astype(np.int64), rows["second"].astype(np.int64)
+        known = self._integers(self._last) if self.entries else (-1, 0)
+        rises = (np.diff(first, prepend=known[0]) > 0) & (first >= 0) & (np.diff(second, prepend=known[1]) >= 0)
+        return len(rows) if rises.all() else int(np.argmin(rises))
+
+    @abstractmethod
+    def _integers(self, entry: Entry) -> tuple[int, int]:
+        """The two integers of an entry's slot."""

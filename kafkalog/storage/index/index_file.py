@@ -1,0 +1,276 @@
+"""The file under an offset or time index: fixed-size entries, then the slots that wait for more.
+
+    entry | entry | entry | zero bytes ............................. |
+                          ^ where the next entry goes                ^ length: whole slots, until it is trimmed
+
+A file that is being appended to is mapped: an entry costs no system call, and a lookup finds it at once. Blocks on disk
+are reserved a stretch at a time before the map is written to, so that a full disk is an error of the append and not
+the end of the process. Any other file is opened, read and closed at each lookup, so that a log of any number of
+segments needs no descriptors for its indexes; of one's own, copies of the shorter ones are kept, of a limited number
+of bytes together. A file that somebody else writes must never be mapped, because touching a page that has been cut off
+kills the process.
+
+Source: storage/.../log/AbstractIndex.java (which always maps, and leaves reserving to the file system).
+"""
+
+import io
+import mmap
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EINVAL, ENOSPC, EOPNOTSUPP
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from kafkalog._speedups.index_search import search_entries, search_index
+from kafkalog.errors import CorruptIndexError
+from kafkalog.storage.files.durable import naming
+from kafkalog.storage.files.open_file_limit import OpenFiles
+from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, closed
+
+RESERVED_BYTES = 1 << 16
+# Of a file that is not longer a copy is kept: to read it takes little longer than one search in it. And all copies.
+KEPT_BYTES = 1 << 14
+ALL_KEPT_BYTES = 1 << 24
+# The map needs no descriptor of its own; before Python 3.13 it has one all the same.
+_MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+KEPT_INDEXES = OpenFiles(ALL_KEPT_BYTES)
+
+Read = TypeVar("Read")
+
+
+class Field(NamedTuple):
+    """One integer of each entry: where it lies in the `stride` bytes, and whether it has 8 of them, else 4."""
+
+    at: int
+    stride: int
+    wide: bool = False
+
+
+class IndexFile:
+    """Bytes at positions. Not safe for several threads: the index has a lock around each call.
+
+    length: bytes of the file, 0 where a read-only one is missing. created: whether it was not there before.
+    """
+
+    def __init__(self, path: Path, *, writable: bool, new_length: int) -> None:
+        """A writable file that is missing is created, `new_length` zero bytes long; one that is there stays as it is.
+
+        OSError: the path cannot be opened or created, or the disk is full; nothing is created then.
+        CorruptIndexError: it is no regular file.
+        """
+        self.path = path
+        self.writable = writable
+        self._map: mmap.mmap | None = None
+        # All bytes of a file that is not mapped, where they are few.
+        self._kept: bytes | None = None
+        self.recently_used = False
+        # How far the map may be written to.
+        self._reserved = 0
+        self._closed = False
+        self.length = 0
+        self.created = writable and self._create(new_length)
+        if not self.created:
+            self.length = self._measured()
+
+    def _create(self, length: int) -> bool:
+        if self.path.exists():
+            return False
+        if length <= 0:
+            raise ValueError(f"{self.path} is to be created with {length} bytes, which holds no entry")
+        with naming(self.path):
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CLOSE_ON_EXEC, 0o666)
+            try:
+                os.ftruncate(fd, length)
+                reserve(fd, 0, min(length, RESERVED_BYTES))
+            except BaseException:
+                self.path.unlink(missing_ok=True)
+                raise
+            finally:
+                os.close(fd)
+        self.length = length
+        return True
+
+    def _measured(self) -> int:
+        with self.opened() as fd:
+            if fd is None:
+                return 0
+            status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptIndexError("not a regular file", str(self.path))
+        return status.st_size
+
+    @contextmanager
+    def opened(self, flags: int = os.O_RDONLY) -> Iterator[int | None]:
+        """A descriptor; None where a file that is only read is missing. LogStateError: the index has been closed."""
+        self.check_open()
+        try:
+            # Without waiting: opening a pipe would wait for somebody to write into it.
+            fd = os.open(self.path, flags | CLOSE_ON_EXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            if self.writable:
+                raise
+            yield None
+            return
+        try:
+            with naming(self.path):
+                yield fd
+        finally:
+            os.close(fd)
+
+    def check_open(self) -> None:
+        """LogStateError: the index has been closed."""
+        if self._closed:
+            raise closed(self.path)
+
+    def check_writable(self, what: str) -> None:
+        """io.UnsupportedOperation: the index is only read. LogStateError: it has been closed."""
+        if not self.writable:
+            raise io.UnsupportedOperation(f"cannot {what} read-only: {self.path}")
+        self.check_open()
+
+    def read(self, position: int, length: int) -> bytes:
+        """The bytes at a position; less where the file ends before."""
+        if self._map is not None:
+            return self._map[position : position + length]
+        return self._with_descriptor(os.pread, length, position) or b""
+
+    def count(self, field: Field, target: int, entries: int) -> int:
+        """How many of the first `entries` entries have a field of at most target; the field must rise."""
+        return self._search(field, target, entries)[0]
+
+    def floor(self, field: Field, target: int, entries: int) -> bytes:
+        """The last of the first `entries` entries whose field is at most target; nothing where there is none."""
+        return self._search(field, target, entries)[1]
+
+    def _search(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+        held: mmap.mmap | bytes | None = self._map
+        if held is None:
+            held = self._kept if self._kept is not None else self._keep()
+        if held is not None:
+            self.recently_used = True
+            return search_entries(held, field.stride, field.at, field.wide, target, entries)
+        if self._closed:
+            self.check_open()
+        try:
+            return search_index(str(self.path), field.stride, field.at, field.wide, target, entries)
+        except FileNotFoundError:
+            if self.writable:
+                raise
+            return 0, b""
+
+    def _keep(self) -> bytes | None:
+        """A copy of a short file that nobody else changes, kept as long as many others are not searched more often."""
+        if not self.writable or self.length > KEPT_BYTES or self._closed:
+            return None
+        kept = self._with_descriptor(os.pread, self.length, 0)
+        self._kept = kept
+        KEPT_INDEXES.add(self, self.length)
+        return kept
+
+    def give_up_file(self) -> None:
+        """Drop the copy, which can be made again. Any thread may call."""
+        self._kept = None
+
+    def _with_descriptor(self, read: Callable[..., Read], *arguments: object) -> Read | None:
+        """As `opened`, in less time."""
+        if self._closed:
+            self.check_open()
+        try:
+            fd = os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            if self.writable:
+                raise
+            return None
+        try:
+            return read(fd, *arguments)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        finally:
+            os.close(fd)
+
+    def write(self, position: int, entry: bytes) -> None:
+        """Put an entry at a position before `length`. OSError: the disk is full, or the file is gone."""
+        end = position + len(entry)
+        if end > self._reserved:
+            self._reserve(end)
+        assert self._map is not None
+        self._map[position:end] = entry
+
+    def _reserve(self, end: int) -> None:
+        self.check_writable("append to")
+        reserved = min(self.length, -(-end // RESERVED_BYTES) * RESERVED_BYTES)
+        with self.opened(os.O_RDWR) as fd:
+            assert fd is not None
+            # What is there already may be a hole, too, where another program made the file: RandomAccessFile.setLength.
+            reserve(fd, self._reserved, reserved - self._reserved)
+            if self._map is None:
+                self._map = mmap.mmap(fd, self.length, **_MAP_OPTIONS)
+                self._kept = None
+        self._reserved = reserved
+
+    def resize(self, length: int) -> None:
+        """Make the file `length` bytes long; what is new is zero. OSError: it could not be, and is as it was."""
+        self._unmap()
+        with self.opened(os.O_RDWR) as fd:
+            assert fd is not None
+            os.ftruncate(fd, length)
+        self.length = length
+
+    def _unmap(self) -> None:
+        if self._map is not None:
+            self._map.close()
+        self._map = self._kept = None
+        self._reserved = 0
+
+    def open_for_sync(self) -> int | None:
+        """A descriptor to sync and close without holding the lock, so that readers go on; None if nothing is open."""
+        if self._closed or not self.writable:
+            return None
+        if self._map is not None and sys.platform != "linux":
+            self._map.flush()
+        with naming(self.path):
+            return os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
+
+    def rename_to(self, path: Path) -> None:
+        """Give the file another name, in place of a file of that name. OSError: it has its old one."""
+        if not self.writable:
+            raise io.UnsupportedOperation(f"cannot rename read-only: {self.path}")
+        self.path.replace(path)
+        self.path = path
+
+    def delete_if_exists(self) -> bool:
+        """Close and delete the file: whether it was there. OSError: it could not be deleted."""
+        if not self.writable:
+            raise io.UnsupportedOperation(f"cannot delete read-only: {self.path}")
+        self.release()
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+            return True
+        return False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the index has been closed, released or deleted."""
+        return self._closed
+
+    def release(self) -> None:
+        """Give up the map; the file stays as it is."""
+        self._closed = True
+        self._unmap()
+
+
+def reserve(fd: int, start: int, length: int) -> None:
+    """Have blocks on disk for bytes that lie in the file already, and leave these as they are. OSError: it is full."""
+    try:
+        os.posix_fallocate(fd, start, length)
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in {EINVAL, EOPNOTSUPP}:
+            raise
+        for at in range(start, start + length, RESERVED_BYTES):
+            piece = os.pread(fd, min(RESERVED_BYTES, start + length - at), at)
+            if os.pwrite(fd, piece, at) < len(piece):
+                raise OSError(ENOSPC, os.strerror(ENOSPC)) from None

@@ -1,0 +1,298 @@
+"""`TransactionIndex`: the aborted transactions whose abort marker lies in a segment.
+
+    2 B version (0) | 8 B producer id | 8 B first offset | 8 B last offset | 8 B last stable offset
+
+34 bytes, big-endian. The last offset is the marker's, and rises from entry to entry. The last stable offset is that of
+the moment after the marker: everything before it was decided by then, so that no later entry concerns offsets below
+it. Unlike the other indexes the file is neither preallocated nor sparse, and exists only once there is an entry; it is
+opened for each use, so that it costs no descriptor.
+
+Source: storage/.../log/TransactionIndex.java, AbortedTxn.java.
+"""
+
+import io
+import os
+import stat
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from kafkalog.errors import CorruptIndexError
+from kafkalog.storage.files.appendable_file import sync
+from kafkalog.storage.files.durable import naming
+from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, closed
+
+VERSION = 0
+_LAYOUT = struct.Struct(">hqqqq")
+ENTRY_SIZE = _LAYOUT.size
+_ZEROS = bytes(ENTRY_SIZE)
+# Entries that are read together.
+_RUN = 1024
+
+
+class AbortedTxn(NamedTuple):
+    """A producer's transaction from its first offset to its abort marker, and the last stable offset after that."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    def to_bytes(self) -> bytes:
+        """The entry. ValueError: a field does not fit into 8 bytes."""
+        try:
+            return _LAYOUT.pack(VERSION, *self)
+        except struct.error as error:
+            raise ValueError(f"{self} does not fit into an entry: {error}") from None
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """The entry in 34 bytes. CorruptIndexError: its version is unknown. ValueError: not 34 bytes."""
+        if len(raw) != ENTRY_SIZE:
+            raise ValueError(f"{len(raw)} bytes are no entry of {ENTRY_SIZE}")
+        version, *fields = _LAYOUT.unpack(raw)
+        # Kafka looks at the first of the two bytes alone, so that it takes versions 1 to 255 for 0.
+        if version != VERSION:
+            raise CorruptIndexError("the version of an entry is unknown", expected=VERSION, found=version)
+        return cls(*fields)
+
+
+class TxnIndexSearchResult(NamedTuple):
+    """Aborted transactions found; is_complete: no later segment can have more of them."""
+
+    aborted_txns: list[AbortedTxn]
+    is_complete: bool
+
+
+class TransactionIndex:
+    """The aborted transactions of the segment that starts at `start_offset`.
+
+    writable: the file is this process's alone; it is created by the first append. Any number of threads may use an
+    index at once. A part of an entry at the end of the file is not looked at, and the next append takes its place.
+
+    OSError: the file cannot be read or written. CorruptIndexError: it is no regular file, or an entry has an unknown
+    version. LogStateError: anything is asked of the file after it was closed. io.UnsupportedOperation, which is an
+    OSError and a ValueError: changing an index that is not writable.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], start_offset: int, *, writable: bool = True) -> None:
+        self.start_offset = start_offset
+        self._path = Path(path)
+        self._writable = writable
+        self._closed = False
+        self._lock = threading.RLock()
+        self._entries = self._size() // ENTRY_SIZE
+        self._last_offset = self._last_offset_of(self._entries)
+
+    @property
+    def path(self) -> Path:
+        """The file, which need not be there."""
+        return self._path
+
+    @property
+    def last_offset(self) -> int | None:
+        """The offset of the last abort marker; None where there is none."""
+        return self._last_offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        return next(iter(self), None) is None
+
+    def _size(self) -> int:
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return 0
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptIndexError("not a regular file", str(self._path))
+        return status.st_size
+
+    def _last_offset_of(self, entries: int) -> int | None:
+        if not entries:
+            return None
+        raw = self._read((entries - 1) * ENTRY_SIZE, ENTRY_SIZE)
+        return int(_LAYOUT.unpack(raw)[3]) if len(raw) == ENTRY_SIZE else None
+
+    def _read(self, position: int, length: int) -> bytes:
+        self._check_open()
+        try:
+            fd = os.open(self._path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return b""
+        try:
+            with naming(self._path):
+                return os.pread(fd, length, position)
+        finally:
+            os.close(fd)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed(self._path)
+
+    def _check_writable(self, what: str) -> None:
+        if not self._writable:
+            raise io.UnsupportedOperation(f"cannot {what} read-only: {self._path}")
+        self._check_open()
+
+    def __iter__(self) -> Iterator[AbortedTxn]:
+        """Every entry, in order of the markers. Zero bytes end them: a system that crashed may leave such a tail."""
+        position = 0
+        while True:
+            with self._lock:
+                wanted = _RUN if not self._writable else min(_RUN, self._entries - position // ENTRY_SIZE)
+                raw = self._read(position, wanted * ENTRY_SIZE) if wanted > 0 else b""
+            for start in range(0, len(raw) - ENTRY_SIZE + 1, ENTRY_SIZE):
+                entry = raw[start : start + ENTRY_SIZE]
+                if entry == _ZEROS:
+                    return
+                yield self._parsed(entry, position + start)
+            if len(raw) < _RUN * ENTRY_SIZE:
+                return
+            position += len(raw)
+
+    def _parsed(self, raw: bytes, position: int) -> AbortedTxn:
+        try:
+            return AbortedTxn.from_bytes(raw)
+        except CorruptIndexError as error:
+            raise error.at(str(self._path), position) from None
+
+    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
+        """The transactions that overlap offsets fetch_offset up to, not including, upper_bound_offset.
+
+        CorruptIndexError: an entry has an unknown version.
+        """
+        found: list[AbortedTxn] = []
+        for txn in self:
+            if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound_offset:
+                found.append(txn)
+            if txn.last_stable_offset >= upper_bound_offset:
+                return TxnIndexSearchResult(found, is_complete=True)
+        return TxnIndexSearchResult(found, is_complete=False)
+
+    def append(self, txn: AbortedTxn) -> None:
+        """Add a transaction whose marker lies behind all others; the file is created if it is missing.
+
+        ValueError: its last offset is not larger than the last one. OSError: it could not be written, and the index is
+        as it was, or the error says that it is not.
+        """
+        with self._lock:
+            self._check_writable("append to")
+            if self._last_offset is not None and txn.last_offset <= self._last_offset:
+                raise ValueError(
+                    f"{self._path}: the last offset {txn.last_offset} is not larger than {self._last_offset}"
+                )
+            self._write(txn.to_bytes(), self._entries * ENTRY_SIZE)
+            self._entries += 1
+            self._last_offset = txn.last_offset
+
+    def _write(self, raw: bytes, position: int) -> None:
+        with naming(self._path):
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
+            try:
+                # First what is left of an entry that was not written whole, so that a shorter rest cannot stay.
+                os.ftruncate(fd, position)
+                written = os.pwrite(fd, raw, position)
+                while written < len(raw):
+                    written += os.pwrite(fd, raw[written:], position + written)
+            except BaseException as error:
+                self._take_back(fd, position, error)
+                raise
+            finally:
+                os.close(fd)
+
+    def _take_back(self, fd: int, position: int, error: BaseException) -> None:
+        try:
+            os.ftruncate(fd, position)
+        except OSError as second:
+            error.add_note(f"{self._path}: what was written of an entry could not be cut off: {second}")
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries from the first whose last offset is `offset` or more. OSError: it could not be done."""
+        with self._lock:
+            self._check_writable("truncate")
+            for n, txn in enumerate(self):
+                if txn.last_offset >= offset:
+                    self._cut(n)
+                    return
+
+    def _cut(self, entries: int) -> None:
+        last_offset = self._last_offset_of(entries)
+        with naming(self._path):
+            os.truncate(self._path, entries * ENTRY_SIZE)
+        self._entries, self._last_offset = entries, last_offset
+
+    def reset(self) -> None:
+        """Drop all entries; the file stays, if there is one. OSError: it could not be done."""
+        with self._lock:
+            self._check_writable("reset")
+            with suppress(FileNotFoundError):
+                self._cut(0)
+            self._entries, self._last_offset = 0, None
+
+    def sanity_check(self) -> None:
+        """CorruptIndexError: a last offset is before the start offset or does not rise, or a version is unknown.
+
+        Zero bytes behind the entries are damage here. Kafka does not hold the last offsets against one another.
+        """
+        with self._lock:
+            last, count = self.start_offset - 1, 0
+            for txn in self:
+                if txn.last_offset <= last:
+                    what = "the last offset of an aborted transaction is too small"
+                    expected = f"more than {last}"
+                    raise CorruptIndexError(what, str(self._path), count * ENTRY_SIZE, expected, txn.last_offset)
+                last, count = txn.last_offset, count + 1
+            if count < self._entries:
+                raise CorruptIndexError("zero bytes in the place of an entry", str(self._path), count * ENTRY_SIZE)
+
+    def flush(self) -> None:
+        """Have the system put the file on the disk, if there is one. OSError: it failed."""
+        with self._lock:
+            if self._closed or not self._writable:
+                return
+            try:
+                fd = os.open(self._path, os.O_RDWR | CLOSE_ON_EXEC)
+            except FileNotFoundError:
+                return
+        try:
+            with naming(self._path):
+                sync(fd)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Use the file no more. Closing twice does nothing."""
+        self._closed = True
+
+    def rename_to(self, path: str | os.PathLike[str]) -> None:
+        """Give the file, if there is one, another name, and have it by that name from here on; also when closed.
+
+        OSError: it could not be done, and the file has its old name.
+        """
+        with self._lock:
+            if not self._writable:
+                raise io.UnsupportedOperation(f"cannot rename read-only: {self._path}")
+            with suppress(FileNotFoundError):
+                self._path.replace(path)
+            self._path = Path(path)
+
+    def update_parent_dir(self, directory: str | os.PathLike[str]) -> None:
+        """Find the file in another directory from here on: its own has been renamed."""
+        with self._lock:
+            self._path = Path(directory) / self._path.name
+
+    def delete_if_exists(self) -> bool:
+        """Close and delete the file: whether it was there. OSError: it could not be deleted."""
+        with self._lock:
+            if not self._writable:
+                raise io.UnsupportedOperation(f"cannot delete read-only: {self._path}")
+            self.close()
+            try:
+                self._path.unlink()
+            except FileNotFoundError:
+                return False
+            return True

@@ -1,0 +1,112 @@
+"""A partition opened by itself: to be read, or locked, recovered if need be, and appended to.
+
+    mode "r"   reads only; never writes, creates or locks anything
+    mode "a"   reads and appends; the directory is created if it is missing
+
+The directory that holds the partition's is taken for a broker's data directory, be there a broker or not: its lock,
+checkpoints and mark of a clean shutdown are honoured and kept.
+"""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
+from kafkalog.errors import NotALogError
+from kafkalog.record import decompress
+from kafkalog.storage.checkpoint.partition_metadata_file import topic_id_in
+from kafkalog.storage.data_dir import session as sessions
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock
+from kafkalog.storage.file_names import TopicPartition, partition_of_dir, real_path, segment_files
+from kafkalog.storage.files.durable import make_directory
+from kafkalog.storage.log import Log
+from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
+
+
+def open_log(
+    path: str | os.PathLike[str],
+    mode: str = "r",
+    config: LogConfig | None = None,
+    *,
+    decompression_limit: int | None = None,
+    progress: Progress | None = None,
+) -> Log:
+    """See `kafkalog.open`."""
+    limit = decompress.DEFAULT_LIMIT
+    if decompression_limit is not None:
+        limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
+    if mode == "r":
+        return Log(path, config, decompression_limit=limit)
+    if mode != "a":
+        raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
+    config = config_or_default(config)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function of bytes done and bytes to do, not {type(progress).__name__}")
+    return _Partition(Path(path).absolute()).opened(config, Opening(progress=progress, decompression_limit=limit))
+
+
+class _Partition:
+    """A partition directory that this process is to write to."""
+
+    def __init__(self, directory: Path) -> None:
+        name = real_path(directory).name
+        partition = partition_of_dir(name)
+        if directory.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, "a partition directory is needed", str(directory))
+        if partition is None:
+            raise NotALogError(f"{name!r} is no partition's directory: <topic>-<number>", str(directory))
+        self.directory = directory
+        self.partition: TopicPartition = partition
+        self.data_dir = real_path(directory).parent
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no segment yet."""
+        return not self.directory.exists() or not segment_files(self.directory)
+
+    def opened(self, config: LogConfig | None, opening: Opening) -> WritableLog:
+        make_directory(self.data_dir)
+        # What is damaged in the data directory is told of before anything is changed.
+        sessions.read_checkpoints(self.data_dir)
+        if self.is_new:
+            topic_id_in(self.data_dir, self.partition.topic)
+        lock = DirectoryLock.of_partition(self.directory)
+        session = sessions.begin(self.data_dir, lock)
+        try:
+            topic_id = sessions.settle_topic_id(self.data_dir, lock, self.directory) if self.is_new else None
+            return self._loaded(session, lock, config, replace(opening, topic_id=topic_id))
+        except BaseException:
+            sessions.end(session, lock, [self.directory], in_order=False)
+            raise
+
+    def _loaded(
+        self, session: sessions.Session, lock: DirectoryLock, config: LogConfig | None, opening: Opening
+    ) -> WritableLog:
+        checkpoints = sessions.read_checkpoints(self.data_dir)
+        opening = replace(
+            opening,
+            had_clean_shutdown=self.is_new or session.is_whole(real_path(self.directory).name),
+            log_start_offset=checkpoints.log_starts.get(self.partition, 0),
+            recovery_point=checkpoints.recovery_points.get(self.partition, 0),
+            ensure_alone=lock.ensure_held,
+            at_truncation=lambda log: sessions.update_checkpoints(self.data_dir, lock, [log]),
+            at_loss=lambda: sessions.lose(session, lock, self.directory),
+        )
+        session.closed.discard(real_path(self.directory).name)
+
+        def at_end(log: WritableLog, ending: Ending) -> None:
+            in_order = False
+            try:
+                if ending is Ending.CLOSED:
+                    sessions.update_checkpoints(self.data_dir, lock, [log])
+                elif ending is Ending.DELETED:
+                    sessions.forget_partition(self.data_dir, lock, self.partition)
+                in_order = ending is not Ending.ABANDONED
+            finally:
+                sessions.end(session, lock, [self.directory], in_order=in_order)
+
+        log = WritableLog.load(self.directory, config, replace(opening, at_end=at_end))
+        log.update_high_watermark(checkpoints.high_watermarks.get(self.partition, log.log_end_offset))
+        return log

@@ -1,0 +1,107 @@
+"""`.snapshot`: what a log knows of its producers up to the offset in the file's name.
+
+    00 01                     version int16
+    f3 1a 60 21               CRC-32C of all that follows
+    00 00 00 02               how many producers, int32
+    .. (46 bytes)             producer id int64 | epoch int16 | last sequence int32 | last offset int64 |
+                              offset delta int32 | timestamp int64 | coordinator epoch int32 |
+                              first offset of the open transaction int64
+    .. (46 bytes)
+
+-1 stands for nothing. Of a producer's five batches only the latest is kept: after loading, an older one is not known to
+be a repetition. The producers come in no order.
+Source: storage/.../internals/log/ProducerStateManager.java, storage/src/main/resources/message/ProducerSnapshot.json.
+"""
+
+import re
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from crc32c import crc32c
+
+from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog.errors import CorruptSnapshotError
+from kafkalog.storage.file_names import SNAPSHOT_SUFFIX, file_names
+from kafkalog.storage.files.durable import write_atomically
+from kafkalog.storage.producer.producer_state_entry import BatchMetadata, ProducerStateEntry
+
+VERSION = 1
+_HEADER = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_FROM = 6
+_NAME = re.compile(rf"([0-9]+){re.escape(SNAPSHOT_SUFFIX)}", re.ASCII)
+
+
+def snapshot_files(directory: Path) -> dict[int, Path]:
+    """Offset -> path of every snapshot of a partition directory; empty where the directory is missing."""
+    try:
+        names = filter(None, map(_NAME.fullmatch, file_names(directory)))
+    except FileNotFoundError:
+        return {}
+    found = {int(name[1]): directory / name[0] for name in names}
+    return {offset: path for offset, path in found.items() if offset <= INT64_MAX}
+
+
+def read_snapshot(path: Path) -> list[ProducerStateEntry]:
+    """The producers of a snapshot, as the file has them.
+
+    CorruptSnapshotError: the file does not follow the format, or its CRC does not hold. OSError: it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise CorruptSnapshotError("not a regular file", str(path))
+    data = path.read_bytes()
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshotError("the file ends in its header", str(path), 0, f"{_HEADER.size} bytes", len(data))
+    version, stored, count = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise CorruptSnapshotError("the version is unknown", str(path), 0, VERSION, version)
+    computed = crc32c(memoryview(data)[_CRC_FROM:])
+    if stored != computed:
+        raise CorruptSnapshotError("the CRC does not hold", str(path), 2, f"{computed:#010x}", f"{stored:#010x}")
+    end = _HEADER.size + count * _ENTRY.size
+    if count < 0 or end > len(data):
+        raise CorruptSnapshotError("the producers are not all there", str(path), 6, f"{end} bytes", len(data))
+    return [_entry(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size : end])]
+
+
+def write_snapshot(path: Path, entries: Iterable[ProducerStateEntry], *, sync: bool = True) -> None:
+    """Write a snapshot, whole or not at all; sync: it is on the disk on return. OSError: it cannot be written."""
+    write_atomically(path, encode_snapshot(entries), sync=sync)
+
+
+def holds_the_same(path: Path, entries: Iterable[ProducerStateEntry]) -> bool:
+    """Whether a snapshot is there with these producers, in whatever order. OSError: it cannot be read."""
+    try:
+        found = read_snapshot(path)
+    except (CorruptSnapshotError, FileNotFoundError):
+        return False
+    return sorted(map(_fields, found)) == sorted(map(_fields, entries))
+
+
+def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
+    """The bytes of a snapshot."""
+    rows = [_ENTRY.pack(*_fields(entry)) for entry in entries]
+    covered = b"".join([len(rows).to_bytes(4, "big"), *rows])
+    return VERSION.to_bytes(2, "big") + crc32c(covered).to_bytes(4, "big") + covered
+
+
+def _fields(entry: ProducerStateEntry) -> tuple[int, ...]:
+    began = entry.current_txn_first_offset
+    return (
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.last_seq,
+        entry.last_data_offset,
+        entry.last_offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        -1 if began is None else began,
+    )
+
+
+def _entry(fields: tuple[int, ...]) -> ProducerStateEntry:
+    producer_id, epoch, last_seq, last_offset, offset_delta, timestamp, coordinator_epoch, began = fields
+    batches = (BatchMetadata(last_seq, last_offset, offset_delta, timestamp),) if last_offset >= 0 else ()
+    open_since = began if began >= 0 else None
+    return ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, open_since, batches)

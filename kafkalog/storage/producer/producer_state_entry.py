@@ -1,0 +1,142 @@
+"""What a log remembers of a producer: its epoch, its last five batches, its open transaction.
+
+    ProducerStateEntry  producer 7, epoch 0, coordinator epoch -1
+      batches           seq 3..5 at 10..12 | seq 6..6 at 13..13 | ...   at most 5, the oldest first
+      open transaction  since offset 10
+
+An entry never changes: an append puts another in its place, so other threads may read one at any time.
+Source: storage/.../internals/log/{ProducerStateEntry,BatchMetadata,TxnMetadata,CompletedTxn}.java.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+
+BATCHES_TO_RETAIN = 5
+"""A producer has at most five requests under way, so none of them can be repeated after five more batches."""
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that was appended. offset_delta: its last offset less its first; timestamp: its largest, ms."""
+
+    last_seq: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_seq(self) -> int:
+        """The sequence of its first record; 2**31 - 1 comes before 0."""
+        if self.last_seq < self.offset_delta:
+            return 0x7FFFFFFF - (self.offset_delta - self.last_seq) + 1
+        return self.last_seq - self.offset_delta
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerStateEntry(NamedTuple):
+    """What is known of one producer; -1 or None where nothing is. last_timestamp: of its last batch or marker, ms."""
+
+    producer_id: int
+    producer_epoch: int = -1
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    current_txn_first_offset: int | None = None
+    batch_metadata: tuple[BatchMetadata, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no batch of its epoch is known."""
+        return not self.batch_metadata
+
+    @property
+    def first_seq(self) -> int:
+        """The first sequence of the oldest batch known; -1 = none."""
+        return self.batch_metadata[0].first_seq if self.batch_metadata else -1
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence of the latest batch; -1 = none."""
+        return self.batch_metadata[-1].last_seq if self.batch_metadata else -1
+
+    @property
+    def first_data_offset(self) -> int:
+        """The first offset of the oldest batch known; -1 = none."""
+        return self.batch_metadata[0].first_offset if self.batch_metadata else -1
+
+    @property
+    def last_data_offset(self) -> int:
+        """The last offset of the latest batch; -1 = none."""
+        return self.batch_metadata[-1].last_offset if self.batch_metadata else -1
+
+    @property
+    def last_offset_delta(self) -> int:
+        """The latest batch's last offset less its first; 0 where there is no batch."""
+        return self.batch_metadata[-1].offset_delta if self.batch_metadata else 0
+
+    def find_duplicate_batch(self, batch: RecordBatch) -> BatchMetadata | None:
+        """The batch of the same epoch with exactly these sequences, if it is one of the five known."""
+        if batch.producer_epoch != self.producer_epoch:
+            return None
+        sequences = batch.base_sequence, batch.last_sequence
+        return next((each for each in self.batch_metadata if (each.first_seq, each.last_seq) == sequences), None)
+
+    def updated(self, later: "ProducerStateEntry") -> "ProducerStateEntry":
+        """`later`, with the batches known before where the epoch is the same."""
+        if later.producer_epoch != self.producer_epoch:
+            return later
+        batches = self.batch_metadata + later.batch_metadata
+        return later._replace(batch_metadata=batches[-BATCHES_TO_RETAIN:])
+
+
+class TxnMetadata(NamedTuple):
+    """A transaction, from its first offset; last_offset is its marker's, None while it is open."""
+
+    producer_id: int
+    first_offset: LogOffsetMetadata
+    last_offset: int | None = None
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that a marker, at last_offset, has ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class Transactions:
+    """Transactions by their first offsets, which mostly come in order."""
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._by_offset: dict[int, TxnMetadata] = {}
+
+    @property
+    def first(self) -> TxnMetadata | None:
+        return self._by_offset[self._offsets[0]] if self._offsets else None
+
+    def put(self, transaction: TxnMetadata) -> None:
+        offset = transaction.first_offset.message_offset
+        if offset not in self._by_offset:
+            insort(self._offsets, offset)
+        self._by_offset[offset] = transaction
+
+    def remove(self, offset: int) -> TxnMetadata | None:
+        transaction = self._by_offset.pop(offset, None)
+        if transaction is not None:
+            del self._offsets[bisect_left(self._offsets, offset)]
+        return transaction
+
+    def __iter__(self) -> Iterator[TxnMetadata]:
+        return (self._by_offset[offset] for offset in self._offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets)

@@ -1,0 +1,1 @@
+"""Read a log: scan, fetch, search by time, count."""

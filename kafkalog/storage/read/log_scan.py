@@ -1,0 +1,161 @@
+"""`Walk`: a log read from an offset on, segment after segment, beside whoever writes it.
+
+    segment | segment | active segment
+        ^ cursor: the next offset that is wanted                ^ stop
+
+Segments are rolled, merged, cut and deleted meanwhile: the cursor tells where to go on in those that there are then.
+"""
+
+import operator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from kafkalog.errors import CorruptRecordError, OffsetOutOfRangeError
+from kafkalog.record.record_batch import RecordBatch
+from kafkalog.record.record_columns import RecordColumns
+from kafkalog.storage.read.aborted_transactions import AbortedBatches
+from kafkalog.storage.read.rereading import read_on, steadily
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.log_segments import LogSegments
+
+# Offsets are Java longs.
+NO_END = 2**63 - 1
+_BATCHES: Callable[[FileMessageSet], Iterator[RecordBatch]] = operator.methodcaller("batches")
+
+
+class Walk:
+    """From offset `start` on, and not to `stop`. For one reader, who reads once.
+
+    segments: gives those of the log as they are now. directory: theirs, for what is told of errors.
+    """
+
+    def __init__(self, segments: Callable[[], LogSegments], directory: Path, start: int, stop: int) -> None:
+        self._segments_now = segments
+        self._directory = directory
+        self._stop = stop
+        # The offset up to which the log has been read, and whether that took it beyond a segment.
+        self._cursor = start
+        self._moved = False
+
+    # --- what is read
+
+    def columns(self, aborted: AbortedBatches | None, *, threads: int, check_crcs: bool) -> Iterator[RecordColumns]:
+        """The records, without those of `aborted`. What it raises: see `Log.records`."""
+        walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
+        walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
+        for segment, following, message_set in self.message_sets(loaded=threads == 1):
+            for part in read_on(self._as_it_is(segment), message_set, walk, lambda: self._cursor):
+                wanted, lowest, highest = part.narrowed(self._cursor, self._stop)
+                own = len(part)
+                if lowest < segment.base_offset or highest >= following:
+                    own = _own(segment.base_offset, following, part)
+                    wanted = part[:own].between(self._cursor, self._stop)
+                if aborted is not None:
+                    wanted = aborted.left_out_of(wanted)
+                if len(wanted):
+                    yield wanted
+                if own:
+                    self._cursor = int(part.offset[own - 1]) + 1
+                if own < len(part):
+                    self._check_is_now_own(segment, following, part, own)
+                    break
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """The batches. What it raises: see `Log.records`."""
+        for segment, _, message_set in self.message_sets():
+            for batch in read_on(self._as_it_is(segment), message_set, _BATCHES, lambda: self._cursor):
+                if batch.magic >= 2 and batch.base_offset >= self._stop:
+                    return
+                if batch.last_offset >= self._cursor:
+                    yield batch
+                    self._cursor = batch.last_offset + 1
+                if self._cursor >= self._stop:
+                    return
+
+    def message_sets(self, *, loaded: bool = False) -> Iterator[tuple[LogSegment, int, FileMessageSet]]:
+        """The segments to read from the cursor on, the offsets where they end, and their entries from there on.
+
+        loaded: as `FileMessageSet.starting_at`.
+        A segment that is read from its start has a file opened for it, and closed: of those who read a log from end to
+        end, none drives out what others keep open.
+        """
+        while self._cursor < self._stop and (found := self._next(loaded)) is not None:
+            segment, following, entries = found
+            with entries:
+                yield segment, NO_END if following is None else following.base_offset, entries
+            if not self._leave(following, self._segments_now().higher(segment.base_offset)):
+                return
+
+    # --- from segment to segment
+
+    def _next(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
+        """The segment to read next, the one behind it, and the entries; None where there is nothing more to read.
+
+        FileNotFoundError, OffsetOutOfRangeError: the records at the cursor have been deleted.
+        """
+        try:
+            return self._opened(loaded)
+        except FileNotFoundError:
+            if self._moved:
+                raise
+            # Where nothing has been read yet the log may begin later, too, than it just did.
+            return steadily(partial(self._opened, loaded))
+
+    def _opened(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
+        segments, at = self._segments_now(), self._cursor
+        segment = segments.floor(at) or segments.first
+        if segment is None or segment.base_offset >= self._stop:
+            return None
+        if segment.base_offset > at and self._moved:
+            raise self._deleted_meanwhile(segment)
+        following = segments.higher(segment.base_offset)
+        entries = segment.opened() if segment.base_offset >= at else segment.entries_from(at, loaded=loaded)
+        return segment, following, entries
+
+    def _leave(self, following: LogSegment | None, now: LogSegment | None) -> bool:
+        """A segment has been read to its end; answers whether there may be more to read.
+
+        following: the segment behind it when it was begun; now: the one there is. Where it is another, the end that was
+        read may not be where the segment ends now: it was merged, or cut and is the active one again.
+        """
+        if following is None:
+            return now is not None
+        self._moved = True
+        if now is not None and now.base_offset == following.base_offset:
+            self._cursor = max(self._cursor, now.base_offset)
+        return True
+
+    def _as_it_is(self, segment: LogSegment) -> Callable[[], LogSegment]:
+        """A segment as it is when it is asked for: the active one again, perhaps, whose torn tail is no damage."""
+        return lambda: self._segments_now().get(segment.base_offset) or segment
+
+    # --- what is wrong
+
+    def _check_is_now_own(self, segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> None:
+        """CorruptRecordError: an offset of another segment; unless that was cut off and it is written here now."""
+        segments = self._segments_now()
+        now = segments.higher(segment.base_offset)
+        is_there = segments.get(segment.base_offset) is segment
+        if is_there and following == (NO_END if now is None else now.base_offset):
+            raise _foreign_offset(segment, following, part, wrong)
+
+    def _deleted_meanwhile(self, segment: LogSegment) -> OffsetOutOfRangeError:
+        message, expected = "records were deleted before they were read", f"{segment.base_offset} or more"
+        return OffsetOutOfRangeError(message, str(self._directory), None, expected, self._cursor)
+
+
+def _own(base: int, following: int, part: RecordColumns) -> int:
+    """How many records come before the first whose offset cannot be in the segment: no checksum covers offsets."""
+    return int(((part.offset < base) | (part.offset >= following)).argmax())
+
+
+def _foreign_offset(segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        "an offset that is not of this segment",
+        str(segment.path),
+        int(part.batches["position"][part.batch[wrong]]),
+        f"{segment.base_offset}..{following - 1}",
+        int(part.offset[wrong]),
+    )

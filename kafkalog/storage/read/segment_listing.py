@@ -1,0 +1,143 @@
+"""The segments of a directory that somebody else may be writing to, and where the log in it ends.
+
+    listed    0.log | 40.log | 80.log (active)            as the directory was when it last changed
+    measured                 |====================>       whole batches of the active one, as far as they were read
+
+A broker rolls, deletes and truncates segments meanwhile: the directory is listed again when its time has changed, and
+the active segment is read on from where it ended, or again if it became shorter.
+"""
+
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog._speedups.framing import find_file_entry
+from kafkalog.errors import CorruptRecordError, LogStateError
+from kafkalog.record import decompress
+from kafkalog.record.message_set import RUN_ROWS
+from kafkalog.storage.checkpoint.checkpoint_file import SETTLED_NS
+from kafkalog.storage.file_names import segment_files
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.log_segments import LogSegments
+
+# Entries are passed over in pieces of so many bytes, cut wherever that is.
+_PASSED_BYTES = 16 << 20
+
+
+class SegmentListing:
+    """The segments of `directory`, read-only. Any thread may ask; copies list the directory for themselves."""
+
+    def __init__(self, directory: Path, decompression_limit: int = decompress.DEFAULT_LIMIT) -> None:
+        """OSError: the directory cannot be listed."""
+        self.directory = directory
+        self._decompression_limit = decompression_limit
+        self._lock = threading.Lock()
+        self._listed_at = -1
+        self._closed = False
+        self._segments = LogSegments()
+        # Where the active segment ended when it was last measured, and where its last batch begins.
+        self._end: tuple[LogSegment, LogOffsetMetadata, int] | None = None
+        self._list()
+
+    def segments(self) -> LogSegments:
+        """The segments as they are now. LogStateError: the listing has been closed. OSError: the directory has gone."""
+        if self._closed:
+            raise LogStateError("the log has been closed", str(self.directory))
+        if self.directory.stat().st_mtime_ns != self._listed_at:
+            with self._lock:
+                self._list()
+        return self._segments
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._closed
+
+    def _list(self) -> None:
+        changed_at = self.directory.stat().st_mtime_ns
+        files = segment_files(self.directory)
+        kept = {(each.base_offset, each.sealed): each for each in self._segments.values}
+        last = len(files) - 1
+        self._segments = LogSegments(
+            kept.get((base, i < last)) or self._segment(base, path, sealed=i < last)
+            for i, (base, path) in enumerate(files)
+        )
+        self._listed_at = changed_at if time.time_ns() - changed_at > SETTLED_NS else -1
+
+    def _segment(self, base: int, path: Path, *, sealed: bool) -> LogSegment:
+        return LogSegment(base, path, sealed=sealed, decompression_limit=self._decompression_limit)
+
+    def end(self, log_start_offset: int) -> LogOffsetMetadata:
+        """Where the next record will go: after the last whole batch, up to damage if there is any."""
+        active = self.segments().last
+        if active is None:
+            return LogOffsetMetadata(log_start_offset)
+        found = self._measured(active)
+        if found.message_offset < log_start_offset:
+            return LogOffsetMetadata(log_start_offset, found.segment_base_offset, found.relative_position_in_segment)
+        return found
+
+    def _measured(self, active: LogSegment) -> LogOffsetMetadata:
+        end, last = self._measured_before(active)
+        more, log, offset = True, active.log, end.message_offset
+        position = _near_end(log, end.relative_position_in_segment)
+        while more:
+            rows, stop = log._scan(position, rows=RUN_ROWS, span=-1)
+            if len(rows):
+                offset, last = int(rows["last_offset"][-1]) + 1, int(rows["position"][-1])
+            position, more = stop.position, stop.more
+        end = LogOffsetMetadata(offset, active.base_offset, position)
+        self._end = active, end, last
+        return end
+
+    def _measured_before(self, active: LogSegment) -> tuple[LogOffsetMetadata, int]:
+        """The end that is known, and where the last batch before it begins; or the start of the segment.
+
+        A segment that was cut may have grown longer again since: the batch before the end is looked at.
+        """
+        start = LogOffsetMetadata(active.base_offset, active.base_offset, 0)
+        if self._end is None or self._end[0] is not active or self._end[1].relative_position_in_segment > active.size:
+            return start, 0
+        _, end, last = self._end
+        try:
+            found = active.log.first_entry(last) if end.relative_position_in_segment else None
+        except (CorruptRecordError, ValueError):
+            return start, 0
+        same = found is not None and (found.position + found.size, found.last_offset + 1) == (
+            end.relative_position_in_segment,
+            end.message_offset,
+        )
+        return (end, last) if same else (start, 0)
+
+    def close(self) -> None:
+        """Close the files, for good."""
+        self._closed = True
+        self._segments.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_lock", "_end")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__ |= state
+        self._lock = threading.Lock()
+        self._end = None
+
+
+def _near_end(log: FileMessageSet, position: int) -> int:
+    """Where an entry begins in front of which, from `position` on, all is whole, and behind which there are more.
+
+    No rows are made of what is passed over, which takes half the time. What the walk ends in, the caller sees to.
+    """
+    before, fd = position, log._file.fileno()
+    # OSError: it is met, and told, when rows are made from there.
+    with suppress(OSError):
+        while position + _PASSED_BYTES < log.size_in_bytes:
+            _, _, reached, _, _ = find_file_entry(fd, position, position + _PASSED_BYTES, INT64_MAX)
+            if reached == position:
+                break
+            before, position = position, reached
+    return before

@@ -1,0 +1,139 @@
+"""A partition's directory taken over to be written to: created if it is missing, recovered if it was not closed.
+
+    directory, settings, checkpoints -> segments, producers, leader epochs, partition.metadata -> LogState
+
+Source: `UnifiedLog.create` in storage/.../internals/log/UnifiedLog.java.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.record.decompress import DEFAULT_LIMIT
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata, write_partition_metadata
+from kafkalog.storage.clock import Clock, wall_clock_ms
+from kafkalog.storage.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    TopicPartition,
+    parse_partition_dir,
+    real_path,
+)
+from kafkalog.storage.files.durable import make_directory
+from kafkalog.storage.local_log.local_log import LocalLog
+from kafkalog.storage.local_log.log_state import LogState
+from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+from kafkalog.storage.recovery.log_loader import LoadRequest, load_log
+from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
+from kafkalog.storage.segment.replace_segments import SegmentHome
+
+if TYPE_CHECKING:
+    from kafkalog.storage.unified_log import WritableLog
+
+Progress = Callable[[int, int], None]
+
+
+class Ending(Enum):
+    """What became of a log: closed in order, given up as it was, or deleted."""
+
+    CLOSED = "closed"
+    ABANDONED = "abandoned"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a directory is taken over: what the data directory's checkpoints say of it, and who keeps time.
+
+    had_clean_shutdown: whoever wrote it last closed it; else segments from the recovery point on are read again.
+    progress: called with bytes done and bytes to do while they are. scheduler: None = one of the log's own.
+    topic_id: what partition.metadata says, or is to say where there is none; None = whatever it says. at_truncation:
+    called when log start or recovery point have gone back, before records are cut off; must write them into the
+    checkpoints. ensure_alone: LogLockedError where others are not kept from writing any more. at_end: called once, when
+    the log has been closed, given up or deleted. at_loss: called in its place when the log was forgotten; see
+    `owning.own`.
+    """
+
+    had_clean_shutdown: bool = False
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    topic_id: str | None = None
+    clock: Clock = wall_clock_ms
+    scheduler: Scheduler | None = None
+    progress: Progress | None = None
+    decompression_limit: int = DEFAULT_LIMIT
+    at_truncation: Callable[["WritableLog"], None] = field(default=lambda _: None)
+    ensure_alone: Callable[[], None] = field(default=lambda: None)
+    at_end: Callable[["WritableLog", Ending], None] = field(default=lambda *_: None)
+    at_loss: Callable[[], None] = field(default=lambda: None)
+
+
+class Loaded(NamedTuple):
+    """A log as its directory holds it. topic_id: None where partition.metadata says none."""
+
+    state: LogState
+    log_start_offset: int
+    topic_id: str | None
+
+
+def load(directory: str | os.PathLike[str], config: LogConfig | None, opening: Opening, on_error: ExitStack) -> Loaded:
+    """Load the log in `directory`; what is to be done should the caller fail is put into on_error.
+
+    Raises what `WritableLog.load` says.
+    """
+    path = Path(directory).absolute()
+    config, partition = config_or_default(config), _partition_of(path)
+    make_directory(path)
+    scheduler = opening.scheduler or BackgroundScheduler(f"kafkalog {path.name}")
+    if opening.scheduler is None:
+        on_error.callback(scheduler.shutdown)
+    home = SegmentHome(
+        directory=path,
+        config=config,
+        scheduler=scheduler,
+        clock=opening.clock,
+        decompression_limit=opening.decompression_limit,
+    )
+    return _loaded(home, partition, opening, on_error)
+
+
+def _loaded(home: SegmentHome, partition: TopicPartition, opening: Opening, on_error: ExitStack) -> Loaded:
+    producers = ProducerStateManager(home.directory, partition, clock=opening.clock)
+    epochs = LeaderEpochCache(home.directory / LEADER_EPOCH_CHECKPOINT, scheduler=home.scheduler)
+    loaded = load_log(
+        LoadRequest(
+            **vars(home),
+            had_clean_shutdown=opening.had_clean_shutdown,
+            log_start_offset_checkpoint=opening.log_start_offset,
+            recovery_point_checkpoint=opening.recovery_point,
+            producer_state=producers,
+            leader_epochs=epochs,
+            progress=opening.progress,
+        )
+    )
+    local = LocalLog(loaded.segments, loaded.next_offset, loaded.recovery_point, home)
+    on_error.callback(local.release)
+    topic_id = _topic_id(home.directory / PARTITION_METADATA, opening.topic_id)
+    return Loaded(LogState(local, producers, epochs, opening.ensure_alone), loaded.log_start_offset, topic_id)
+
+
+def _topic_id(path: Path, wanted: str | None) -> str | None:
+    """What partition.metadata says, which is what is wanted if that is anything."""
+    found = read_partition_metadata(path)
+    if wanted is not None:
+        write_partition_metadata(path, wanted)
+    return wanted if found is None else found.topic_id
+
+
+def _partition_of(path: Path) -> TopicPartition:
+    name = real_path(path).name
+    partition = parse_partition_dir(name)
+    if partition is None:
+        raise ValueError(f"{name!r} is not the name of a partition: <topic>-<number>")
+    return partition

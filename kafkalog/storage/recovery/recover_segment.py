@@ -1,0 +1,146 @@
+"""A segment's batches read once more, from the first: what recovery makes of them, up to the first that is not valid.
+
+    batch | batch | batch ...... damaged, torn, zero bytes
+      |      |      |            ^ valid_bytes: here the file is going to be cut
+      offset and time index, leader epochs, producer state, aborted transactions
+
+What is inside of the batches is not looked at, but for control batches. Kafka: `LogSegment.recover`.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog._speedups.index_entries import index_entries
+from kafkalog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
+from kafkalog.record.decoding import Entries, Reading
+from kafkalog.record.log_validator import AppendOrigin
+from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.storage.index.offset_index import MAX_INT, TimestampEntry
+from kafkalog.storage.producer.producer_rows import telling_rows
+
+if TYPE_CHECKING:
+    from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+    from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+    from kafkalog.storage.segment.log_segment import LogSegment
+
+_log = logging.getLogger(__name__)
+
+
+class SegmentRecovery:
+    """Rebuilds what is known of a segment, whose indexes are empty. Afterwards `valid_bytes` and `largest` tell."""
+
+    def __init__(
+        self,
+        segment: "LogSegment",
+        producer_state: "ProducerStateManager",
+        leader_epochs: "LeaderEpochCache | None",
+        index_interval_bytes: int,
+    ) -> None:
+        self._segment = segment
+        self._producer_state = producer_state
+        self._leader_epochs = leader_epochs
+        self._index_interval_bytes = index_interval_bytes
+        self._last_indexed = 0
+        self._reading = Reading(decompression_limit=segment.decompression_limit, path=str(segment.path))
+        self.valid_bytes = 0
+        self.largest = TimestampEntry(-1, segment.base_offset)
+
+    def run(self) -> None:
+        """Read all valid batches.
+
+        SegmentOffsetOverflowError: an offset the indexes cannot hold. InvalidOffsetError: offsets do not rise.
+        """
+        try:
+            for entries in self._segment.log.sound_runs():
+                self._take(entries)
+        except (CorruptRecordError, InvalidRecordError) as error:
+            _log.warning("%s: not valid from byte %d on: %s", self._segment.path, self.valid_bytes, error)
+
+    def _take(self, entries: Entries) -> None:
+        rows, base = entries.rows, self._segment.base_offset
+        last = min(base + MAX_INT, INT64_MAX)
+        count, found, self._last_indexed, *largest = index_entries(
+            rows, base, last, self._index_interval_bytes, self._last_indexed, *self.largest
+        )
+        if count:
+            self._index(rows, *found)
+            self.largest = TimestampEntry(*largest)
+            self._take_fitting(entries._replace(rows=rows[:count]))
+        if count < len(rows):
+            raise SegmentOffsetOverflowError(
+                "an offset the indexes cannot hold",
+                str(self._segment.path),
+                int(rows["position"][count]),
+                f"{base}..{base + MAX_INT}",
+                int(rows["last_offset"][count]),
+            )
+
+    def _take_fitting(self, entries: Entries) -> None:
+        rows = entries.rows
+        modern = rows["magic"] >= 2
+        if not modern.all():
+            entries = entries._replace(rows=rows[modern])
+        if len(entries.rows):
+            self._assign_epochs(entries.rows)
+            self._update_producers(entries)
+        self.valid_bytes = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+
+    def _index(
+        self,
+        rows: NDArray[np.void],
+        at: NDArray[np.int64],
+        timestamps: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+    ) -> None:
+        """An entry for each row in `at`, with the largest timestamp up to it and the offset that has it."""
+        indexed = rows[at[: self._room_for(timestamps)]]
+        index = self._segment.offset_index
+        before = index.entries
+        try:
+            index.append_all(indexed["last_offset"], indexed["position"])
+        finally:
+            # Also where offsets do not rise, and the entries before that are left in what are empty slots then.
+            done = index.entries - before
+            self._segment.time_index.maybe_append_all(timestamps[:done], offsets[:done])
+
+    def _room_for(self, timestamps: NDArray[np.int64]) -> int:
+        """How many of these get an entry: indexes may have been larger when the segment was written.
+
+        Batches without an entry are found all the same, from the last one that has one on.
+        """
+        time_index = self._segment.time_index
+        rises = np.diff(timestamps, prepend=time_index.last_entry.timestamp) > 0
+        has_room: NDArray[np.bool_] = np.less(np.cumsum(rises) - rises, time_index.room)
+        count = len(timestamps) if has_room.all() else int(has_room.argmin())
+        return max(0, min(count, self._segment.offset_index.room))
+
+    def _assign_epochs(self, rows: NDArray[np.void]) -> None:
+        cache = self._leader_epochs
+        if cache is None:
+            return
+        latest = -1 if cache.latest_epoch is None else cache.latest_epoch
+        epochs = rows["partition_leader_epoch"].copy()
+        if epochs.max() <= latest:
+            return
+        before = np.maximum.accumulate(np.concatenate(([latest], epochs[:-1])))
+        for i in np.flatnonzero(epochs > before).tolist():
+            cache.assign(int(epochs[i]), int(rows["base_offset"][i]))
+
+    def _update_producers(self, entries: Entries) -> None:
+        rows = entries.rows
+        for batch in batches_of(entries._replace(rows=rows[telling_rows(rows)]), self._reading):
+            self._update_producer(batch)
+        self._producer_state.update_map_end_offset(int(rows["last_offset"][-1]) + 1)
+
+    def _update_producer(self, batch: RecordBatch) -> None:
+        state = self._producer_state
+        info = state.prepare_update(batch.producer_id, AppendOrigin.REPLICATION)
+        completed = info.append(batch, None)
+        state.update(info)
+        if completed is not None:
+            self._segment.update_txn_index(completed, state.last_stable_offset(completed))
+            state.complete_txn(completed)

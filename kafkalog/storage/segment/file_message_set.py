@@ -1,0 +1,472 @@
+"""`FileMessageSet`: log entries in a file, the whole of it or a slice.
+
+    ... entry | entry | entry | torn or zeroed tail
+        ^ start                                    ^ end
+
+Kafka: `FileRecords` (before 0.11 `FileMessageSet`).
+"""
+
+import io
+import logging
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
+from kafkalog._speedups.framing import scan_file_headers, scan_headers
+from kafkalog.errors import CorruptRecordError, LogStateError
+from kafkalog.record import decompress
+from kafkalog.record.decoding import Entries, Reading, read_columns
+from kafkalog.record.framing import EndKind, Stop
+from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
+from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBufferMessageSet, MessageSet
+from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.record.record_columns import RecordColumns
+from kafkalog.storage.files.appendable_file import AppendableFile, Piece
+from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.segment.searching import (
+    NO_OFFSET,
+    FoundEntry,
+    OffsetPosition,
+    TimestampAndOffset,
+    find_entry,
+    find_record,
+    load_entry,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from kafkalog.record.write_to import Target
+
+__all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset"]
+
+_log = logging.getLogger(__name__)
+_SIZE = struct.Struct(">i")
+# What is appended out of a file is taken from it in pieces of so many bytes.
+PIECE_BYTES = 1 << 20
+SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0
+
+
+class FileMessageSet(MessageSet):
+    """The log entries of a file from `start` to `end` (bytes; None: wherever the file ends when it is read).
+
+    As Kafka's reader of files: the magic is not looked at before a batch is read; an entry that the file does not
+    hold whole is the end of the data. Positions of batches count from the start of the file.
+
+    sealed: the file has a successor and is not written to any more: a torn or zeroed tail is damage. mapped: it is
+    mapped, not read (None: if sealed); only for a file that nobody cuts, because touching what was cut off kills the
+    process. decompression_limit: bytes that one batch may decompress to.
+
+    read_only=False: the file is created if it is missing, a new one with `preallocate_bytes` reserved on disk, and
+    appended to at its end. A torn or zeroed tail, as a crash leaves it, must go first: `truncate_to(valid_bytes)`.
+    It must be closed. Any number of threads may read meanwhile, also when it is closed: what is being read then is read
+    from this very file, and what is asked for later is refused.
+
+    One object at a time, in one process alone, may write to a file: a second is refused where the file system knows
+    locks, but a forked child, who shares the lock, is not, and must not write. For whole directories, which a broker
+    may have open, see `kafkalog.storage.data_dir.directory_lock`.
+
+    check_path: whether to find out when somebody renames or replaces the file, at the latest a tenth of a second later
+    or at the next flush; False: nobody does, or says so by `moved_to`.
+
+    LogStateError: anything is asked of the file after it was closed. NotALogError: a directory, a pipe or a device.
+    LogLockedError: another writes to it. OSError: the file cannot be
+    opened, or a file to append to is larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end;
+    writing combined with a start, an end, or sealed; preallocating without writing. io.UnsupportedOperation, which is
+    an OSError and a ValueError: writing to a read-only set, or to a slice.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        start: int = 0,
+        end: int | None = None,
+        read_only: bool = True,
+        preallocate_bytes: int = 0,
+        check_path: bool = True,
+        sealed: bool = False,
+        mapped: bool | None = None,
+        decompression_limit: int = decompress.DEFAULT_LIMIT,
+    ) -> None:
+        limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
+        super().__init__(Reading(decompression_limit=limit, path=os.fspath(path)))
+        start = whole("start", start, 0, INT64_MAX, BYTES)
+        end = end if end is None else whole("end", end, start, INT64_MAX, BYTES)
+        if not read_only and (start or end is not None or sealed):
+            raise ValueError("only a whole file that is not sealed is written to")
+        if read_only and preallocate_bytes:
+            raise ValueError("nothing is preallocated for a file that is only read")
+        self._file: ReadableFile = (
+            ReadableFile(path, mapped=sealed if mapped is None else mapped)
+            if read_only
+            else AppendableFile(path, preallocate_bytes=preallocate_bytes, check_path=check_path)
+        )
+        self._first = start
+        self._end = end
+        self._is_slice = False
+        self._loaded: Entries | None = None
+        self.sealed = sealed
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file has been closed, by this set or another that shares it."""
+        return self._file.closed
+
+    @property
+    def path(self) -> str:
+        """The file's path, as it was given."""
+        return str(self._file.path)
+
+    @property
+    def _start(self) -> int:
+        return self._first
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes from start to end as the file is now, a torn or zeroed tail included, a preallocated one not."""
+        if self._end is None and not self._first:
+            return self._file.size
+        return max(0, self._stop() - self._first)
+
+    def read(self, position: int, length: int) -> "FileMessageSet":
+        """The slice of `length` bytes at `position`, counted from this set's start; less where this set ends before.
+
+        The slice shares the open file. ValueError: position or length negative, or position after the end.
+        """
+        position, length = self._range(position, length, "length")
+        first = self._first + position
+        return self._slice(first, first + length, sealed=False)
+
+    def starting_at(
+        self, offset: int, start: int = 0, *, hint: int | None = None, loaded: bool = False
+    ) -> "FileMessageSet":
+        """This set without the batches before the first whose last offset is `offset` or more.
+
+        start, hint: as `search`. loaded: that batch is read now, and `columns` in one thread gives it as it is now.
+        """
+        first = load_entry(self, start, offset, hint=hint) if loaded else None
+        found = first if loaded else find_entry(self, start, offset, hint)
+        part = self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
+        part._first_run_bytes = 1
+        part._loaded = first
+        return part
+
+    def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
+        """As in `MessageSet`."""
+        first = self._loaded
+        if first is None or threads != 1:
+            return super().columns(threads=threads, check_crcs=check_crcs)
+        return self._columns_from(first, self._reading_as(check_crcs))
+
+    def _columns_from(self, first: Entries, reading: Reading) -> Iterator[RecordColumns]:
+        yield from read_columns(first, reading)
+        size = len(first.view)
+        rest = self._slice(first.position + size, self._end, sealed=self.sealed)
+        rest._first_run_bytes = RUN_GROWTH * size
+        yield from rest.columns(check_crcs=reading.check_crcs)
+
+    def last_offset(self) -> int | None:
+        """The last offset of the last whole batch, before damage if there is any; None where there is no batch."""
+        last, position, more = None, self._first, True
+        while more:
+            rows, stop = self._scan(position, rows=RUN_ROWS, span=-1)
+            last = int(rows["last_offset"][-1]) if len(rows) else last
+            position, more = stop.position, stop.more
+        return last
+
+    def _slice(self, first: int, end: int | None, *, sealed: bool) -> "FileMessageSet":
+        part = FileMessageSet.__new__(FileMessageSet)
+        MessageSet.__init__(part, self._reading)
+        part._file = self._file
+        part._first = first
+        part._end = end
+        part._is_slice = True
+        part._loaded = None
+        part.sealed = sealed
+        return part
+
+    def batches(self, start: int = 0, *, max_message_size: int | None = None) -> Iterator[RecordBatch]:
+        """The entries from position `start` (bytes from this set's start) on; nothing is decompressed, no CRC computed.
+
+        CorruptRecordError: damage in the framing, or a size field greater than `max_message_size`.
+        """
+        limit = -1 if max_message_size is None else whole("max_message_size", max_message_size, 0, INT32_MAX, BYTES)
+        runs = self._runs(self._place(start), max_size=limit)
+        return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in runs)
+
+    def search(self, offset: int, start: int = 0, *, hint: int | None = None) -> OffsetPosition | None:
+        """The first batch from position `start` on whose last offset is `offset` or more; None where there is none.
+
+        hint: what an index says of the batch at `start`, if that is not 0: it begins at this offset or before. Where
+        there is no such batch the whole set is searched. CorruptRecordError: damage in the framing, before anything is
+        found.
+        """
+        found = find_entry(self, start, offset, hint)
+        if found is None:
+            return None
+        is_wrapper = found.base_offset < 0 and found.magic < 2
+        base_offset = self._batch_at(found.position).base_offset if is_wrapper else found.base_offset
+        return OffsetPosition(base_offset, found.position, found.size)
+
+    def search_timestamp(
+        self, timestamp: int, start: int = 0, starting_offset: int = 0, *, hint: int | None = None
+    ) -> TimestampAndOffset | None:
+        """The first record from position `start` and `starting_offset` on whose timestamp (ms) is `timestamp` or more.
+
+        None where there is none; format 0 has no timestamps. hint: as `search`. CorruptRecordError,
+        InvalidRecordError: a batch to look into is damaged.
+        """
+        return find_record(self, start, starting_offset, timestamp, hint)
+
+    def first_entry(self, start: int = 0) -> FoundEntry | None:
+        """What the header of the first entry from position `start` on says."""
+        return find_entry(self, start, NO_OFFSET)
+
+    def _batch_at(self, position: int) -> RecordBatch:
+        rows, _ = self._scan(position, rows=1, span=-1)
+        (batch,) = batches_of(self._entries(rows), self._reading)
+        return batch
+
+    def largest_timestamp(self, start: int = 0) -> tuple[int, int]:
+        """The largest timestamp (ms) of the batches from position `start` on and the last offset of the first of them
+        that has it; (-1, -1) where none has any.
+        """
+        largest = -1, -1
+        for run in self._runs(self._place(start)):
+            i = int(run["max_timestamp"].argmax())
+            timestamp = int(run["max_timestamp"][i])
+            if timestamp > largest[0]:
+                largest = timestamp, int(run["last_offset"][i])
+        return largest
+
+    def append(self, message_set: MessageSet) -> int:
+        """Write all bytes of `message_set` at the end. Returns how many.
+
+        Either all of them are in the file then, and seen by every reader of this object, or none: a failure leaves the
+        file as it was and says so, or says that the file could not be left so. They are on the disk after `flush`.
+        The bytes are not looked at; but behind a torn tail, also of what was appended before, they could not be read.
+
+        LogStateError: the file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the error.
+        OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted since it was opened, renamed
+        or replaced; it is looked for ten times a second, and by `flush` and `truncate_to`. CorruptRecordError: somebody
+        else has made the file longer or shorter, or `message_set` is a file that became shorter. ValueError: the file
+        would grow beyond 2**31 - 1 bytes. io.UnsupportedOperation: see the class.
+        """
+        instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
+        if isinstance(message_set, ByteBufferMessageSet):
+            return self._append_bytes(message_set._buffer)
+        length, file = message_set.size_in_bytes, self._writable("append to")
+        return file.append(_pieces(message_set, length), length, _ends_well(message_set), self._ensure_end)
+
+    def append_bytes(self, data: "ReadableBuffer") -> int:
+        """Write bytes of entries at the end, as `append` does those of a message set. Returns how many."""
+        if not isinstance(data, (bytes, bytearray)):
+            data = memoryview(data).cast("B")
+        return self._append_bytes(data)
+
+    def append_entry(self, entry: bytes | bytearray) -> int:
+        """Write one entry, which is known to be whole, as `append` does. Returns how many bytes the set has then."""
+        return self._writable("append to").append_entry(entry, self._ensure_end)
+
+    def _append_bytes(self, data: Piece) -> int:
+        length = len(data)
+        # Nearly every piece is one entry.
+        is_one = length >= SMALLEST_ENTRY and _SIZE.unpack_from(data, SIZE_AT)[0] == length - LOG_OVERHEAD
+        return self._writable("append to").append((data,), length, is_one or _ends_well(data), self._ensure_end)
+
+    def _ensure_end(self) -> None:
+        """LogStateError: an entry that is appended could not be read, for what is before it."""
+        try:
+            *_, stop = self._stops()
+            kind, position = stop.end(self.path)
+        except CorruptRecordError as error:
+            what = f"there is damage, and what is appended after it could not be read; truncate_to({error.position})"
+            raise LogStateError(f"{what} cuts it off, and all that follows it", self.path, error.position) from error
+        if kind is not EndKind.END:
+            what = f"what is appended after a {kind.value} tail could not be read; truncate_to({position}) cuts it off"
+            left = self._stop() - position
+            raise LogStateError(what, self.path, position, "the end of the file", f"{left} bytes more")
+
+    def truncate_to(self, size: int) -> int:
+        """Cut the file to `size` bytes, and what was preallocated. Returns how many bytes went.
+
+        Whether an entry ends there is seen to when the next is appended. A file of that very length is not touched.
+        ValueError: `size` is negative or more than the file's. OSError, CorruptRecordError, io.UnsupportedOperation: as
+        `append`.
+        """
+        return self._writable("truncate").truncate(size)
+
+    def trim(self) -> None:
+        """Cut off what was preallocated and not used.
+
+        OSError, CorruptRecordError, io.UnsupportedOperation: as `append`.
+        """
+        self._writable("trim").trim()
+
+    def flush(self) -> None:
+        """Have the system put on the disk what was appended: after it, even a power failure takes none of it.
+
+        Nothing is done for a read-only set. OSError: it failed; then what was appended since the last flush may be
+        lost, in any part, although it can still be read, and another flush that succeeds does not bring it back.
+        """
+        if isinstance(self._file, AppendableFile):
+            self._file.flush()
+
+    def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
+        """Write `size` bytes from `position` on (None: all of them) to a binary file or a socket. Returns how many.
+
+        position counts from this set's start. For sockets, and files opened by `open()`, the system moves the bytes
+        without copying them through Python. Fewer than asked for are written where this set ends before, or `file`
+        does not wait and takes no more. ValueError: position or size negative, or position after the end. OSError:
+        as `file` raises it. CorruptRecordError: this set's file became shorter.
+        """
+        from kafkalog.storage.files.transfer import transfer
+
+        position, size = self._range(position, size, "size")
+        part = self.read(position, size)
+        return transfer(self._file, file, part._first, part.size_in_bytes)
+
+    def close(self) -> None:
+        """Close the file, for slices of it too. Records, columns and batches given out before stay valid.
+
+        A file that was written to is flushed and trimmed first; it is closed also if that raises. Closing twice does
+        nothing, nor does closing a slice: it is a view of a file that others have opened.
+        """
+        if not self._is_slice:
+            self._file.close()
+
+    def release(self) -> None:
+        """Close the file, neither flushed nor trimmed, as if the process had died; for slices of it too.
+
+        Nothing is done for a slice.
+        """
+        file = self._file
+        if not self._is_slice:
+            file.release() if isinstance(file, AppendableFile) else file.close()
+
+    def retire(self) -> None:
+        """Write no more. The file is closed, as it is, once nobody has it or a slice of it any more."""
+        if isinstance(self._file, AppendableFile) and not self._is_slice:
+            self._file.retire()
+
+    def moved_to(self, path: str | os.PathLike[str]) -> None:
+        """The open file has this path from now on: somebody has renamed it."""
+        self._file.moved_to(Path(path))
+        self._reading = replace(self._reading, path=os.fspath(path))
+
+    def delete(self) -> bool:
+        """Close the file without flushing it, and delete it. Returns whether that was done.
+
+        What goes wrong is logged and not raised. It is no longer at its path, or another file is: False.
+        io.UnsupportedOperation: see the class.
+        """
+        file = self._writable("delete")
+        try:
+            file.release()
+        except OSError:
+            _log.warning("%s cannot be closed", self.path, exc_info=True)
+        try:
+            return file.unlink()
+        except OSError:
+            _log.warning("%s cannot be deleted", self.path, exc_info=True)
+            return False
+
+    def _place(self, start: int) -> int:
+        """The position in the file that `start` counts to. ValueError: it is outside this set."""
+        return self._first + whole("start", start, 0, self.size_in_bytes, BYTES)
+
+    def _writable(self, what: str) -> AppendableFile:
+        if self._is_slice or not isinstance(self._file, AppendableFile):
+            kind = "a slice of" if self._is_slice else "read-only:"
+            raise io.UnsupportedOperation(f"cannot {what} {kind} {self.path}")
+        return self._file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy opens the file for itself: a descriptor means nothing elsewhere. TypeError: a writable set."""
+        if isinstance(self._file, AppendableFile):
+            raise TypeError(f"{self.path} is written to: one object alone may do that")
+        kind = {"sealed": self.sealed, "mapped": self._file.mapped}
+        limit = self._reading.decompression_limit
+        return _opened_again, (self.path, (self._first, self._end), kind, limit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stop(self) -> int:
+        return self._file.size if self._end is None else min(self._end, self._file.size)
+
+    def _scan(self, start: int, *, rows: int, span: int, max_size: int = -1) -> tuple[NDArray[np.void], Stop]:
+        end = self._stop()
+        if end < start:
+            if start > self._first:
+                raise CorruptRecordError(
+                    "the file became shorter while it was read", self._reading.path, start, f"{start} bytes", end
+                )
+            end = start
+        try:
+            found, *stop = scan_file_headers(self._file.fileno(), start, end, rows, span, max_size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
+        return found, Stop(*stop)
+
+    def _loaded_runs(self) -> Iterator[Entries]:
+        """Read first, then scanned in memory: where all bytes are wanted, headers need not be read by themselves."""
+        position = self._first
+        while True:
+            view = self._view(position, min(RUN_BYTES, max(0, self._stop() - position)))
+            rows, *_ = scan_headers(view, position)
+            if not len(rows):
+                # The end, damage, or an entry that is longer: the file tells.
+                rows, stop = self._scan(position, rows=1, span=-1)
+                if not len(rows):
+                    return self._check_end(stop)
+                view = self._view(position, int(rows["size_in_bytes"][0]))
+            yield Entries(rows, view, position)
+            position = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+
+    def _check_end(self, stop: Stop) -> None:
+        kind, position = stop.end(self._reading.path)
+        if self.sealed and kind is not EndKind.END:
+            raise CorruptRecordError(
+                f"a segment that has a successor ends in a {kind.value} tail",
+                self._reading.path,
+                position,
+                "the end of the file",
+                f"{self._stop() - position} bytes more",
+            )
+
+    def _view(self, position: int, length: int) -> memoryview:
+        return self._file.view(position, length)
+
+    def __repr__(self) -> str:
+        return f"<FileMessageSet {self.path} [{self._first}, {'end' if self._end is None else self._end})>"
+
+
+def _opened_again(path: str, span: tuple[int, int | None], kind: dict[str, bool], limit: int) -> FileMessageSet:
+    return FileMessageSet(path, start=span[0], end=span[1], decompression_limit=limit, **kind)
+
+
+def _pieces(message_set: MessageSet, length: int) -> Iterable[memoryview]:
+    start = message_set._start
+    return (message_set._view(start + at, min(PIECE_BYTES, length - at)) for at in range(0, length, PIECE_BYTES))
+
+
+def _ends_well(entries: MessageSet | Piece) -> bool:
+    """Whether another entry can follow."""
+    message_set = entries if isinstance(entries, MessageSet) else ByteBufferMessageSet(entries)
+    try:
+        return message_set.end_of_data.kind is EndKind.END
+    except CorruptRecordError:
+        return False

@@ -1,0 +1,405 @@
+"""`LogSegment`: one segment of a partition, a run of offsets from its base offset on, and the indexes into it.
+
+    00000000000000000040.log        batch | batch | batch | ...      offsets 40 ..
+    00000000000000000040.index      offset -> position               of one batch in so many bytes
+    00000000000000000040.timeindex  largest timestamp so far -> offset
+    00000000000000000040.txnindex   aborted transactions             only where there are any
+
+How it is read: see `segment_reading`.
+
+Kafka: `LogSegment`.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from errno import ENOENT
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import KafkaLogError, SegmentOffsetOverflowError
+from kafkalog.record import decompress
+from kafkalog.record.message_set import MessageSet
+from kafkalog.storage.clock import Clock, wall_clock_ms
+from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, offset_file
+from kafkalog.storage.index.offset_index import MAX_INT, TimeIndex, TimestampEntry
+from kafkalog.storage.index.transaction_index import AbortedTxn
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.recovery.recover_segment import SegmentRecovery
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+from kafkalog.storage.segment.segment_reader import ReadableSegment
+
+if TYPE_CHECKING:
+    from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+    from kafkalog.storage.producer.producer_state_manager import CompletedTxn, ProducerStateManager
+
+_log = logging.getLogger(__name__)
+# What one piece of another file may have when it is appended.
+CHUNK_BYTES = 1 << 20
+_DEFAULTS = LogConfig()
+
+
+class BatchSpan(NamedTuple):
+    """What an append must know of each batch: its last offset, its largest timestamp (ms, -1 = none), its bytes."""
+
+    last_offset: int
+    max_timestamp: int
+    size: int
+
+
+class RollParams(NamedTuple):
+    """What is about to be appended, and when to begin a new segment for it. Times in ms, sizes in bytes."""
+
+    max_segment_ms: int
+    max_segment_bytes: int
+    max_timestamp_in_messages: int
+    max_offset_in_messages: int
+    messages_size: int
+    now: int
+
+
+class _Before(NamedTuple):
+    """A segment before an append."""
+
+    position: int
+    largest: TimestampEntry
+    first_timestamp: int | None
+    bytes_since_entry: int
+
+
+def spans_of(rows: NDArray[np.void]) -> Iterator[BatchSpan]:
+    """The spans of rows of the header table."""
+    columns = (rows[name].tolist() for name in ("last_offset", "max_timestamp", "size_in_bytes"))
+    return map(BatchSpan, *columns)
+
+
+class LogSegment(ReadableSegment):
+    """A segment. One thread at a time writes to it; any number read it meanwhile.
+
+    base_offset, path, sealed, writable: see `SegmentFiles`. created: when this object was made, or the segment last
+    emptied, ms. roll_jitter_ms: how much earlier than others it is rolled. clock: gives the time, ms.
+    """
+
+    def __init__(
+        self,
+        base_offset: int,
+        path: Path,
+        *,
+        sealed: bool,
+        decompression_limit: int = decompress.DEFAULT_LIMIT,
+        writable: bool = False,
+        config: LogConfig | None = None,
+        clock: Clock = wall_clock_ms,
+    ) -> None:
+        config = config or _DEFAULTS
+        super().__init__(
+            base_offset,
+            path,
+            sealed=sealed,
+            writable=writable,
+            max_index_size=config.max_index_size,
+            preallocate_bytes=config.init_file_size,
+            decompression_limit=decompression_limit,
+        )
+        self.roll_jitter_ms = config.random_segment_jitter()
+        self.created = clock()
+        self._clock = clock
+        self._index_interval_bytes = config.index_interval_bytes
+        # As Kafka: not known of what was there before this object.
+        self._bytes_since_entry = 0
+        # Whether the indexes are known not to be full; asked anew after each entry.
+        self._indexes_have_room = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        clock: Clock = wall_clock_ms,
+        writable: bool = True,
+        sealed: bool = False,
+        file_already_exists: bool = False,
+        suffix: str = "",
+        decompression_limit: int = decompress.DEFAULT_LIMIT,
+    ) -> Self:
+        """The segment of that base offset; if it is to be written and need not be there, its `.log` file is created.
+
+        A new file is preallocated if `config` says so. suffix: behind every file name, as `.cleaned`.
+        file_already_exists: no file is opened before it is needed. OSError: the file cannot be created.
+        """
+        segment = cls(
+            base_offset,
+            offset_file(directory, base_offset, LOG_SUFFIX + suffix),
+            sealed=sealed,
+            decompression_limit=decompression_limit,
+            writable=writable,
+            config=config,
+            clock=clock,
+        )
+        if writable and not file_already_exists:
+            segment._open_writer()
+        return segment
+
+    # --- appending and rolling
+
+    def append(self, largest_offset: int, message_set: MessageSet, spans: Iterable[BatchSpan]) -> None:
+        """Write the batches at the end, and index entries every `index_interval_bytes`.
+
+        largest_offset: of all batches. spans: one for each. Nothing is done where there are no bytes.
+
+        SegmentOffsetOverflowError: an offset too far from the base; nothing is written. OSError, CorruptRecordError:
+        as `FileMessageSet.append`. InvalidOffsetError: offsets do not rise. Nothing has been written then.
+        """
+        if not message_set.size_in_bytes:
+            return
+        if not 0 <= largest_offset - self.base_offset <= MAX_INT:
+            raise self._overflow(largest_offset)
+        log = self._writer if self._writer is not None else self._open_writer()
+        self._open_indexes()
+        position = log.size_in_bytes
+        log.append(message_set)
+        self._note_or_take_back(log, position, spans)
+
+    def append_batch(self, data: bytearray, last_offset: int, max_timestamp: int) -> int:
+        """Write one whole batch at the end: as `append`, with less to do. Returns how many bytes the segment has then.
+
+        max_timestamp: ms, -1 = none.
+        """
+        if not 0 <= last_offset - self.base_offset <= MAX_INT:
+            raise self._overflow(last_offset)
+        log = self._writer if self._writer is not None else self._open_writer()
+        if self._largest is None or self._offset_index is None:
+            self._open_indexes()
+        end, size, largest = log.append_entry(data), len(data), self._largest
+        if largest is None or end == size or self._bytes_since_entry > self._index_interval_bytes:
+            self._note_or_take_back(log, end - size, (BatchSpan(last_offset, max_timestamp, size),))
+        else:
+            # Neither the first batch nor one that an index gets an entry for.
+            if max_timestamp > largest[0]:
+                self._largest = TimestampEntry(max_timestamp, last_offset)
+            self._bytes_since_entry += size
+        return end
+
+    def _open_indexes(self) -> TimestampEntry:
+        """Have those open that an append notes something in: what cannot be opened is told before a byte is written."""
+        assert self.offset_index is not None
+        return self.max_timestamp_and_offset_so_far
+
+    def _note_or_take_back(self, log: FileMessageSet, position: int, spans: Iterable[BatchSpan]) -> None:
+        largest = self._largest or self.max_timestamp_and_offset_so_far
+        before = _Before(position, largest, self._first_timestamp, self._bytes_since_entry)
+        try:
+            self._note(position, spans)
+        except BaseException:
+            self._take_back(log, before)
+            raise
+
+    def _note(self, position: int, spans: Iterable[BatchSpan]) -> None:
+        """What indexes, rolling and retention have to know of batches that lie at `position`."""
+        offset_index, time_index = self.offset_index, self.time_index
+        largest, since = self.max_timestamp_and_offset_so_far, self._bytes_since_entry
+        for last_offset, timestamp, size in spans:
+            if not position and self._first_timestamp is None:
+                self._first_timestamp = timestamp
+            if timestamp > largest[0]:
+                self._largest = largest = TimestampEntry(timestamp, last_offset)
+            if since > self._index_interval_bytes:
+                offset_index.append(last_offset, position)
+                time_index.maybe_append(largest.timestamp, largest.offset)
+                self._indexes_have_room = False
+                since = 0
+            position += size
+            since += size
+        self._bytes_since_entry = since
+
+    def _take_back(self, log: FileMessageSet, before: "_Before") -> None:
+        """An index takes no more, its disk being full perhaps: the batches go, so that their offsets are free again."""
+        log.truncate_to(before.position)
+        next_offset = self.read_next_offset()
+        self.offset_index.truncate_to(next_offset)
+        self.time_index.truncate_to(next_offset)
+        _, self._largest, self._first_timestamp, self._bytes_since_entry = before
+
+    def cut_back(self, position: int, next_offset: int) -> None:
+        """Cut off batches from a position on, the first of which has next_offset, with what the indexes know of them.
+
+        ValueError: there are not so many bytes.
+        """
+        with self._lock:
+            log = self._open_writer()
+            self.offset_index.truncate_to(next_offset)
+            self.time_index.truncate_to(next_offset)
+            log.truncate_to(position)
+            if not position:
+                self._first_timestamp = None
+            if self.max_timestamp_and_offset_so_far.timestamp >= 0:
+                self._largest = self._largest_after_truncation()
+
+    def append_from_file(self, message_set: FileMessageSet, start: int = 0) -> int:
+        """Append the batches from position `start` on, up to the first whose offset is too far from the base.
+
+        Returns how many bytes. OSError, CorruptRecordError: as `append`, and damage in `message_set`.
+        """
+        position = start
+        while chunk := self._append_chunk(message_set, position):
+            position += chunk
+        return position - start
+
+    def _append_chunk(self, message_set: FileMessageSet, position: int) -> int:
+        spans: list[BatchSpan] = []
+        size = 0
+        for batch in message_set.batches(position):
+            if not self._fits(batch.last_offset) or (spans and size + batch.size_in_bytes >= CHUNK_BYTES):
+                break
+            spans.append(BatchSpan(batch.last_offset, batch.max_timestamp, batch.size_in_bytes))
+            size += batch.size_in_bytes
+        if spans:
+            self.append(spans[-1].last_offset, message_set.read(position, size), spans)
+        return size
+
+    def update_txn_index(self, completed: "CompletedTxn", last_stable_offset: int) -> None:
+        """Note a transaction that has ended, if it was aborted."""
+        if completed.is_aborted:
+            self.txn_index.append(
+                AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
+            )
+
+    def should_roll(self, params: RollParams) -> bool:
+        """Whether what is to be appended belongs into a new segment."""
+        most_ms, most, timestamp, last_offset, incoming, now = params
+        size = self.size_in_bytes
+        return (
+            size > most - incoming
+            or (size > 0 and self.time_waited_for_roll(now, timestamp) > most_ms - self.roll_jitter_ms)
+            or not (self._indexes_have_room or self._look_for_room())
+            or not 0 <= last_offset - self.base_offset <= MAX_INT
+        )
+
+    def _look_for_room(self) -> bool:
+        self._indexes_have_room = not (self.offset_index.is_full or self.time_index.is_full)
+        return self._indexes_have_room
+
+    def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
+        """From the first batch's timestamp to `message_timestamp`; where it has none, from `created` to `now`; ms."""
+        first = self._first_timestamp
+        if first is None:
+            first = self._first_batch_timestamp()
+        return message_timestamp - first if first >= 0 else now - self.created
+
+    def _overflow(self, offset: int) -> SegmentOffsetOverflowError:
+        allowed = f"{self.base_offset}..{self.base_offset + MAX_INT}"
+        return SegmentOffsetOverflowError("an offset the indexes cannot hold", str(self.path), None, allowed, offset)
+
+    def on_become_inactive_segment(self) -> None:
+        """Write the last entry of the time index and trim all files: another segment is going to follow.
+
+        What was appended is still to be flushed; the files stay open for that.
+        """
+        with self._lock:
+            self._finish_indexes(self.max_timestamp_and_offset_so_far)
+            if self._writer is not None:
+                self._writer.trim()
+            self.seal()
+
+    def _finish_indexes(self, largest: TimestampEntry) -> None:
+        """What retention asks for is the time index's last entry."""
+        self._largest, self._indexes_have_room = largest, False
+        self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+
+    # --- recovering and truncating
+
+    def recover(self, producer_state: "ProducerStateManager", leader_epochs: "LeaderEpochCache | None") -> int:
+        """Build the indexes anew from the batches and cut the file before the first that is not valid.
+
+        producer_state: as it is at the base offset; it goes on to the segment's end. Returns how many bytes were cut.
+        SegmentOffsetOverflowError, InvalidOffsetError: an offset the indexes cannot hold, or one that does not rise.
+        """
+        with self._lock:
+            sealed = self.sealed
+            self.unseal()
+            for index in (self.offset_index, self.time_index, self.txn_index):
+                index.reset()
+            self.sealed = sealed
+            self._size, self._largest, self._first_timestamp = None, None, None
+            recovery = SegmentRecovery(self, producer_state, leader_epochs, self._index_interval_bytes)
+            recovery.run()
+            truncated = self.size_in_bytes - recovery.valid_bytes
+            if truncated:
+                self._open_writer().truncate_to(recovery.valid_bytes)
+            self._finish_indexes(recovery.largest)
+            return truncated
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off every batch that reaches `offset`, whole, and their index entries. Returns how many bytes went.
+
+        The segment is then one to append to, its indexes of full size.
+        """
+        with self._lock:
+            self.unseal()
+            log = self._open_writer()
+            found = self.translate_offset(offset)
+            for index in (self.offset_index, self.time_index, self.txn_index):
+                index.truncate_to(offset)
+            self.resize_indexes(self._max_index_size)
+            truncated = 0 if found is None else log.truncate_to(found.position)
+            if not log.size_in_bytes:
+                self.created = self._clock()
+                self._first_timestamp = None
+            self._bytes_since_entry = 0
+            if self.max_timestamp_and_offset_so_far.timestamp >= 0:
+                self._largest = self._largest_after_truncation()
+            return truncated
+
+    def _largest_after_truncation(self) -> TimestampEntry:
+        entry = self.time_index.last_entry
+        behind = self.log.largest_timestamp(self.offset_index.lookup(entry.offset).position)
+        return TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
+
+    def resize_indexes(self, size: int) -> None:
+        """Give both indexes room for `size` bytes, or for what is in them: they may be full by a smaller setting."""
+        self._indexes_have_room = False
+        for index in (self.offset_index, self.time_index):
+            index.resize(max(size, index.size_in_bytes))
+
+    def sanity_check(self, *, time_index_newly_created: bool) -> None:
+        """See that the offset index is there and that the transaction index can be. What the indexes say is not asked.
+
+        time_index_newly_created: there was no time index; it is made an empty one. FileNotFoundError: there is no
+        offset index. CorruptIndexError: the transaction index holds an offset before the base.
+        """
+        path = self.index_path(INDEX_SUFFIX)
+        if not path.exists():
+            raise FileNotFoundError(ENOENT, "an offset index is needed", str(path))
+        if time_index_newly_created and self.writable:
+            self._indexes_have_room = False
+            self.time_index.resize(0)
+        self.txn_index.sanity_check()
+
+    # --- closing
+
+    def close(self) -> None:
+        """Close the files, for good; those that were written to are completed, trimmed and flushed.
+
+        What was read from them stays valid. Closing twice does nothing.
+        """
+        with self._lock:
+            if self.writable and not self.sealed and self._largest is not None and self._time_index is not None:
+                self._complete(self._time_index)
+            super().close()
+
+    def _complete(self, time_index: TimeIndex) -> None:
+        """Write the last entry of the time index; a segment is closed without it rather than not at all."""
+        assert self._largest is not None
+        try:
+            time_index.maybe_append(*self._largest, skip_full_check=True)
+        except (KafkaLogError, OSError, ValueError):
+            _log.warning("%s: the largest timestamp is not in the time index", self.path, exc_info=True)
+
+    def __repr__(self) -> str:
+        return f"<LogSegment {self.base_offset} {'sealed' if self.sealed else 'active'} {self.path}>"

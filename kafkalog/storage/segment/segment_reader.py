@@ -1,0 +1,183 @@
+"""`ReadableSegment`: what may be asked of a segment's batches: where an offset lies, or a time, and what is there.
+
+    offset 57 -> .index: 50 at 8192 -> walk over headers from there -> the batch of 55 .. 59 at 9130
+    time      -> .timeindex: latest up to offset 50 -> .index -> headers -> the first record that is as late
+
+An entry of the offset index is a hint, followed where it leads to a batch that may come before the offset; else the
+file is searched from its start. The time index is trusted by who writes it: recovery has rebuilt it, or it was closed
+in order. Who only reads looks at the batch it means.
+
+Kafka: `LogSegment`.
+"""
+
+from kafkalog.storage.fetch_data_info import NO_MESSAGES, FetchDataInfo
+from kafkalog.storage.files.appendable_file import MAX_BYTES
+from kafkalog.storage.index.offset_index import MAX_INT, OffsetEntry, TimestampEntry
+from kafkalog.storage.index.transaction_index import TxnIndexSearchResult
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
+from kafkalog.storage.segment.segment_files import SegmentFiles
+
+
+class ReadableSegment(SegmentFiles):
+    """A segment as far as it is read. Any number of threads may do that, also while another writes to it."""
+
+    # What is known of the batches; None until somebody asks.
+    _largest: TimestampEntry | None = None
+    _first_timestamp: int | None = None
+
+    @property
+    def size(self) -> int:
+        """As `size_in_bytes`."""
+        return self.size_in_bytes
+
+    # --- times
+
+    @property
+    def max_timestamp_and_offset_so_far(self) -> TimestampEntry:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) where none has.
+
+        Of what was there before a writable segment was opened the time index's last entry tells; of others the batches
+        from there on are looked at.
+        """
+        largest = self._largest
+        if largest is not None:
+            return largest
+        if not self.writable:
+            return self._largest_found()
+        with self._lock:
+            if self._largest is None:
+                self._largest = self.time_index.last_entry
+            return self._largest
+
+    @property
+    def largest_record_timestamp(self) -> int | None:
+        """The largest timestamp, ms; None where no batch has one."""
+        largest = self.max_timestamp_and_offset_so_far.timestamp
+        return largest if largest >= 0 else None
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp or, where no batch has one, when the file was last written to; ms."""
+        largest = self.max_timestamp_and_offset_so_far.timestamp
+        return largest if largest >= 0 else self.last_modified
+
+    @property
+    def first_batch_timestamp(self) -> int | None:
+        """The largest timestamp of the first batch, ms; None where there is no batch, or it has none."""
+        first = self._first_batch_timestamp()
+        return first if first >= 0 else None
+
+    def _first_batch_timestamp(self) -> int:
+        if self._first_timestamp is not None:
+            return self._first_timestamp
+        first = self.log.first_entry() if self.size_in_bytes else None
+        if first is None:
+            return -1
+        self._first_timestamp = first.max_timestamp
+        return first.max_timestamp
+
+    def _largest_found(self) -> TimestampEntry:
+        """The largest timestamp of a segment whose indexes somebody else writes."""
+        entry = self.time_index.last_entry
+        start = self._place_of(entry)
+        behind = self.log.largest_timestamp(start or 0)
+        if start is None or behind[0] > entry.timestamp:
+            entry = TimestampEntry(*behind) if behind[0] >= 0 else TimestampEntry(-1, self.base_offset)
+        if self.sealed:
+            self._largest = entry
+        return entry
+
+    def _place_of(self, entry: TimestampEntry) -> int | None:
+        """Where the batch lies that an entry of the time index means; None where there is no such batch."""
+        found = self.translate_offset(entry.offset) if entry.timestamp >= 0 else None
+        if found is None:
+            return None
+        batch = self.log.first_entry(found.position)
+        return found.position if batch is not None and batch.max_timestamp == entry.timestamp else None
+
+    # --- reading
+
+    def entries_from(self, offset: int, *, loaded: bool = False) -> FileMessageSet:
+        """The entries from the first batch on whose last offset is `offset` or more.
+
+        loaded: as `FileMessageSet.starting_at`. CorruptRecordError: damage on the way there.
+        """
+        entry = self.offset_index.lookup(offset)
+        return self.log.starting_at(offset, entry.position, hint=entry.offset, loaded=loaded)
+
+    def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
+        """The first batch whose last offset is `offset` or more; None where there is none.
+
+        start: a position known to be that of a batch at or before it. CorruptRecordError: damage on the way.
+        """
+        entry = self.offset_index.lookup(offset)
+        if start >= entry.position:
+            return self.log.search(offset, start)
+        return self.log.search(offset, entry.position, hint=entry.offset)
+
+    def read(
+        self, start_offset: int, max_size: int, max_position: int | None = MAX_BYTES, *, min_one_message: bool = False
+    ) -> FetchDataInfo | None:
+        """The batches from the one that holds `start_offset` on, or that follows where none does.
+
+        At most max_size bytes, so that the last one may be cut, but with min_one_message the whole of the first; none
+        from max_position (bytes in the file) on, None: none at all. None: no batch reaches start_offset. ValueError:
+        max_size is negative. CorruptRecordError: damage on the way.
+        """
+        if max_size < 0:
+            raise ValueError(f"max_size is {max_size}: 0 at least is needed")
+        found = self.translate_offset(start_offset)
+        if found is None:
+            return None
+        metadata = LogOffsetMetadata(found.offset, self.base_offset, found.position)
+        size = max(max_size, found.size) if min_one_message else max_size
+        if not size or max_position is None:
+            return FetchDataInfo(metadata, NO_MESSAGES)
+        part = self.log.read(found.position, max(0, min(size, max_position - found.position)))
+        return FetchDataInfo(metadata, part, first_entry_incomplete=size < found.size)
+
+    def fetch_upper_bound_offset(self, start: OffsetEntry, fetch_size: int) -> int | None:
+        """An offset that no batch among the `fetch_size` bytes from `start` on is behind; None: the index has none."""
+        entry = self.offset_index.fetch_upper_bound_offset(start, fetch_size)
+        return None if entry is None else entry.offset
+
+    def find_offset_by_timestamp(self, timestamp: int, starting_offset: int | None = None) -> TimestampAndOffset | None:
+        """The first record from starting_offset (None: all) on whose timestamp (ms) is `timestamp` or more.
+
+        None where there is none. CorruptRecordError, InvalidRecordError: a batch to look into is damaged.
+        """
+        first = self.base_offset if starting_offset is None else starting_offset
+        earlier = self.time_index.lookup(timestamp)
+        if not self.writable and self._place_of(earlier) is None:
+            earlier = TimestampEntry(-1, self.base_offset)
+        entry = self.offset_index.lookup(max(earlier.offset, first))
+        return self.log.search_timestamp(timestamp, entry.position, first, hint=entry.offset)
+
+    def read_next_offset(self) -> int:
+        """The offset after the last batch; the base offset where there is none.
+
+        CorruptRecordError: the segment is writable, and there is damage behind the last entry of the offset index.
+        """
+        found = self.translate_offset(self.offset_index.last_offset)
+        # None: the file is empty, or it was cut and its index was not.
+        rest = self.log.read(0 if found is None else found.position, MAX_BYTES)
+        if self.writable:
+            # What is appended behind damage could not be read.
+            _ = rest.end_of_data
+        last = rest.last_offset()
+        return self.base_offset if last is None else last + 1
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether the last offset is too far from the base for the indexes."""
+        next_offset = self.read_next_offset()
+        return next_offset > self.base_offset and not self._fits(next_offset - 1)
+
+    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
+        """The aborted transactions that have records in [fetch_offset, upper_bound_offset)."""
+        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
+
+    def _fits(self, offset: int) -> bool:
+        """Whether an index can hold the offset."""
+        return 0 <= offset - self.base_offset <= MAX_INT
