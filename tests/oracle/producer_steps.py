@@ -1,6 +1,6 @@
-"""The steps of `Producers.java` taken by kafkalog, and long random walks of them.
+"""The steps of `Producers.java` taken by kafkalog, and long random sequences of them.
 
-A walk is mostly what a log does: sequences that follow, offsets that rise, a snapshot now and then. What is out of
+A sequence is mostly what a log does: sequences that follow, offsets that rise, a snapshot now and then. What is out of
 order, too old or too late comes in between, and snapshots are cut short behind the manager's back.
 """
 
@@ -40,10 +40,8 @@ class Ours:
     def answer(self, line: str) -> list[str]:
         """What came of the step, and all that is known after it."""
         word, *arguments = line.split(" ")
-        if self.info is None and word in ("data", "marker", "update"):
-            answer = "refused before"
-        else:
-            answer = self._tried(word, arguments)
+        refused = self.info is None and word in ("data", "marker", "update")
+        answer = "refused before" if refused else self._tried(word, arguments)
         return ["-" if answer is None else str(answer), "" if word == "read" else self._state()]
 
     def _tried(self, word: str, arguments: list[str]) -> object:
@@ -115,14 +113,14 @@ class Ours:
 
     def _snapshot(self) -> str | None:
         path = self.manager.take_snapshot(sync=False)
-        return path and path.name
+        return None if path is None else path.name
 
     def _before(self, offset: str) -> None:
         self.manager.delete_snapshots_before(int(offset))
 
     def _mark(self, offset: str) -> str | None:
         path = self.manager.remove_and_mark_for_deletion(int(offset))
-        return path and path.name
+        return None if path is None else path.name
 
     def _strays(self, *bases: str) -> None:
         self.manager.remove_stray_snapshots([int(base) for base in bases])
@@ -169,7 +167,7 @@ def _or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-class Walk:
+class RandomSteps:
     """A random log: few producers, so that they meet themselves again."""
 
     def __init__(self, seed: int, length: int) -> None:

@@ -14,6 +14,8 @@ from kafkalog.record import serialization
 from kafkalog.record.format_conversion import nested_set
 from kafkalog.record.log_validator import validate_messages_and_assign_offsets
 from kafkalog.record.serialization import (
+    Deserializer,
+    Encodable,
     decode,
     deserialize_bytes,
     deserialize_int32,
@@ -62,7 +64,7 @@ def test_the_bytes_are_those_of_kafkas_serializers(serialized: bytes, expected: 
 
 
 @given(st.text(), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1), st.binary(), JSON)
-def test_what_goes_in_comes_out(text: str, small: int, large: int, data: bytes, value: Any) -> None:
+def test_serialized_values_are_deserialized_alike(text: str, small: int, large: int, data: bytes, value: Any) -> None:
     assert deserialize_text(serialize_text(text)) == text
     assert deserialize_int32(serialize_int32(small)) == small
     assert deserialize_int64(serialize_int64(large)) == large
@@ -112,9 +114,10 @@ def test_bytes_of_another_kind_are_refused(kind: str, data: bytes) -> None:
         getattr(serialization, f"deserialize_{kind}")(data)
 
 
-def test_none_reads_past_whatever_is_there() -> None:
-    assert deserialize_none(b"anything") is None
-    assert serialize_none(None) is None
+def test_deserialize_none_ignores_the_bytes() -> None:
+    deserialize: Deserializer[object] = deserialize_none
+    assert deserialize(b"anything") is None
+    assert list(encode([(None, "v")], serialize_none, serialize_text)) == [Record(b"v", None)]
 
 
 def test_the_error_names_the_record_and_the_ones_before_it_come_first() -> None:
@@ -126,9 +129,9 @@ def test_the_error_names_the_record_and_the_ones_before_it_come_first() -> None:
     assert len(str(error.value)) < 300
 
 
-def test_any_callable_serves() -> None:
+def test_any_callable_serializes_and_deserializes() -> None:
     (record,) = encode([(1, "a")], lambda key: b"k%d" % key, str.encode)
-    (decoded,) = decode([record], lambda key: key, len)
+    (decoded,) = decode([record], lambda key: key, lambda value: len(value or b""))
     assert (decoded.key, decoded.value) == (b"k1", 1)
 
 
@@ -137,7 +140,7 @@ def test_any_callable_serves() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4])
-def test_the_way_in_and_out_of_a_wrapper(magic: int, codec: CompressionType) -> None:
+def test_records_survive_a_wrapper_of_messages(magic: int, codec: CompressionType) -> None:
     """Values, messages, a compressed message around them; then outer message, nested set, check, values."""
     meant: list[tuple[str | None, Any]] = [("a", {"n": 1}), ("b", [1, 2]), ("c", None)]
     records = encode(meant, serialize_text, serialize_json, timestamp=1000)
@@ -155,7 +158,7 @@ def test_the_way_in_and_out_of_a_wrapper(magic: int, codec: CompressionType) -> 
 
 
 @pytest.mark.parametrize("codec", CompressionType)
-def test_the_way_through_a_leader(codec: CompressionType) -> None:
+def test_records_survive_validation_by_a_leader(codec: CompressionType) -> None:
     """Values, a batch, what a leader makes of it; then the values again, with its offsets and its time."""
     meant: list[tuple[int | None, str | None]] = [(1, "one"), (2, None), (-3, "")]
     sent = ByteBufferMessageSet.from_records(encode(meant, serialize_int64, serialize_text), compression_type=codec)
@@ -174,26 +177,27 @@ def test_a_batch_holds_no_nested_set() -> None:
         nested_set(batch)
 
 
-# --- which record, and what of it
+# --- which record, and which of its fields
 
 
 def test_headers_and_timestamps_are_encoded_with_key_and_value() -> None:
     headers = (("h", b"x"),)
-    given = [(1, "a"), (2, "b", headers), (3, "c", headers, 7)]
+    given: list[Encodable[int | None, str | None]] = [(1, "a"), (2, "b", headers), (3, "c", headers, 7)]
     records = list(encode(given, serialize_int32, serialize_text, timestamp=5))
     assert [(each.headers, each.timestamp) for each in records] == [((), 5), (headers, 5), (headers, 7)]
     again = encode(decode(records, deserialize_int32, deserialize_text), serialize_int32, serialize_text)
     assert list(again) == records
 
 
-def test_an_item_that_cannot_be_encoded_is_named_and_what_of_it() -> None:
-    for item, what in (((1, 5), "value"), (("k", "v"), "key")):
+def test_an_item_that_cannot_be_encoded_is_named_with_the_field() -> None:
+    wrong: list[tuple[Any, str]] = [((1, 5), "value"), (("k", "v"), "key")]
+    for item, what in wrong:
         with pytest.raises(SerializationError, match=f"item 1: the {what}: ") as error:
-            list(encode([(1, "a"), item], serialize_int32, serialize_text))  # type: ignore[list-item]
+            list(encode([(1, "a"), item], serialize_int32, serialize_text))
         assert error.value.found in ("5", "'k'")
 
 
-def test_a_record_that_cannot_be_decoded_is_named_and_what_of_it() -> None:
+def test_a_record_that_cannot_be_decoded_is_named_with_the_field() -> None:
     for record, what in ((Record(b"\xff", b"1234", offset=8), "value"), (Record(b"v", b"123", offset=8), "key")):
         with pytest.raises(SerializationError, match=f"record at offset 8: the {what}: "):
             list(decode([record], deserialize_int32, deserialize_text))
@@ -201,9 +205,9 @@ def test_a_record_that_cannot_be_decoded_is_named_and_what_of_it() -> None:
         list(decode([b"v"], deserialize_int32, deserialize_text))  # type: ignore[list-item]
 
 
-def test_what_a_deserializer_of_the_callers_raises_tells_the_record_too() -> None:
+def test_another_error_of_a_deserializer_names_the_record_in_a_note() -> None:
     with pytest.raises(ZeroDivisionError) as error:
-        list(decode([Record(b"", b"k", offset=8)], bytes, lambda value: 1 // len(value or b"")))
+        list(decode([Record(b"", b"k", offset=8)], lambda key: key, lambda value: 1 // len(value or b"")))
     assert error.value.__notes__ == ["record at offset 8: the value b''"]
 
 

@@ -1,4 +1,4 @@
-"""Log entries in a file: what Kafka's own tests show of FileRecords and its input stream."""
+"""Log entries in a file: the cases of Kafka's own tests of FileRecords and its input stream."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spanning(first: int, *offsets: int) -> bytes:
     return V2Batch([PlainRecord(offset) for offset in offsets], base_offset=first).encoded()
 
 
-# --- walking
+# --- iterating
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
@@ -88,7 +88,7 @@ def test_a_range_without_bytes_holds_no_entry(write: Write, start: int, end: int
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4), (0, -1)])
-def test_a_range_that_is_none_is_refused(write: Write, start: int, end: int | None) -> None:
+def test_an_invalid_range_is_refused(write: Write, start: int, end: int | None) -> None:
     path = write(one(0)).path
     with pytest.raises(ValueError, match=r"(start|end) is -?\d+ bytes"):
         FileMessageSet(path, start=start, end=end)
@@ -123,7 +123,7 @@ def test_a_batch_larger_than_the_largest_allowed_is_damage(write: Write) -> None
     )
 
 
-def test_batches_are_walked_from_a_position(write: Write) -> None:
+def test_batches_are_read_from_a_position_on(write: Write) -> None:
     messages = write(one(0) + one(1) + one(2))
     assert [(batch.last_offset, batch.position) for batch in messages.batches(len(one(0)))] == [
         (1, len(one(0))),
@@ -131,10 +131,10 @@ def test_batches_are_walked_from_a_position(write: Write) -> None:
     ]
 
 
-def test_a_file_can_be_walked_many_times_at_once(write: Write) -> None:
+def test_a_file_can_be_iterated_many_times_at_once(write: Write) -> None:
     messages = write(one(0) + one(1))
-    walks = [iter(messages) for _ in range(3)]
-    assert [[next(walk).offset for walk in walks] for _ in range(2)] == [[0, 0, 0], [1, 1, 1]]
+    readers = [iter(messages) for _ in range(3)]
+    assert [[next(reader).offset for reader in readers] for _ in range(2)] == [[0, 0, 0], [1, 1, 1]]
 
 
 def test_a_file_that_grows_is_read_as_far_as_it_has_grown(write: Write) -> None:
@@ -146,21 +146,21 @@ def test_a_file_that_grows_is_read_as_far_as_it_has_grown(write: Write) -> None:
     assert messages.end_of_data.kind.name == "END"
 
 
-def test_a_file_that_is_cut_while_it_is_read_kills_nobody(write: Write) -> None:
+def test_a_file_cut_while_it_is_read_does_not_kill_the_process(write: Write) -> None:
     """Leaders change and followers cut their logs; touching a mapped page that is gone would end the process."""
     data = b"".join(one(offset, value=bytes(3000)) for offset in range(2000))
     messages = write(data)
-    walk = iter(messages)
-    assert next(walk).offset == 0
+    reader = iter(messages)
+    assert next(reader).offset == 0
     with Path(messages.path).open("r+b") as file:
         file.truncate(len(one(0, value=bytes(3000))) * 3)
-    found = outcome(walk)
+    found = outcome(reader)
     assert found.offsets == list(range(1, 1 + len(found.offsets)))
     assert found.error is None or found.error.path == messages.path
     assert [record.offset for record in messages] == [0, 1, 2]
 
 
-def test_what_was_read_outlives_the_file(write: Write) -> None:
+def test_batches_and_columns_outlive_the_file(write: Write) -> None:
     with write(one(0) + one(1)) as messages:
         batch, *_ = messages.batches()
         columns, *_ = messages.columns()
@@ -219,7 +219,7 @@ def test_search_gives_the_batch_that_holds_an_offset_or_the_next_one(write: Writ
     assert messages.search(51) is None
 
 
-def test_search_starts_where_it_is_told(write: Write) -> None:
+def test_search_starts_at_the_given_position(write: Write) -> None:
     messages = write(one(0) + one(1) + one(2))
     found = messages.search(0, start=len(one(0)))
     assert found is not None
@@ -254,11 +254,11 @@ def test_search_finds_the_first_batch_that_reaches_an_offset(
 
 
 @pytest.mark.parametrize("wanted", [2**63, 2**80])
-def test_no_batch_reaches_what_is_more_than_an_offset_or_time_can_be_and_any_what_is_less(
+def test_searching_for_numbers_beyond_64_bits_finds_no_batch_above_and_the_first_below(
     write: Write, wanted: int
 ) -> None:
     message_set = write(V2Batch(records(b"a", offset=4)).encoded())
-    assert message_set.search(wanted) is message_set.search_timestamp(wanted) is None
+    assert (message_set.search(wanted), message_set.search_timestamp(wanted)) == (None, None)
     assert message_set.search_timestamp(0, starting_offset=wanted) is None
     assert message_set.search(-wanted - 1) == message_set.search(4)
     assert message_set.search_timestamp(-wanted - 1) == message_set.search_timestamp(0)
@@ -296,7 +296,7 @@ def test_search_by_time_looks_inside_a_batch(write: Write) -> None:
     assert messages.search_timestamp(15, start=len(one(9)), starting_offset=2) == (20, 2, None)
 
 
-# --- what cannot be opened
+# --- opening
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_a_reader_changes_nothing(index: OffsetIndex, path: Path) -> None:
     index.append(51, 1)
     looking = reader(path)
     before, written = path.read_bytes(), path.stat().st_mtime_ns
+    changes: list[Callable[[], object]]
     changes = [looking.truncate, looking.reset, looking.delete_if_exists, lambda: looking.rename_to(path / "x")]
     changes += [lambda: looking.append(60, 60), lambda: looking.truncate_to(45), lambda: looking.resize(8)]
     for change in changes:
@@ -167,7 +169,9 @@ def test_a_disk_that_becomes_full_fails_an_append_and_leaves_the_entries(tmp_pat
         assert (disk / "0.index").stat().st_size == (reserved + 1) * 8
 
 
-def test_where_blocks_cannot_be_reserved_they_are_written(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_written_where_the_system_cannot_reserve_them(
+    index: OffsetIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(os, "posix_fallocate")
     index.append(51, 1)
     index.resize(1 << 20)
@@ -206,7 +210,7 @@ def test_an_index_that_cannot_be_trimmed_is_closed_all_the_same(
         index.lookup(51)
 
 
-def test_a_flush_that_fails_says_so(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_flush_raises(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index.append(51, 1)
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(OSError, match="No space"):
