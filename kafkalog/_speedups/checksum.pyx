@@ -9,7 +9,15 @@ where the processor has one for it. Several instructions at once, as the library
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from kafkalog._speedups.layout cimport BATCH_CRC_FROM, CONTROL_BIT, MESSAGE_CRC_FROM, RECORD_BATCH_OVERHEAD, Header
+from kafkalog._speedups.layout cimport (
+    BATCH_CRC_FROM,
+    CONTROL_BIT,
+    LOG_OVERHEAD,
+    MESSAGE_CRC_FROM,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_OVERHEAD_V0,
+    Header,
+)
 from kafkalog._speedups.header_table cimport Rows, is_readable, open_rows
 
 from crc32c import crc32c
@@ -80,7 +88,7 @@ cdef bint holds(const Header* row, const uint8_t[::1] buffer, int64_t position, 
     computed[0] = 0
     if start < 0 or size < 0 or size > buffer.shape[0] - start:
         raise ValueError(f"an entry at {start}, {size} bytes, is outside the buffer of {buffer.shape[0]} bytes")
-    if row.magic >= 2 and size < RECORD_BATCH_OVERHEAD:
+    if size < (RECORD_BATCH_OVERHEAD if row.magic >= 2 else LOG_OVERHEAD + RECORD_OVERHEAD_V0):
         return False
     computed[0] = checksum_of(row, &buffer[start], size)
     return computed[0] == row.checksum

@@ -49,6 +49,7 @@ cdef enum Fault:
     MESSAGE_MAGIC = 10
     EMPTY_WRAPPER = 11
     WRAPPER_OFFSET = 12
+    TRAILING_BYTES = 13
 
 
 cdef struct Cursor:

@@ -15,6 +15,7 @@ NESTED_WRAPPER: int
 MESSAGE_MAGIC: int
 EMPTY_WRAPPER: int
 WRAPPER_OFFSET: int
+TRAILING_BYTES: int
 
 def decode_batches(
     buffer: ReadableBuffer,

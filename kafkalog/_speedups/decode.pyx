@@ -44,6 +44,7 @@ NESTED_WRAPPER = c.NESTED_WRAPPER
 MESSAGE_MAGIC = c.MESSAGE_MAGIC
 EMPTY_WRAPPER = c.EMPTY_WRAPPER
 WRAPPER_OFFSET = c.WRAPPER_OFFSET
+TRAILING_BYTES = c.TRAILING_BYTES
 
 
 cdef Py_ssize_t room_for(const uint8_t* data, const Header* rows, const int64_t* starts, const int64_t* ends,

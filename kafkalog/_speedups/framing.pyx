@@ -50,6 +50,24 @@ from kafkalog._speedups.header_table import HEADER_DTYPE
 cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, long long offset)
 
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <unistd.h>
+    /* Where data begins at or after `at`; `end` where only a hole is left; `at` where the file system cannot tell. */
+    static long long kafkalog_data_from(int fd, long long at, long long end) {
+    #ifdef SEEK_DATA
+        long long data = lseek(fd, at, SEEK_DATA);
+        if (data >= at)
+            return data < end ? data : end;
+        if (data < 0 && errno == ENXIO)
+            return end;
+    #endif
+        return at;
+    }
+    """
+    int64_t kafkalog_data_from(int fd, int64_t at, int64_t end) noexcept nogil
+
 LIMIT = 0
 END = 1
 ZEROED = 2
@@ -136,6 +154,11 @@ cdef bint all_zero(Source* source, int64_t at) noexcept nogil:
     cdef int64_t length
     cdef int64_t i
     while at < source.end:
+        if source.fd >= 0:
+            # A preallocated tail is a hole, gigabytes perhaps: the file system knows that without reading it.
+            at = kafkalog_data_from(source.fd, at, source.end)
+            if at == source.end:
+                return True
         length = min(source.window, source.end - at)
         place = peek(source, at, length, 0)
         if place == NULL:

@@ -170,7 +170,7 @@ cdef inline bint is_inside(const Fields* fields, int64_t start, int64_t length) 
 
 cdef bint has_room(const uint8_t* at, const Fields* fields, int64_t key_length, int64_t value_length) noexcept nogil:
     cdef int64_t left = fields.out_end - at - fields.head_length - fields.label_length - AROUND
-    return max(0, key_length) + max(0, value_length) <= left // LONGEST_ESCAPE
+    return LONGEST_ESCAPE * (max(0, key_length) + max(0, value_length)) <= left
 
 
 cdef uint8_t* put_lines(uint8_t* at, const Fields* fields, const int64_t[:] offset, const int64_t[:] timestamp,

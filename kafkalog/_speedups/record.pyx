@@ -9,6 +9,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_FromObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkalog._speedups.arguments cimport member, whole
@@ -99,6 +100,8 @@ cdef tuple checked_headers(object given):
         key, value = <tuple> pair
         if not isinstance(key, str):
             raise TypeError(f"a header key is str, not {type(key).__name__}")
+        # Exactly str from here on: kernels read its bytes, and a subclass may refer back to the record.
+        key = PyUnicode_FromObject(key)
         if not PyUnicode_IS_COMPACT_ASCII(key):
             check_utf8(key)
         pairs.append((key, checked_bytes("a header value", value)))

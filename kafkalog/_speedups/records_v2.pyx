@@ -16,6 +16,7 @@ from kafkalog._speedups.cursor cimport (
     NEGATIVE_LENGTH,
     RECORD_LENGTH,
     RECORDS_COUNT,
+    TRAILING_BYTES,
     Cursor,
     blame,
     bytes_left,
@@ -131,6 +132,6 @@ cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* 
         out.batch[out.count] = index
         out.count += 1
     if row.records_count > 0 and region.at != region.end:
-        blame(region, RECORDS_COUNT, region.at, row.records_count, region.end - region.at)
+        blame(region, TRAILING_BYTES, region.at, 0, region.end - region.at)
         return 0
     return 1

@@ -45,10 +45,9 @@ def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magi
     InvalidRecordError: not a whole stream of this codec, or an unknown codec. DecompressedSizeError: more than
     `limit` bytes.
     """
-    try:
-        return _CODECS[codec](data, limit, magic)
-    except KeyError:
-        raise InvalidRecordError("unknown codec", expected="0..4", found=codec) from None
+    if codec not in _CODECS:
+        raise InvalidRecordError("unknown codec", expected="0..4", found=codec)
+    return _CODECS[codec](data, limit, magic)
 
 
 def _too_large(limit: int) -> DecompressedSizeError:

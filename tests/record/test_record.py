@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
+from enum import StrEnum
 from typing import Any
 
 import pytest
 
-from kafkalog import Record, TimestampType
+from kafkalog import ByteBufferMessageSet, Record, TimestampType
 
 FIELDS: dict[str, Any] = {
     "value": b"value",
@@ -127,3 +128,16 @@ def test_fields_of_another_kind_are_refused(fields: dict[str, Any]) -> None:
 def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(fields)).rstrip("s").replace("_", ".")):
         Record(**fields)
+
+
+class HeaderName(StrEnum):
+    TRACE = "trace"
+    CITY = "Zürich"
+
+
+def test_header_keys_of_a_subclass_of_str_are_their_text() -> None:
+    record = Record(b"value", headers=[(HeaderName.TRACE, b"1"), (HeaderName.CITY, None)])
+    assert record.headers == (("trace", b"1"), ("Zürich", None))
+    assert [type(key) for key, _ in record.headers] == [str, str]
+    batch = ByteBufferMessageSet.from_records([record])
+    assert [each.headers for each in batch] == [record.headers]

@@ -36,6 +36,7 @@ class FaultCode(IntEnum):
     MESSAGE_MAGIC = 10
     EMPTY_WRAPPER = 11
     WRAPPER_OFFSET = 12
+    TRAILING_BYTES = 13
 
 
 Fault: TypeAlias = tuple[int, int, int, int, int]

@@ -44,7 +44,7 @@ def decode_v2(places: list[Place], buffer: bytes, row: Any, start: int, end: int
     for _ in range(count):
         places.append(_record(_body(region), row))
     if region.left:
-        raise DamageError(FaultCode.RECORDS_COUNT, region.at, count, region.left)
+        raise DamageError(FaultCode.TRAILING_BYTES, region.at, 0, region.left)
 
 
 def _body(region: Cursor) -> Cursor:

@@ -93,3 +93,12 @@ def test_the_first_unsound_entry_is_the_first_unreadable_or_invalid_one(data: by
     compressed = bool((before["compression_type"] != 0).any())
     control = bool(((before["attributes"] & 0x20 != 0) & (before["magic"] >= 2)).any())
     assert first_unsound(guarded(data), rows, 1000, check_crcs) == (bad, found, compressed, control)
+
+
+@pytest.mark.parametrize("size", [12, 15, 16, 25])
+def test_row_shorter_than_its_header_is_invalid(size: int) -> None:
+    """No scan gives such a row; a kernel does not trust one either."""
+    data = entries(records(b"a"), 1)
+    rows, *_ = scan_headers(data)
+    rows["size_in_bytes"] = size
+    assert first_invalid(data, rows) == (0, 0)

@@ -129,7 +129,7 @@ AT = V2_HEADER_BYTES
         ),
         pytest.param(RECORD, -1, (FaultCode.RECORDS_COUNT, AT, 0, -1), id="a negative count"),
         pytest.param(RECORD, 2, (FaultCode.UNDERRUN, AT + 7, 1, 0), id="a count too large"),
-        pytest.param(RECORD * 2, 1, (FaultCode.RECORDS_COUNT, AT + 7, 1, 7), id="a count too small"),
+        pytest.param(RECORD * 2, 1, (FaultCode.TRAILING_BYTES, AT + 7, 0, 7), id="a count too small"),
     ],
 )
 def test_a_broken_record_is_named_with_its_place(

@@ -7,6 +7,7 @@ A broker rolls, deletes and truncates segments meanwhile: the directory is liste
 the active segment is read on from where it ended, or again if it became shorter.
 """
 
+import os
 import threading
 import time
 from contextlib import suppress
@@ -27,6 +28,9 @@ from kafkalog.storage.segment.log_segments import LogSegments
 # Entries are passed over in pieces of so many bytes, cut wherever that is.
 _PASSED_BYTES = 16 << 20
 
+# Its size in bytes and the time of its last change, ns.
+FileVersion = tuple[int, int]
+
 
 class SegmentListing:
     """The segments of `directory`, read-only. Any thread may ask; copies list the directory for themselves."""
@@ -39,8 +43,8 @@ class SegmentListing:
         self._listed_at = -1
         self._closed = False
         self._segments = LogSegments()
-        # Where the active segment ended when it was last measured, and where its last batch begins.
-        self._end: tuple[LogSegment, LogOffsetMetadata, int] | None = None
+        # Where the active segment ended when it was last measured, where its last batch begins, and what the file was.
+        self._end: tuple[LogSegment, LogOffsetMetadata, int, FileVersion | None] | None = None
         self._list()
 
     def segments(self) -> LogSegments:
@@ -82,6 +86,9 @@ class SegmentListing:
         return found
 
     def _measured(self, active: LogSegment) -> LogOffsetMetadata:
+        version = _version_of(active.log)
+        if version is not None and self._end is not None and (self._end[0], self._end[3]) == (active, version):
+            return self._end[1]
         end, last = self._measured_before(active)
         more, log, offset = True, active.log, end.message_offset
         position = _near_end(log, end.relative_position_in_segment)
@@ -91,7 +98,7 @@ class SegmentListing:
                 offset, last = int(rows["last_offset"][-1]) + 1, int(rows["position"][-1])
             position, more = stop.position, stop.more
         end = LogOffsetMetadata(offset, active.base_offset, position)
-        self._end = active, end, last
+        self._end = active, end, last, version
         return end
 
     def _measured_before(self, active: LogSegment) -> tuple[LogOffsetMetadata, int]:
@@ -102,7 +109,7 @@ class SegmentListing:
         start = LogOffsetMetadata(active.base_offset, active.base_offset, 0)
         if self._end is None or self._end[0] is not active or self._end[1].relative_position_in_segment > active.size:
             return start, 0
-        _, end, last = self._end
+        _, end, last, _ = self._end
         try:
             found = active.log.first_entry(last) if end.relative_position_in_segment else None
         except (CorruptRecordError, ValueError):
@@ -125,6 +132,13 @@ class SegmentListing:
         self.__dict__ |= state
         self._lock = threading.Lock()
         self._end = None
+
+
+def _version_of(log: FileMessageSet) -> FileVersion | None:
+    """Return the size and time of a file, which change with its bytes; None while its time is too recent to tell."""
+    status = os.fstat(log._file.fileno())
+    settled = time.time_ns() - status.st_mtime_ns > SETTLED_NS
+    return (status.st_size, status.st_mtime_ns) if settled else None
 
 
 def _near_end(log: FileMessageSet, position: int) -> int:
