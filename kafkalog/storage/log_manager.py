@@ -31,6 +31,7 @@ from kafkalog.storage.files.durable import make_directory
 from kafkalog.storage.local_log.owning import own
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.scheduler import BackgroundScheduler, ScheduledTask, Scheduler
 from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
 
@@ -174,7 +175,7 @@ class LogManager(Mapping[str, AnyLog]):
         """A log, perhaps again: whoever it was given to has closed it."""
         config = self.config_of(_partition(name).topic)
         if self._writer is None:
-            return Log(self.directory / name, config)
+            return ReadOnlyLog(self.directory / name, config)
         before.wait_until_closed()
         return self._writer.load(name, config, at_end=self._ended)
 

@@ -155,14 +155,6 @@ def test_a_skippable_frame_that_overruns_is_damage() -> None:
         values(compressed(zstandard.compress(region(b"v")) + SKIPPABLE[:-1], 4))
 
 
-def test_what_only_a_written_log_has_says_how_to_open_one(tmp_path: Path) -> None:
-    with kafkalog.open(partition(tmp_path / "t-0", 1)) as log:
-        with pytest.raises(AttributeError, match=r"append: this log is read-only; kafkalog\.open\(path, 'a'\)"):
-            _ = log.append  # type: ignore[attr-defined]
-        with pytest.raises(AttributeError, match="'Log' object has no attribute 'appendix'"):
-            _ = log.appendix  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("held", ["columns", "batches"])
 def test_what_is_held_of_a_sealed_segment_outlives_its_truncation_by_another(tmp_path: Path, held: str) -> None:
     directory = partition(tmp_path / "t-0", 2)

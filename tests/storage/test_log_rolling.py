@@ -9,8 +9,8 @@ from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel
 from kafkalog.errors import LogStateError
 from kafkalog.storage.files.appendable_file import sync_file
 from kafkalog.storage.local_log import roll as rolling
-from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.scheduler import BackgroundScheduler
 from tests.helpers.logs import (
     CONFIG,
@@ -329,7 +329,7 @@ def test_a_log_with_a_thread_of_its_own_leaves_none_behind_when_it_is_closed(dir
         assert isinstance(scheduler, BackgroundScheduler)
         log.close()
         assert log.recovery_point == 20
-    with Log(directory) as reopened:
+    with ReadOnlyLog(directory) as reopened:
         assert values(reopened) == [b"%d" % number for number in range(20)]
 
 

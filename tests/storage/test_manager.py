@@ -27,8 +27,8 @@ from kafkalog.storage.file_names import (
     TopicPartition,
 )
 from kafkalog.storage.index.offset_index import OffsetIndex
-from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.scheduler import ImmediateScheduler
 from tests.helpers.locking import can_be_locked, other
 from tests.helpers.logs import CONFIG, NOW, bases, fill, values
@@ -443,7 +443,7 @@ def test_an_error_of_the_program_itself_closes_everything_in_order(data_dir: Pat
     with pytest.raises(RuntimeError, match="mine"):
         _stopped(data_dir)
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
-    with Log(data_dir / "a-0") as log:
+    with ReadOnlyLog(data_dir / "a-0") as log:
         assert (values(log), bases(log)) == ([b"0", b"1", b"2"], [0])
 
 
@@ -458,4 +458,4 @@ def test_a_data_directory_is_no_log(data_dir: Path) -> None:
     with manager(data_dir) as written:
         written.create("a-0")
     with pytest.raises(NotALogError, match="data directory"):
-        Log(data_dir)
+        ReadOnlyLog(data_dir)

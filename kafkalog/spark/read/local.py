@@ -37,6 +37,7 @@ from kafkalog.storage.file_names import (
 from kafkalog.storage.files.readable_file import ReadableFile
 from kafkalog.storage.index.offset_index import OffsetEntry
 from kafkalog.storage.log import Log
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.searching import NO_OFFSET, NO_TIMESTAMP
 
@@ -89,7 +90,7 @@ class LocalPartition(PartitionSource):
 
     @cached_property
     def _log(self) -> Log:
-        return Log(self.directory)
+        return ReadOnlyLog(self.directory)
 
     def span(self, segment: SegmentFile, first: int, end: int) -> tuple[int, int]:
         start, stop = 0, self.end_position(segment)
