@@ -21,7 +21,7 @@ from kafkalog.storage.data_dir.directory_lock import lock_data_dir
 from kafkalog.storage.files import appendable_file as appending
 from kafkalog.storage.local_log import local_log
 from kafkalog.storage.local_log.local_log import LocalLog
-from kafkalog.storage.local_log.truncate import Truncation
+from kafkalog.storage.local_log import truncate
 from kafkalog.storage.scheduler import BackgroundScheduler
 from kafkalog.storage.segment import log_segment as segment
 
@@ -68,7 +68,7 @@ def test_a_truncation_that_is_interrupted_leaves_a_log_that_takes_no_more_until_
     log = kafkalog.open(directory, "a")
     for number in range(4):
         append(log, b"%d" % number)
-    monkeypatch.setattr(Truncation, "_rebuild_producers", interrupt)
+    monkeypatch.setattr(truncate, "_rebuild_producers", interrupt)
     with pytest.raises(KeyboardInterrupt):
         log.truncate_to(2)
     assert log.high_watermark <= log.log_end_offset
