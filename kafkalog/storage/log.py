@@ -130,6 +130,12 @@ class Log(ABC):
         return self._segments_now().values
 
     @property
+    def first_base_offset(self) -> int:
+        """The base offset of the first segment; the log start offset where there is no segment."""
+        bases = self._segments_now().base_offsets
+        return bases[0] if bases else self.log_start_offset
+
+    @property
     def log_end_offset(self) -> int:
         """The offset the next record will get.
 

@@ -229,7 +229,7 @@ class LogManager(Mapping[str, AnyLog]):
             log: Any = self[name]
             log.delete()
 
-    def _ended(self, log: WritableLog, ending: Ending) -> None:
+    def _ended(self, log: Log, ending: Ending) -> None:
         """A log of the directory was closed, given up or deleted, by whomever.
 
         Under the log's lock: the manager's, which others may wait for the log with, is not taken.
@@ -349,7 +349,7 @@ class _Writer:
         name: str,
         config: LogConfig,
         *,
-        at_end: Callable[[WritableLog, Ending], None],
+        at_end: Callable[[Log, Ending], None],
         topic_id: str | None = None,
         known: sessions.Checkpoints | None = None,
         progress: Progress | None = None,
@@ -395,7 +395,7 @@ class _Writer:
         if name in self._targets:
             self._targets[name][1].ensure_held()
 
-    def note_end(self, log: WritableLog, ending: Ending) -> None:
+    def note_end(self, log: Log, ending: Ending) -> None:
         """What the session, and the checkpoints, have of a log that was closed, given up or deleted."""
         self._end_target(log.directory.name, in_order=ending is not Ending.ABANDONED)
         self._session.note_end([log.directory], in_order=ending is not Ending.ABANDONED)

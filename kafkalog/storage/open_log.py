@@ -97,7 +97,7 @@ class _Partition:
         )
         session.closed.discard(real_path(self.directory).name)
 
-        def at_end(log: WritableLog, ending: Ending) -> None:
+        def at_end(log: Log, ending: Ending) -> None:
             in_order = False
             try:
                 if ending is Ending.CLOSED:

@@ -201,8 +201,9 @@ class BatchAppender:
     def _complete(self, completed: CompletedTxn) -> None:
         producers = self._state.producers
         stable = producers.last_stable_offset(completed)
-        with self._local.whole():
-            self._local.active_segment.update_txn_index(completed, stable)
+        if completed.is_aborted:
+            with self._local.whole():
+                self._local.active_segment.txn_index.append(completed.aborted_txn(stable))
         producers.complete_txn(completed)
 
 

@@ -15,7 +15,6 @@ from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.segment.log_segment import LogSegment
-from kafkalog.storage.segment.replace_segments import delete_producer_snapshots
 
 _log = logging.getLogger(__name__)
 # (segment, the base offset of the next one or None) -> whether it may go
@@ -98,5 +97,5 @@ def delete_segments(state: LogState, watermarks: Watermarks, going: Sequence[Log
             assert survivor is not None
             watermarks.maybe_increment_log_start_offset(survivor.base_offset)
             local.remove_and_delete(leaving)
-        delete_producer_snapshots(leaving, state.producers, local.home)
+        state.producers.delete_snapshots(leaving, state.scheduler, state.config.file_delete_delay_ms)
         return len(going)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_state
-from kafkalog.storage.segment.replace_segments import delete_producer_snapshots
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,8 @@ def truncate_to(state: LogState, watermarks: Watermarks, offset: int, write_chec
         if offset < watermarks.placed_at:
             _log.warning("%s is truncated to %d, below the high watermark", state.directory, offset)
         _lower(state, watermarks, offset, write_checkpoints)
-        delete_producer_snapshots(local.truncate_to(offset), state.producers, local.home)
+        cut = local.truncate_to(offset)
+        state.producers.delete_snapshots(cut, state.scheduler, state.config.file_delete_delay_ms)
         state.epochs.truncate_from_end(offset)
         watermarks.log_start_offset = min(offset, watermarks.log_start_offset)
         _rebuild_producers(state, watermarks, offset)
