@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.log_config import LogConfig
     from kafkalog.storage.log_manager import Intervals, LogManager
     from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+    from kafkalog.storage.read_only_log import ReadOnlyLog
     from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
     from kafkalog.storage.unified_log import Progress, WritableLog
 
@@ -58,6 +59,7 @@ __all__ = [
     "MessageSet",
     "MessageWriter",
     "OffsetPosition",
+    "ReadOnlyLog",
     "Record",
     "RecordBatch",
     "RecordColumns",
@@ -93,6 +95,7 @@ _HOMES = {
     "EndOfData": "kafkalog.record.framing",
     "FileMessageSet": "kafkalog.storage.segment.file_message_set",
     "Log": "kafkalog.storage.log",
+    "ReadOnlyLog": "kafkalog.storage.read_only_log",
     "MessageSet": "kafkalog.record.message_set",
     "MessageWriter": "kafkalog.record.message_writer",
     "OffsetPosition": "kafkalog.storage.segment.file_message_set",

@@ -22,6 +22,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from kafkalog import Log, Record
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.unified_log import Opening, WritableLog
 
 FIRST_TIMESTAMP = 1_700_000_000_000
@@ -76,7 +77,7 @@ class Reading:
         """The log at a path."""
         if self.log is None or self._opened != (path, writable):
             self.let_go()
-            self.log, self._opened = opened(path) if writable else Log(path), (path, writable)
+            self.log, self._opened = opened(path) if writable else ReadOnlyLog(path), (path, writable)
         return self.log
 
     def let_go(self) -> None:

@@ -14,6 +14,7 @@ from kafkalog.record.record_columns import RecordColumns
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 from kafkalog.storage.file_names import TopicPartition, parse_partition_dir, real_path, segment_base_offset
 from kafkalog.storage.log import Log
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 # Offsets are Java longs.
@@ -39,7 +40,7 @@ class Source:
             self.name = str(place.path)
             self.topic_partition = partition_of_file(place.path)
         else:
-            self._log = Log(place.path)
+            self._log = ReadOnlyLog(place.path)
             self.name = place.name
             self.topic_partition = self._log.topic_partition
 

@@ -172,11 +172,11 @@ def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, li
     """The row of a partition and those of its segments. What is damaged or cannot be read is told in its row."""
     from kafkalog.cli.header_summary import Summary, summarise
     from kafkalog.errors import KafkaLogError
-    from kafkalog.storage.log import Log
+    from kafkalog.storage.read_only_log import ReadOnlyLog
 
     total, rows = Summary(), []
     try:
-        with Log(partition.path) as log:
+        with ReadOnlyLog(partition.path) as log:
             for segment in log.segments:
                 summary = summarise(segment.path, sealed=segment.sealed, advance=progress.advance)
                 rows.append(Row("segment", segment.path, summary, partition))

@@ -15,23 +15,23 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.spark.read.discover import is_remote, local_path
-from kafkalog.spark.read.options import ReadOptions
-from kafkalog.spark.read.planner import AnySplit, plan_splits
-from kafkalog.spark.read.split_reader import read_split
-from kafkalog.spark.schema import Column, chosen_columns, ddl
-from kafkalog.spark.write.options import WRITE_ONLY
-
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 except ImportError as error:
     raise ImportError("format('kafkalog') needs pyspark 4.0 or later: pip install 'kafkalog[spark]'") from error
 
+from kafkalog.spark.read.discover import is_remote, local_path
+from kafkalog.spark.read.options import ReadOptions
+from kafkalog.spark.read.planner import plan_splits
+from kafkalog.spark.read.tasks import SplitPartition, columns_of_struct, read_partition
+from kafkalog.spark.schema import Column, ddl
+from kafkalog.spark.write.options import WRITE_ONLY
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 NAME = "kafkalog"
 
@@ -46,15 +46,6 @@ def register(spark: "SparkSession") -> None:
         # Spark registers nothing over what it has found.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
-
-
-class SplitPartition(InputPartition):
-    """What travels to one task: a split, as `value`."""
-
-    value: AnySplit
-
-    def __init__(self, split: AnySplit) -> None:
-        super().__init__(split)
 
 
 class KafkaLogDataSource(DataSource):
@@ -82,7 +73,7 @@ class KafkaLogDataSource(DataSource):
         return KafkaLogReader(ReadOptions.parse(self.options), columns_of_struct(schema))
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
-        """Of options or columns that no stream takes one that says so when it is asked."""
+        """Return the reader of a stream; it raises on first use if options or columns are invalid for one."""
         from kafkalog.spark.stream_reader import KafkaLogStreamReader, RefusedStreamReader
 
         try:
@@ -117,25 +108,6 @@ class KafkaLogReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """The rows of one; Spark gives one without a split where there is none. Raises what `read_split` does."""
         return read_partition(partition, self._columns, self._options)
-
-
-def read_partition(
-    partition: InputPartition | None, columns: tuple[Column, ...], options: ReadOptions
-) -> "Iterator[pa.RecordBatch]":
-    """The rows of one task."""
-    return read_split(getattr(partition, "value", None), columns, options)
-
-
-def columns_of_struct(schema: "StructType") -> tuple[Column, ...]:
-    """The columns of Spark's schema. ValueError: one does not exist, or has another type."""
-    return chosen_columns((field.name, _type_name(field.dataType), field.nullable) for field in schema.fields)
-
-
-def _type_name(data_type: "DataType") -> str:
-    """Spark's name of a type, which says nothing of the nulls in it; then that, too, where some may not be."""
-    name = data_type.simpleString()
-    strict = any(f'"{word}":false' in data_type.json() for word in ("containsNull", "nullable"))
-    return f"{name} whose elements or fields may not be null" if strict else name
 
 
 def _is_write(options: Mapping[str, Any]) -> bool:

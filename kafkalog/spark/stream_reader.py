@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkalog.errors import OffsetOutOfRangeError
-from kafkalog.spark.data_source import SplitPartition, read_partition
 from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.partition_source import PartitionSource
@@ -33,6 +32,7 @@ from kafkalog.spark.read.planner import (
     plan_splits,
     starting_offsets,
 )
+from kafkalog.spark.read.tasks import SplitPartition, read_partition
 from kafkalog.spark.schema import Column
 from kafkalog.storage.file_names import TopicPartition
 

@@ -1,51 +1,44 @@
 """`Log`: a partition directory, all its segments as one run of offsets.
 
-log start offset          segment | segment | active segment          log end offset
-(records before it have been deleted, their bytes perhaps not yet)    (the offset the next record will get)
+    log start offset          segment | segment | active segment          log end offset
+    (records before it have been deleted, their bytes perhaps not yet)    (the offset the next record will get)
 
-Here a log is read, beside whoever writes it: nothing is written, created or locked. `WritableLog` is one that is
-appended to; what it reads, it reads as this one does. Kafka: `UnifiedLog`.
+    Log            the abstract base: every way to read, over segments and watermarks that a subclass knows
+    ReadOnlyLog    reads beside whoever writes the log (read_only_log.py)
+    WritableLog    reads and appends (unified_log.py)
+
+Source: `UnifiedLog` in storage/.../internals/log/UnifiedLog.java.
 """
 
-import errno
 import operator
-import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 from kafkalog._speedups.arguments import BYTES, member, whole
 from kafkalog._speedups.record import Record
-from kafkalog.errors import NotALogError, OffsetOutOfRangeError
-from kafkalog.record import decompress
+from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.record.serialization import DecodedRecord, Deserializer, decode, deserialize_bytes
-from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
-from kafkalog.storage.clock import wall_clock_ms
 from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel
 from kafkalog.storage.file_names import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_partition_dir,
     real_path,
 )
-from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
-from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_state
 from kafkalog.storage.read import fetch
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
 from kafkalog.storage.read.count_records import count_records
 from kafkalog.storage.read.fetch import Fetch
 from kafkalog.storage.read.log_scan import NO_END, Walk
 from kafkalog.storage.read.rereading import steadily
-from kafkalog.storage.read.segment_listing import SegmentListing
 from kafkalog.storage.segment.file_message_set import TimestampAndOffset
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
@@ -54,48 +47,80 @@ from kafkalog.storage.segment.log_segments import LogSegments
 FIRST_RECORDS = 8
 
 
-class Log:
-    """The log of one partition, read-only. Iterable: the records from the log start offset on.
+class Log(ABC):
+    """The log of one partition. Iterable: the records from the log start offset on.
 
-    It follows a log that grows, is rolled, or loses its oldest segments. Works beside a running broker.
+    Attributes:
+        directory: the absolute path of the partition.
+        topic_partition: topic and number; None where the directory's name is not a partition's.
+        config: the settings of the topic.
 
-    Attributes: directory; topic_partition (None where the directory's name is no partition's); config.
-
-    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no segment and is not named as a
-    partition. LogStateError, from whatever is asked and while records are iterated over: the log has been closed.
+    Raises:
+        LogStateError: from every question, and while records are iterated over, once the log has been closed.
     """
 
     directory: Path
     topic_partition: TopicPartition | None
     config: LogConfig
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        config: LogConfig | None = None,
-        *,
-        decompression_limit: int = decompress.DEFAULT_LIMIT,
-    ) -> None:
-        self._attach(Path(directory), config_or_default(config))
-        if self.directory.is_file():
-            what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
-            raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
-        self._listing = SegmentListing(self.directory, decompression_limit)
-        self._checkpoints: dict[str, OffsetCheckpointFile] = {}
-        if not self._listing.segments().values and self.topic_partition is None:
-            raise NotALogError(_what_is_missing(self.directory), str(directory))
-        self._producers_read: ProducerStateManager | None = None
-
     def _attach(self, directory: Path, config: LogConfig) -> None:
-        # Wherever the process goes meanwhile.
+        # Absolute: the process may change its directory.
         self.directory = directory.absolute()
         self.topic_partition = parse_partition_dir(real_path(directory).name)
         self.config = config
 
+    # --- what a subclass knows
+
     @property
+    @abstractmethod
     def closed(self) -> bool:
         """Whether the log has been closed."""
-        return self._listing.closed
+
+    @property
+    @abstractmethod
+    def log_start_offset(self) -> int:
+        """The first offset a consumer gets."""
+
+    @property
+    @abstractmethod
+    def high_watermark(self) -> int:
+        """The offset up to which all replicas have the log."""
+
+    @property
+    @abstractmethod
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is decided; at most the high watermark."""
+
+    @property
+    @abstractmethod
+    def recovery_point(self) -> int:
+        """The offset before which every record is on the disk."""
+
+    @property
+    @abstractmethod
+    def leader_epochs(self) -> LeaderEpochCache:
+        """The offset at which each leader epoch began."""
+
+    @property
+    @abstractmethod
+    def producer_state(self) -> ProducerStateManager:
+        """The state of the idempotent producers at the log's end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the files."""
+
+    @abstractmethod
+    def _segments_now(self) -> LogSegments: ...
+
+    @abstractmethod
+    def _log_end(self) -> LogOffsetMetadata: ...
+
+    @abstractmethod
+    def _high_watermark(self) -> LogOffsetMetadata: ...
+
+    @abstractmethod
+    def _last_stable(self) -> LogOffsetMetadata: ...
 
     # --- where it begins and ends
 
@@ -105,16 +130,10 @@ class Log:
         return self._segments_now().values
 
     @property
-    def log_start_offset(self) -> int:
-        """The first offset a consumer gets.
-
-        It is the first segment's base, or what the data directory's checkpoint says if that is more.
-
-        CorruptCheckpointError: the checkpoint does not follow its format.
-        """
-        segments = self._segments_now().values
-        first = segments[0].base_offset if segments else 0
-        return max(first, self._checkpointed(LOG_START_OFFSET_CHECKPOINT, first))
+    def first_base_offset(self) -> int:
+        """The base offset of the first segment; the log start offset where there is no segment."""
+        bases = self._segments_now().base_offsets
+        return bases[0] if bases else self.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -125,92 +144,15 @@ class Log:
         return steadily(self._log_end).message_offset
 
     @property
-    def high_watermark(self) -> int:
-        """The offset up to which all replicas had the log when the data directory's checkpoint was written.
-
-        The log's end where there is no checkpoint: nothing tells that it is less then. Always within the log.
-        CorruptCheckpointError: the checkpoint does not follow its format.
-        """
-        end = self.log_end_offset
-        return min(end, max(self.log_start_offset, self._checkpointed(HIGH_WATERMARK_CHECKPOINT, end)))
-
-    @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark, and where its batch lies."""
         found = steadily(self._high_watermark)
         return found._replace(message_offset=max(found.message_offset, self.log_start_offset))
 
     @property
-    def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is decided, worked out from the newest snapshot and the log.
-
-        At most the high watermark. CorruptRecordError: damage on the way.
-        """
-        return steadily(self._last_stable).message_offset
-
-    @property
-    def recovery_point(self) -> int:
-        """All before this offset is on the disk, says the data directory's checkpoint; 0 where it says nothing."""
-        return min(self._checkpointed(RECOVERY_POINT_CHECKPOINT, 0), self.log_end_offset)
-
-    @property
-    def leader_epochs(self) -> LeaderEpochCache:
-        """Which leader epoch began at which offset. CorruptCheckpointError: the file does not follow its format."""
-        return LeaderEpochCache(self.directory / LEADER_EPOCH_CHECKPOINT, writable=False)
-
-    @property
-    def producer_state(self) -> ProducerStateManager:
-        """What is known of the idempotent producers at the log's end, from the newest snapshot and the log."""
-        return steadily(self._producers_now)
-
-    @property
     def size_in_bytes(self) -> int:
         """Bytes of all segments."""
         return steadily(lambda: sum(segment.size for segment in self.segments))
-
-    def _segments_now(self) -> LogSegments:
-        return self._listing.segments()
-
-    def _log_end(self) -> LogOffsetMetadata:
-        return self._listing.end(self.log_start_offset)
-
-    def _high_watermark(self) -> LogOffsetMetadata:
-        return self._placed(self.high_watermark)
-
-    def _last_stable(self) -> LogOffsetMetadata:
-        producers, high_watermark = self._producers_now(), self.high_watermark
-        producers.on_high_watermark_updated(high_watermark)
-        unstable = producers.first_unstable_offset
-        if unstable is None or unstable.message_offset >= high_watermark:
-            return self._placed(high_watermark)
-        return self._placed(max(unstable.message_offset, self.log_start_offset))
-
-    def _placed(self, offset: int) -> LogOffsetMetadata:
-        """The offset with its place, or without where it is not in the log."""
-        try:
-            found = fetch.offset_metadata(self._segments_now(), self._log_end(), offset)
-        except OffsetOutOfRangeError:
-            return LogOffsetMetadata(offset)
-        # The batch that holds it may begin before the log's start, which no watermark may be before.
-        return found._replace(message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
-
-    def _checkpointed(self, name: str, otherwise: int) -> int:
-        """What a checkpoint of the data directory says of this partition."""
-        if self.topic_partition is None:
-            return otherwise
-        file = self._checkpoints.get(name)
-        if file is None:
-            file = self._checkpoints[name] = OffsetCheckpointFile(real_path(self.directory).parent / name)
-        return file.read().get(self.topic_partition, otherwise)
-
-    def _producers_now(self) -> ProducerStateManager:
-        end = self.log_end_offset
-        known = self._producers_read
-        if known is None or known.map_end_offset != end:
-            known = ProducerStateManager(self.directory, self.topic_partition, writable=False)
-            rebuild_producer_state(known, self._segments_now(), self.log_start_offset, end, wall_clock_ms())
-            self._producers_read = known
-        return known
 
     # --- reading
 
@@ -380,25 +322,6 @@ class Log:
     def _walk(self, first: int, stop: int) -> Walk:
         return Walk(self._segments_now, self.directory, first, stop)
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """What only a log has that is written to is asked for by name, and told where to get it."""
-            from kafkalog.storage.unified_log import WritableLog
-
-            if hasattr(WritableLog, name) and not isinstance(self, WritableLog):
-                raise AttributeError(
-                    f"{name}: this log is read-only; kafkalog.open(path, 'a') opens it to be written to"
-                )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def close(self) -> None:
-        """Close the files. Records, columns and batches given out before stay valid.
-
-        Whoever reads meanwhile, in another thread, reads what it is reading from these very files; nothing more.
-        """
-        self._listing.close()
-
     def __enter__(self) -> Self:
         return self
 
@@ -415,11 +338,3 @@ def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:
     for part in columns:
         yield from part.record_lists(first=first)
         first = None
-
-
-def _what_is_missing(directory: Path) -> str:
-    """Why a directory is no partition; a data directory, which holds some, is named as what it is."""
-    inside = sorted(each.name for each in directory.iterdir() if parse_partition_dir(each.name) is not None)
-    if inside:
-        return f"a data directory, not a partition: open one of the {len(inside)} below it, such as {inside[0]}"
-    return "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>"

@@ -31,6 +31,7 @@ from kafkalog.storage.files.durable import make_directory
 from kafkalog.storage.local_log.owning import own
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.scheduler import BackgroundScheduler, ScheduledTask, Scheduler
 from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
 
@@ -174,7 +175,7 @@ class LogManager(Mapping[str, AnyLog]):
         """A log, perhaps again: whoever it was given to has closed it."""
         config = self.config_of(_partition(name).topic)
         if self._writer is None:
-            return Log(self.directory / name, config)
+            return ReadOnlyLog(self.directory / name, config)
         before.wait_until_closed()
         return self._writer.load(name, config, at_end=self._ended)
 
@@ -228,7 +229,7 @@ class LogManager(Mapping[str, AnyLog]):
             log: Any = self[name]
             log.delete()
 
-    def _ended(self, log: WritableLog, ending: Ending) -> None:
+    def _ended(self, log: Log, ending: Ending) -> None:
         """A log of the directory was closed, given up or deleted, by whomever.
 
         Under the log's lock: the manager's, which others may wait for the log with, is not taken.
@@ -348,7 +349,7 @@ class _Writer:
         name: str,
         config: LogConfig,
         *,
-        at_end: Callable[[WritableLog, Ending], None],
+        at_end: Callable[[Log, Ending], None],
         topic_id: str | None = None,
         known: sessions.Checkpoints | None = None,
         progress: Progress | None = None,
@@ -394,7 +395,7 @@ class _Writer:
         if name in self._targets:
             self._targets[name][1].ensure_held()
 
-    def note_end(self, log: WritableLog, ending: Ending) -> None:
+    def note_end(self, log: Log, ending: Ending) -> None:
         """What the session, and the checkpoints, have of a log that was closed, given up or deleted."""
         self._end_target(log.directory.name, in_order=ending is not Ending.ABANDONED)
         self._session.note_end([log.directory], in_order=ending is not Ending.ABANDONED)

@@ -22,6 +22,7 @@ from kafkalog.storage.file_names import TopicPartition, partition_of_dir, real_p
 from kafkalog.storage.files.durable import make_directory
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
 
 
@@ -38,7 +39,7 @@ def open_log(
     if decompression_limit is not None:
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
     if mode == "r":
-        return Log(path, config, decompression_limit=limit)
+        return ReadOnlyLog(path, config, decompression_limit=limit)
     if mode != "a":
         raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
     config = config_or_default(config)
@@ -96,7 +97,7 @@ class _Partition:
         )
         session.closed.discard(real_path(self.directory).name)
 
-        def at_end(log: WritableLog, ending: Ending) -> None:
+        def at_end(log: Log, ending: Ending) -> None:
             in_order = False
             try:
                 if ending is Ending.CLOSED:

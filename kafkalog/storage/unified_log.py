@@ -5,7 +5,8 @@
 
     log start <= last stable offset <= high watermark <= log end, always; recovery point <= log end
 
-Here is what may be asked of such a log, and how it ends; each change is made by a part of its own (see `log_state`).
+Three objects stand behind it: `LogState`, `Watermarks` and the appenders; rolling, retention and truncation are
+functions of the first two (local_log/).
 One lock orders those who change the log; readers take it only where they look for the place of an offset for the
 first time. Source: storage/.../internals/log/UnifiedLog.java.
 """
@@ -23,15 +24,14 @@ from kafkalog.attributes import CompressionType
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.append.append_batches import BatchAppender
-from kafkalog.storage.append.append_records import EmbeddedAppender
+from kafkalog.storage.append.append_records import RecordAppender
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.fetch_data_info import LogAppendInfo
-from kafkalog.storage.local_log.flush import Flusher
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.owning import own
-from kafkalog.storage.local_log.retention import Retention
-from kafkalog.storage.local_log.roll import Roller
-from kafkalog.storage.local_log.truncate import Truncation
+from kafkalog.storage.local_log.retention import delete_old_segments
+from kafkalog.storage.local_log.roll import roll
+from kafkalog.storage.local_log.truncate import truncate_fully_and_start_at, truncate_to
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
@@ -60,13 +60,10 @@ class WritableLog(Log):
         state = self._state = loaded.state
         self._attach(state.directory, state.config)
         self._topic_id = loaded.topic_id
-        self._marks = Watermarks(state, loaded.log_start_offset)
-        self._flusher = Flusher(state)
-        self._roller = Roller(state, self._marks, self._flusher)
-        self._retention = Retention(state, self._marks, self._roller)
-        self._truncation = Truncation(state, self._marks, partial(opening.at_truncation, self))
-        self._appender = BatchAppender(state, self._marks, self._roller, self._flusher)
-        self._embedded = EmbeddedAppender(state, self._marks, self._roller, self._flusher, self._appender)
+        self._watermarks = Watermarks(state, loaded.log_start_offset)
+        self._batch_appender = BatchAppender(state, self._watermarks)
+        self._record_appender = RecordAppender(state, self._watermarks, self._batch_appender)
+        self._write_checkpoints = partial(opening.at_truncation, self)
         self._own_scheduler = None
         if opening.scheduler is None and isinstance(state.scheduler, BackgroundScheduler):
             self._own_scheduler = state.scheduler
@@ -102,7 +99,7 @@ class WritableLog(Log):
     @property
     def log_start_offset(self) -> int:
         """The first offset a consumer gets."""
-        return self._marks.log_start_offset
+        return self._watermarks.log_start_offset
 
     @property
     def closed(self) -> bool:
@@ -132,17 +129,17 @@ class WritableLog(Log):
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of a transaction that is open, or not replicated to its end."""
-        return self._marks.first_unstable_offset
+        return self._watermarks.first_unstable_offset
 
     @property
     def high_watermark(self) -> int:
         """The offset up to which all replicas have the log."""
-        return self._marks.high_watermark
+        return self._watermarks.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction is decided; at most the high watermark."""
-        return self._marks.last_stable_offset
+        return self._watermarks.last_stable_offset
 
     def _segments_now(self) -> LogSegments:
         segments = self._state.local.segments
@@ -155,32 +152,32 @@ class WritableLog(Log):
         return self._state.local.log_end
 
     def _high_watermark(self) -> LogOffsetMetadata:
-        return self._marks.high_watermark_metadata()
+        return self._watermarks.high_watermark_metadata()
 
     def _last_stable(self) -> LogOffsetMetadata:
-        return self._marks.last_stable_metadata()
+        return self._watermarks.last_stable_metadata()
 
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int:
         """Set the high watermark, brought into [log start, log end]; returns what it is then. It may go back."""
-        return self._marks.update(high_watermark)
+        return self._watermarks.update(high_watermark)
 
     def maybe_update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int | None:
         """As `update_high_watermark`; None where that changed nothing."""
-        return self._marks.maybe_update(high_watermark)
+        return self._watermarks.maybe_update(high_watermark)
 
     def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> LogOffsetMetadata | None:
         """Move the high watermark forward, or to a newer segment at the same offset; returns the one before.
 
         None: it stays. ValueError: it would be after the log's end.
         """
-        return self._marks.maybe_increment(high_watermark)
+        return self._watermarks.maybe_increment(high_watermark)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Let the log begin at a later offset; no bytes move. Returns whether it did.
 
         OffsetOutOfRangeError: it would be after the high watermark.
         """
-        return self._marks.maybe_increment_log_start_offset(whole("offset", offset, -INT64_MAX - 1, INT64_MAX))
+        return self._watermarks.maybe_increment_log_start_offset(whole("offset", offset, -INT64_MAX - 1, INT64_MAX))
 
     def delete_records(self, before_offset: int) -> bool:
         """Delete the records before an offset (-1: before the high watermark); returns whether there may be any.
@@ -221,7 +218,7 @@ class WritableLog(Log):
         """
         with self._state.lock:
             self._state.check_usable()
-            return self._embedded.append(records, compression_type, max_batch_bytes)
+            return self._record_appender.append(records, compression_type, max_batch_bytes)
 
     def append_as_leader(
         self,
@@ -245,7 +242,7 @@ class WritableLog(Log):
         ValueError: leader_epoch is negative; a marker's transaction version is. OSError: the disk is full, or refuses;
         nothing is in the log then.
         """
-        return self._appender.append_as_leader(message_set, leader_epoch, origin, transaction_version)
+        return self._batch_appender.append_as_leader(message_set, leader_epoch, origin, transaction_version)
 
     def append_as_follower(self, message_set: MessageSet, leader_epoch: int = INT32_MAX) -> LogAppendInfo:
         """Append what a leader sent, byte for byte: the `message_set` that its `read` gave, for one.
@@ -256,7 +253,7 @@ class WritableLog(Log):
         no leader epoch (-1). OffsetsOutOfOrderError, InvalidRecordError: offsets that do not rise, or are too few for
         the records. CorruptRecordError, RecordBatchTooLargeError, OSError: as `append_as_leader`.
         """
-        return self._appender.append_as_follower(message_set, leader_epoch)
+        return self._batch_appender.append_as_follower(message_set, leader_epoch)
 
     # --- segments
 
@@ -266,11 +263,14 @@ class WritableLog(Log):
         The old one is flushed in the background. ValueError: expected_next_offset is negative, or after the log's end.
         LogStateError: as `LocalLog.roll`.
         """
-        return self._roller.roll(expected_next_offset)
+        with self._state.lock:
+            self._state.check_usable()
+            at = whole("expected_next_offset", expected_next_offset, 0, self.log_end_offset)
+            return roll(self._state, self._watermarks, at)
 
     def delete_old_segments(self) -> int:
         """Delete what retention lets go; returns how many segments went. Never beyond the high watermark."""
-        return self._retention.delete_old_segments()
+        return delete_old_segments(self._state, self._watermarks)
 
     def truncate_to(self, offset: int) -> bool:
         """Cut off all records from `offset` on, as a follower does; returns whether there were any.
@@ -279,7 +279,8 @@ class WritableLog(Log):
         it ends after the last batch that is left. An offset before the log's start becomes its start. The high
         watermark is at most the end. ValueError: offset is negative.
         """
-        return self._truncation.truncate_to(whole("offset", offset, 0, INT64_MAX))
+        offset = whole("offset", offset, 0, INT64_MAX)
+        return truncate_to(self._state, self._watermarks, offset, self._write_checkpoints)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Delete all records; the next one gets `offset`, the log starts at log_start_offset (None: there too).
@@ -292,7 +293,7 @@ class WritableLog(Log):
         start = offset if log_start_offset is None else whole("log_start_offset", log_start_offset, 0, INT64_MAX - 1)
         if not 0 <= start <= offset:
             raise ValueError(f"a log that ends at {offset} cannot start at {start}")
-        self._truncation.truncate_fully_and_start_at(offset, start)
+        truncate_fully_and_start_at(self._state, self._watermarks, offset, start, self._write_checkpoints)
 
     def take_producer_snapshot(self) -> Path | None:
         """Write down the producers' state at the log's end; None where that has been done."""
@@ -319,7 +320,7 @@ class WritableLog(Log):
         OSError: it failed. Then what was appended since the last flush may be lost, in any part, and the log takes no
         more appends: open it again.
         """
-        self._flusher.flush(force_active=force_active)
+        self._state.flush(force_active=force_active)
 
     def close(self) -> None:
         """Flush, write down the producers' state, and close. Closing twice does nothing.

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafkalog import ByteBufferMessageSet
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.recovery.recover_segment import recover_segment
 from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers.making import Clock, batch, producers, spans, together
 from tests.stateful.sizes import sized
@@ -148,7 +149,7 @@ class SegmentMachine(RuleBasedStateMachine):
         assert self._recover() == 0
 
     def _recover(self) -> int:
-        cut = self.segment.recover(producers(self.directory), None)
+        cut = recover_segment(self.segment, producers(self.directory), None)
         self.entries, self.times, since = [], [], 0
         for i in range(len(self.batches)):
             since = self._index(i, since)

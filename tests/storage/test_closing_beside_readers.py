@@ -18,7 +18,7 @@ from kafkalog import FileMessageSet, Record
 from kafkalog.errors import LogStateError
 from kafkalog.storage.files import readable_file
 from kafkalog.storage.log_config import LogConfig
-from kafkalog.storage.segment import file_message_set, searching
+from kafkalog.storage.segment import file_message_set
 from tests.helpers.logs import fill, opened
 from tests.helpers.making import batch
 
@@ -65,7 +65,12 @@ def entry_of(found: Any) -> bytes:
     ("module", "call", "shown", "read"),
     [
         (file_message_set, "scan_file_headers", size_of, FileMessageSet.ensure_valid),
-        (searching, "load_file_entry", entry_of, lambda messages: messages.starting_at(5, loaded=True).size_in_bytes),
+        (
+            file_message_set,
+            "load_file_entry",
+            entry_of,
+            lambda messages: messages.starting_at(5, loaded=True).size_in_bytes,
+        ),
     ],
     ids=["headers", "entry"],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog import IsolationLevel, Log, LogConfig, LogManager, Record, WritableLog
+from kafkalog import IsolationLevel, LogConfig, LogManager, ReadOnlyLog, Record, WritableLog
 from kafkalog.errors import OffsetOutOfRangeError, RecordValidationError
 from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers.logs import NOW, append, batch, opened
@@ -71,7 +71,7 @@ def test_a_file_is_no_directory_in_either_mode(tmp_path: Path, mode: Any) -> Non
 
 
 def test_each_mode_opens_its_class_of_log(log: WritableLog, tmp_path: Path) -> None:
-    for mode, kind in zip("ra", (Log, WritableLog), strict=True):
+    for mode, kind in zip("ra", (ReadOnlyLog, WritableLog), strict=True):
         with kafkalog.open(tmp_path / f"{mode}-0" if mode == "a" else log.directory, mode) as other:
             assert type(other) is kind
 

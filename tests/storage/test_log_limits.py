@@ -155,14 +155,6 @@ def test_a_skippable_frame_that_overruns_is_damage() -> None:
         values(compressed(zstandard.compress(region(b"v")) + SKIPPABLE[:-1], 4))
 
 
-def test_attributes_of_a_writable_log_name_the_mode_to_open_one(tmp_path: Path) -> None:
-    with kafkalog.open(partition(tmp_path / "t-0", 1)) as log:
-        with pytest.raises(AttributeError, match=r"append: this log is read-only; kafkalog\.open\(path, 'a'\)"):
-            _ = log.append  # type: ignore[attr-defined]
-        with pytest.raises(AttributeError, match="'Log' object has no attribute 'appendix'"):
-            _ = log.appendix  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("kind", ["columns", "batches"])
 def test_batches_and_columns_of_a_sealed_segment_outlive_its_truncation_by_another_process(
     tmp_path: Path, kind: str

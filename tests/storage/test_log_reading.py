@@ -14,10 +14,10 @@ from kafkalog import (
 )
 from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
 from kafkalog.record.serialization import deserialize_json, deserialize_text
-from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.read import fetch as fetching
 from kafkalog.storage.read.fetch import Fetch, fetch
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.segment.log_segments import LogSegments
 from tests.helpers.logs import (
     CONFIG,
@@ -284,7 +284,7 @@ def test_deleted_records_are_not_found_by_their_time(directory: Path) -> None:
 def test_keys_and_values_are_deserialized(directory: Path) -> None:
     with opened(directory) as log:
         append(log, b'{"a": 1}', None)
-        for reader in (log, Log(directory)):
+        for reader in (log, ReadOnlyLog(directory)):
             found = list(reader.records(value_deserializer=deserialize_json, key_deserializer=deserialize_text))
             assert [(each.offset, each.key, each.value) for each in found] == [(0, None, {"a": 1}), (1, None, None)]
             assert [each.value for each in reader.records(key_deserializer=deserialize_text)] == [b'{"a": 1}', None]
@@ -305,7 +305,7 @@ def test_a_value_that_cannot_be_deserialized_is_named(directory: Path) -> None:
 def test_a_log_opened_for_reading_follows_the_writer_through_rolls_and_deletions(directory: Path) -> None:
     with opened(directory, LogConfig(segment_bytes=3 * SIZE, file_delete_delay_ms=0)) as log:
         fill(log, 2)
-        with Log(directory) as reader:
+        with ReadOnlyLog(directory) as reader:
             for _ in range(4):
                 fill(log, 3)
                 assert values(reader) == values(log)
@@ -321,7 +321,7 @@ def test_a_log_opened_for_reading_knows_a_transaction_that_is_open(directory: Pa
     with opened(directory, CONFIG) as log:
         fill(log, 3)
         append(log, b"open", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-        with Log(directory) as reader:
+        with ReadOnlyLog(directory) as reader:
             assert (reader.high_watermark, reader.last_stable_offset) == (4, 3)
             assert seen(reader, 0, IsolationLevel.TXN_COMMITTED) == [0, 1, 2]
 
@@ -336,7 +336,7 @@ def test_a_record_sought_far_inside_is_found_by_the_index_past_damage_that_comes
     data = bytearray(path.read_bytes())
     data[8:12] = bytes(4)  # the first batch's size
     path.write_bytes(data)
-    with Log(directory) as log:
+    with ReadOnlyLog(directory) as log:
         assert next(log.records(60)).offset == 60
         assert [record.offset for record in log.records(97)] == [97, 98, 99]
         with pytest.raises(CorruptRecordError):
@@ -373,7 +373,7 @@ def test_reading_after_a_seek_continues_in_segments_rolled_since(directory: Path
 def test_reading_a_segment_that_is_deleted_meanwhile_is_out_of_range(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(directory, LogConfig(segment_bytes=3 * SIZE)) as log, Log(directory) as reader:
+    with opened(directory, LogConfig(segment_bytes=3 * SIZE)) as log, ReadOnlyLog(directory) as reader:
         fill(log, 7)
         replicated(log)
         turns = iter([True])

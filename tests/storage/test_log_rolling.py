@@ -10,8 +10,8 @@ import pytest
 from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel
 from kafkalog.storage.files.appendable_file import sync_file
 from kafkalog.storage.local_log import roll as rolling
-from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from tests.helpers.logs import (
     CONFIG,
     HOUR_MS,
@@ -315,7 +315,7 @@ def test_closing_a_log_ends_its_background_thread(directory: Path) -> None:
         log.close()
         assert not set(threading.enumerate()) - before
         assert log.recovery_point == 20
-    with Log(directory) as reopened:
+    with ReadOnlyLog(directory) as reopened:
         assert values(reopened) == [b"%d" % number for number in range(20)]
 
 

@@ -15,6 +15,7 @@ from kafkalog import IsolationLevel, Record, WritableLog
 from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from tests.helpers.logs import NOW, append, bases, epochs, fill, opened, replicated, values
 from tests.helpers.making import ABORT, COMMIT, marker
@@ -110,7 +111,7 @@ def test_readers_in_other_threads_see_whole_records_in_order(directory: Path, tu
 
 
 def test_readers_of_their_own_log_follow_the_writer(directory: Path) -> None:
-    with opened(directory, CONFIG, scheduler=None) as log, Log(directory) as reader:
+    with opened(directory, CONFIG, scheduler=None) as log, ReadOnlyLog(directory) as reader:
         fill(log, 1)
         with meanwhile(lambda chance: list_once(reader, chance), lambda chance: read_once(reader, chance)):
             for turn in range(60):

@@ -26,8 +26,8 @@ from kafkalog.storage.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
-from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.scheduler import ImmediateScheduler
 from tests.helpers.failing import out_of_space, refuse_fsync, refuse_open
 from tests.helpers.locking import can_be_locked, other
@@ -465,7 +465,7 @@ def test_an_exception_in_the_with_block_closes_everything_in_order(data_dir: Pat
     with pytest.raises(RuntimeError, match="mine"):
         _stopped(data_dir)
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
-    with Log(data_dir / "a-0") as log:
+    with ReadOnlyLog(data_dir / "a-0") as log:
         assert (values(log), bases(log)) == ([b"0", b"1", b"2"], [0])
 
 
@@ -480,4 +480,4 @@ def test_a_data_directory_is_not_opened_as_a_log(data_dir: Path) -> None:
     with manager(data_dir) as written:
         written.create("a-0")
     with pytest.raises(NotALogError, match="data directory"):
-        Log(data_dir)
+        ReadOnlyLog(data_dir)

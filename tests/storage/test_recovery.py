@@ -205,7 +205,7 @@ def test_a_read_error_during_recovery_deletes_no_data(tmp_path: Path, monkeypatc
     def refuse(*_: object) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(segment_module.LogSegment, "recover", refuse)
+    monkeypatch.setattr(segment_module.LogSegment, "rebuild", refuse)
     with pytest.raises(OSError, match="Input/output"):
         load(tmp_path)
     assert bytes_of(tmp_path, ".log") == before

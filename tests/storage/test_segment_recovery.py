@@ -17,6 +17,7 @@ from kafkalog.storage.index.transaction_index import AbortedTxn
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateEntry
+from kafkalog.storage.recovery.recover_segment import recover_segment
 from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers import golden
 from tests.helpers.making import ABORT, COMMIT, append, batch, fill, marker, offsets, producers, segment
@@ -26,7 +27,7 @@ MAX_INT = 2**31 - 1
 
 
 def recover(made: LogSegment) -> int:
-    return made.recover(producers(made.path.parent), None)
+    return recover_segment(made, producers(made.path.parent), None)
 
 
 def garbage(path: Path, position: int = 0) -> None:
@@ -134,7 +135,7 @@ def test_recovery_finds_aborted_transactions(tmp_path: Path) -> None:
     made = segment(tmp_path, 100)
     transactions(made)
     state = producers(tmp_path)
-    made.recover(state, None)
+    recover_segment(made, state, None)
     assert state.map_end_offset == 108
     assert list(made.txn_index) == [AbortedTxn(22, 102, 106, 100)]
     made.close()
@@ -145,7 +146,7 @@ def test_recovery_counts_a_transaction_from_where_the_state_before_the_segment_s
     transactions(made)
     state = producers(tmp_path)
     state.load_producer_entry(ProducerStateEntry(22, producer_epoch=0, current_txn_first_offset=75))
-    made.recover(state, None)
+    recover_segment(made, state, None)
     assert list(made.txn_index) == [AbortedTxn(22, 75, 106, 100)]
     assert made.collect_aborted_txns(80, 101).aborted_txns == [AbortedTxn(22, 75, 106, 100)]
     made.close()
@@ -163,7 +164,7 @@ def test_recovery_finds_the_leader_epochs(tmp_path: Path) -> None:
     for offset, epoch in ((104, 0), (106, 1), (108, 1), (110, 2)):
         append(made, batch(offset, b"a", b"b", magic=2, partition_leader_epoch=epoch))
     cache = LeaderEpochCache(tmp_path / "leader-epoch-checkpoint")
-    made.recover(producers(tmp_path), cache)
+    recover_segment(made, producers(tmp_path), cache)
     assert list(cache.entries) == [(0, 104), (1, 106), (2, 110)]
     made.close()
 
@@ -227,7 +228,7 @@ def test_indexes_rebuilt_from_a_brokers_log_lead_to_its_batches(tmp_path: Path, 
         base = segment_base_offset(path.name)
         assert base is not None
         made = segment(tmp_path, base, LogConfig(index_interval_bytes=512), file_already_exists=True)
-        cut = made.recover(state, None)
+        cut = recover_segment(made, state, None)
         with FileMessageSet(made.path) as log:
             rows = log.headers()
         assert made.size == path.stat().st_size - cut == int(rows["size_in_bytes"].sum())

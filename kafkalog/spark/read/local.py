@@ -37,8 +37,9 @@ from kafkalog.storage.file_names import (
 from kafkalog.storage.files.readable_file import ReadableFile
 from kafkalog.storage.index.offset_index import OffsetEntry
 from kafkalog.storage.log import Log
+from kafkalog.storage.read_only_log import ReadOnlyLog
+from kafkalog.storage.segment.file_message_set import ANY_TIMESTAMP, NO_OFFSET
 from kafkalog.storage.segment.log_segment import LogSegment
-from kafkalog.storage.segment.searching import NO_OFFSET, NO_TIMESTAMP
 
 
 class LocalPartition(PartitionSource):
@@ -89,7 +90,7 @@ class LocalPartition(PartitionSource):
 
     @cached_property
     def _log(self) -> Log:
-        return Log(self.directory)
+        return ReadOnlyLog(self.directory)
 
     def span(self, segment: SegmentFile, first: int, end: int) -> tuple[int, int]:
         start, stop = 0, self.end_position(segment)
@@ -230,7 +231,7 @@ def _opened(path: str) -> Iterator[int]:
 
 def _begins(fd: int, entry: OffsetEntry, segment: SegmentFile) -> bool:
     """Whether a batch that an index entry can mean begins where it says."""
-    row, *_ = find_file_entry(fd, entry.position, segment.size, NO_OFFSET, NO_TIMESTAMP, entry.offset)
+    row, *_ = find_file_entry(fd, entry.position, segment.size, NO_OFFSET, ANY_TIMESTAMP, entry.offset)
     return row is not None and entry.offset < segment.next_base and row[3] >= segment.base_offset
 
 

@@ -29,9 +29,8 @@ from kafkalog.storage.append.analyze import (
 )
 from kafkalog.storage.fetch_data_info import LogAppendInfo
 from kafkalog.storage.index.offset_index import MAX_INT
-from kafkalog.storage.local_log.flush import Flusher
 from kafkalog.storage.local_log.log_state import LogState
-from kafkalog.storage.local_log.roll import Roller
+from kafkalog.storage.local_log.roll import roll_if_needed
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import CompletedTxn
@@ -57,14 +56,12 @@ class _Appending:
 class BatchAppender:
     """Appends batches that others have made to a log."""
 
-    def __init__(self, state: LogState, marks: Watermarks, roller: Roller, flusher: Flusher) -> None:
+    def __init__(self, state: LogState, watermarks: Watermarks) -> None:
         self._state = state
         self._local = state.local
         self._config = state.config
         self._path = str(state.directory)
-        self._marks = marks
-        self._roller = roller
-        self._flusher = flusher
+        self._watermarks = watermarks
 
     def append_as_leader(
         self, message_set: MessageSet, leader_epoch: int, origin: AppendOrigin, transaction_version: int
@@ -85,7 +82,7 @@ class BatchAppender:
         messages = in_memory(message_set)
         incoming = analyze(messages, rules)
         if incoming.valid_bytes <= 0:
-            return incoming.info(self._marks.log_start_offset)
+            return incoming.info(self._watermarks.log_start_offset)
         messages = trimmed(messages, incoming.valid_bytes)
         with self._state.lock:
             self._state.check_usable()
@@ -99,7 +96,7 @@ class BatchAppender:
             changes = self._producer_changes(messages, incoming, how, segment)
             if changes.duplicate is None:
                 self._write(messages, incoming, changes)
-            return _outcome(incoming, changes, self._marks.log_start_offset)
+            return _outcome(incoming, changes, self._watermarks.log_start_offset)
 
     # --- before a byte is written
 
@@ -170,7 +167,8 @@ class BatchAppender:
         params = RollParams(config.max_segment_ms, config.segment_bytes, latest, last, size, self._state.clock())
         # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
         known = incoming.first_offset >= 0
-        return self._roller.roll_if_needed(params, incoming.first_offset if known else last - MAX_INT)
+        first_offset = incoming.first_offset if known else last - MAX_INT
+        return roll_if_needed(self._state, self._watermarks, params, first_offset)
 
     def _producer_changes(
         self, messages: ByteBufferMessageSet, incoming: Incoming, how: _Appending, segment: LogSegment
@@ -191,20 +189,21 @@ class BatchAppender:
         producers = self._state.producers
         with self._local.uninterrupted():
             self._local.append(incoming.last_offset, messages, incoming.spans)
-            self._marks.follow_end()
+            self._watermarks.follow_end()
             for info in changes.updated:
                 producers.update(info)
             for completed in changes.completed:
                 self._complete(completed)
             producers.update_map_end_offset(incoming.last_offset + 1)
-            self._marks.update_first_unstable()
-        self._flusher.flush_if_due()
+            self._watermarks.update_first_unstable()
+        self._state.flush_if_due()
 
     def _complete(self, completed: CompletedTxn) -> None:
         producers = self._state.producers
         stable = producers.last_stable_offset(completed)
-        with self._local.whole():
-            self._local.active_segment.update_txn_index(completed, stable)
+        if completed.is_aborted:
+            with self._local.whole():
+                self._local.active_segment.txn_index.append(completed.aborted_txn(stable))
         producers.complete_txn(completed)
 
 

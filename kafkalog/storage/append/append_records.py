@@ -21,9 +21,8 @@ from kafkalog.record.records_builder import BatchSettings, BuiltBatch, built_bat
 from kafkalog.storage.append.analyze import Incoming, check_next_offset
 from kafkalog.storage.append.append_batches import BatchAppender
 from kafkalog.storage.fetch_data_info import LogAppendInfo
-from kafkalog.storage.local_log.flush import Flusher
 from kafkalog.storage.local_log.log_state import LogState
-from kafkalog.storage.local_log.roll import Roller
+from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
@@ -40,17 +39,13 @@ _FEW_OFFSETS_LEFT = INT64_MAX - (1 << 48)
 _NONE = CompressionType.NONE
 
 
-class EmbeddedAppender:
+class RecordAppender:
     """Appends records to a log. Called under the log's lock."""
 
-    def __init__(
-        self, state: LogState, marks: Watermarks, roller: Roller, flusher: Flusher, appender: BatchAppender
-    ) -> None:
+    def __init__(self, state: LogState, watermarks: Watermarks, appender: BatchAppender) -> None:
         self._state = state
         self._local = state.local
-        self._marks = marks
-        self._roller = roller
-        self._flusher = flusher
+        self._watermarks = watermarks
         self._appender = appender
         config = self._config = state.config
         # Of a topic that takes nothing, each record is refused for its size.
@@ -111,25 +106,25 @@ class EmbeddedAppender:
             there = range(start, (end or local.log_end).message_offset)
             _tell_of_those_before(error, there)
             if there:
-                self._marks.replicated_to_end()
+                self._watermarks.replicated_to_end()
             raise
-        return info or Incoming().info(self._marks.log_start_offset)
+        return info or Incoming().info(self._watermarks.log_start_offset)
 
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
         """To the segment at once; the steps are those of `BatchAppender`."""
-        local, marks, config = self._local, self._marks, self._config
+        local, watermarks, config = self._local, self._watermarks, self._config
         data, first, last, latest, _ = batch
         size, epoch = len(data), settings.partition_leader_epoch
         self._state.epochs.note(epoch, first)
         segment = local.cut_back()
         limits = config.max_segment_ms, config.segment_bytes
         if segment.should_roll(_new_tuple(RollParams, (*limits, latest, last, size, now))):
-            segment = self._roller.roll_at(first)
+            segment = roll(self._state, self._watermarks, first)
         local.append_batch(segment, data, last, latest)
         self._state.producers.update_map_end_offset(last + 1)
-        self._flusher.flush_if_due()
-        marks.replicated_to_end()
-        codec, log_start = settings.compression_type, marks.log_start_offset
+        self._state.flush_if_due()
+        watermarks.replicated_to_end()
+        codec, log_start = settings.compression_type, watermarks.log_start_offset
         return _new_tuple(LogAppendInfo, (first, last, epoch, latest, -1, log_start, codec, size, False))
 
     def _append_as_client(self, batch: BuiltBatch, settings: BatchSettings) -> LogAppendInfo:
@@ -137,7 +132,7 @@ class EmbeddedAppender:
         batch.data[:8] = bytes(8)
         messages, epoch = ByteBufferMessageSet(batch.data), settings.partition_leader_epoch
         info = self._appender.append_as_leader(messages, epoch, AppendOrigin.CLIENT, 0)
-        self._marks.replicated_to_end()
+        self._watermarks.replicated_to_end()
         return info
 
     def _refuse_change(self) -> NoReturn:

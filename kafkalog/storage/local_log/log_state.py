@@ -1,9 +1,16 @@
-"""`LogState`: what all share who change a log: its segments, producers and epochs, the lock, and whether they may.
+r"""`LogState`: what everything that changes a log shares: segments, producers, epochs, the lock; and flushing.
 
-    WritableLog ─ Watermarks ─ Flusher ─ Roller ─ Retention ─ Truncation ─ BatchAppender ─ EmbeddedAppender
-        each changes one thing, under the lock, as long as the log is open and no change of it has ended half-way
+    append (append/)   roll   retention   truncate      each changes the log under the lock, while the log is usable
+                           \    |       /
+                  LogState: segments, producers, epochs -> watermarks
 
-Source: the fields of storage/.../internals/log/UnifiedLog.java.
+    recovery point: all before is on the disk     log end
+                          v                          v
+    segment | segment | segment | active segment .....
+
+Flushing takes long, so it runs without the lock. After a flush that fails nobody knows what is on the disk, and a later
+one that succeeds does not tell either: the log takes no more records. Source: the fields and `flush` of
+storage/.../internals/log/UnifiedLog.java.
 """
 
 import threading
@@ -74,3 +81,40 @@ class LogState:
         """In a forked child: as `owning.Owner`."""
         self.closed = self.forked = True
         self.lock = threading.RLock()
+
+    # --- flushing
+
+    def flush(self, *, force_active: bool = False) -> None:
+        """Flush the log up to its end; the active segment's files too, if it is empty and `force_active` is set."""
+        end = self.local.log_end_offset
+        self.flush_until(end + 1 if force_active else end, end)
+
+    def flush_if_due(self) -> None:
+        """Flush once as many messages have been appended as the topic's flush.messages."""
+        if self.local.log_end.message_offset - self.local.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def flush_until(self, offset: int, recovery_point: int) -> None:
+        """Flush the segments that begin before `offset`, and move the recovery point.
+
+        Args:
+            offset: segments with a smaller base offset are flushed.
+            recovery_point: every record before it is on the disk afterwards.
+
+        Raises:
+            OSError: the flush failed.
+        """
+        local = self.local
+        if offset <= local.recovery_point:
+            return
+        self.check_open()
+        self.check_whole()
+        self.check_alone()
+        truncations = local.truncations
+        local.flush(offset)
+        with self.lock:
+            # Records that replaced truncated ones meanwhile are perhaps not on the disk.
+            if local.truncations == truncations and not self.closed:
+                # A segment that begins after a gap is flushed up to its base before it holds a batch.
+                last = max(local.log_end_offset, local.active_segment.base_offset)
+                local.mark_flushed(min(recovery_point, last))

@@ -1,4 +1,4 @@
-"""`Truncation`: cuts off the end of a log, as a follower does whose leader has something else there.
+"""Truncate the log: cut off its end, as a follower does whose leader has other records there.
 
     segment | segment | active segment ........      before
     segment | segm........ cut off ............      truncate_to
@@ -14,79 +14,79 @@ from collections.abc import Callable
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_state
-from kafkalog.storage.segment.replace_segments import delete_producer_snapshots
 
 _log = logging.getLogger(__name__)
 
 
-class Truncation:
-    """Truncates a log. at_truncation: see `Opening`."""
+def truncate_to(state: LogState, watermarks: Watermarks, offset: int, write_checkpoints: Callable[[], None]) -> bool:
+    """Cut off every record from `offset` on.
 
-    def __init__(self, state: LogState, marks: Watermarks, at_truncation: Callable[[], None]) -> None:
-        self._state = state
-        self._local = state.local
-        self._marks = marks
-        self._at_truncation = at_truncation
+    Args:
+        state: the log.
+        watermarks: its watermarks.
+        offset: the first offset to go.
+        write_checkpoints: called once log start or recovery point have gone back, before records are cut off.
 
-    def truncate_to(self, offset: int) -> bool:
-        """What `WritableLog.truncate_to` says."""
-        state, local, marks = self._state, self._local, self._marks
-        with state.lock, local.whole():
-            state.check_usable()
-            state.check_alone()
-            if offset >= local.log_end_offset:
-                state.epochs.truncate_from_end(local.log_end_offset)
-                return False
-            if offset < local.segments.base_offsets[0]:
-                self.truncate_fully_and_start_at(offset, offset)
-                return True
-            if offset < marks.placed_at:
-                _log.warning("%s is truncated to %d, below the high watermark", state.directory, offset)
-            self._prepare(offset)
-            delete_producer_snapshots(local.truncate_to(offset), state.producers, local.home)
-            state.epochs.truncate_from_end(offset)
-            marks.log_start_offset = min(offset, marks.log_start_offset)
-            self._rebuild_producers(offset)
-            if marks.placed_at >= local.log_end_offset:
-                marks.update(local.log_end)
+    Returns:
+        Whether there was anything to cut.
+    """
+    local = state.local
+    with state.lock, local.whole():
+        state.check_usable()
+        state.check_alone()
+        if offset >= local.log_end_offset:
+            state.epochs.truncate_from_end(local.log_end_offset)
+            return False
+        if offset < local.segments.base_offsets[0]:
+            truncate_fully_and_start_at(state, watermarks, offset, offset, write_checkpoints)
             return True
+        if offset < watermarks.placed_at:
+            _log.warning("%s is truncated to %d, below the high watermark", state.directory, offset)
+        _lower(state, watermarks, offset, write_checkpoints)
+        cut = local.truncate_to(offset)
+        state.producers.delete_snapshots(cut, state.scheduler, state.config.file_delete_delay_ms)
+        state.epochs.truncate_from_end(offset)
+        watermarks.log_start_offset = min(offset, watermarks.log_start_offset)
+        _rebuild_producers(state, watermarks, offset)
+        if watermarks.placed_at >= local.log_end_offset:
+            watermarks.update(local.log_end)
+        return True
 
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int) -> None:
-        """What `WritableLog.truncate_fully_and_start_at` says."""
-        state, local = self._state, self._local
-        with state.lock, local.whole():
-            state.check_usable()
-            state.check_alone()
-            self._prepare(offset)
-            local.truncate_fully_and_start_at(offset)
-            state.epochs.clear_and_flush()
-            state.producers.truncate_fully_and_start_at(offset)
-            self._marks.log_start_offset = log_start_offset
-            self._rebuild_producers(offset)
-            self._marks.update(local.log_end)
 
-    def _prepare(self, end: int) -> None:
-        self._lower_checkpoints(end)
-        self._marks.lower_to(end)
+def truncate_fully_and_start_at(
+    state: LogState, watermarks: Watermarks, offset: int, log_start_offset: int, write_checkpoints: Callable[[], None]
+) -> None:
+    """Delete every record; the next one gets `offset`. `write_checkpoints`: as in `truncate_to`."""
+    local = state.local
+    with state.lock, local.whole():
+        state.check_usable()
+        state.check_alone()
+        _lower(state, watermarks, offset, write_checkpoints)
+        local.truncate_fully_and_start_at(offset)
+        state.epochs.clear_and_flush()
+        state.producers.truncate_fully_and_start_at(offset)
+        watermarks.log_start_offset = log_start_offset
+        _rebuild_producers(state, watermarks, offset)
+        watermarks.update(local.log_end)
 
-    def _lower_checkpoints(self, end: int) -> None:
-        """Let log start and recovery point be `end` at most, in the checkpoints too, before the log is cut there.
 
-        After a crash what is appended then would not be recovered, were it before a recovery point from earlier, and
-        would be dropped, were it before a log start from earlier.
-        """
-        local, marks = self._local, self._marks
-        start = marks.log_start_offset
-        if end >= max(start, local.recovery_point):
-            return
+def _lower(state: LogState, watermarks: Watermarks, end: int, write_checkpoints: Callable[[], None]) -> None:
+    """Lower log start, recovery point and watermarks to `end`, in the checkpoints too, before the log is cut there.
+
+    After a crash, records appended at a place before an older recovery point would not be recovered, and records
+    before an older log start would be dropped.
+    """
+    local, start = state.local, watermarks.log_start_offset
+    if end < max(start, local.recovery_point):
         local.recovery_point = min(end, local.recovery_point)
-        marks.log_start_offset = min(end, start)
+        watermarks.log_start_offset = min(end, start)
         try:
-            self._at_truncation()
+            write_checkpoints()
         except BaseException:
-            marks.log_start_offset = start
+            watermarks.log_start_offset = start
             raise
+    watermarks.lower_to(end)
 
-    def _rebuild_producers(self, end: int) -> None:
-        state, start = self._state, self._marks.log_start_offset
-        rebuild_producer_state(state.producers, self._local.segments, start, end, state.clock())
+
+def _rebuild_producers(state: LogState, watermarks: Watermarks, end: int) -> None:
+    rebuild_producer_state(state.producers, state.local.segments, watermarks.log_start_offset, end, state.clock())

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalog.record.record_batch import RecordBatch
+from kafkalog.storage.index.transaction_index import AbortedTxn
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 
 BATCHES_TO_RETAIN = 5
@@ -110,6 +111,10 @@ class CompletedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     is_aborted: bool
+
+    def aborted_txn(self, last_stable_offset: int) -> AbortedTxn:
+        """Return the entry of the transaction index, for a transaction that was aborted."""
+        return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, last_stable_offset)
 
 
 class Transactions:

@@ -34,6 +34,8 @@ from kafkalog.storage.producer.producer_state_entry import (
     Transactions,
     TxnMetadata,
 )
+from kafkalog.storage.scheduler import Scheduler
+from kafkalog.storage.segment.log_segment import LogSegment
 
 __all__ = [
     "TV_UNKNOWN",
@@ -301,6 +303,22 @@ class ProducerStateManager:
         while self._unwanted:
             _, path = self._unwanted.popitem()
             path.unlink(missing_ok=True)
+
+    def delete_snapshots(self, segments: Iterable[LogSegment], scheduler: Scheduler, delay_ms: int) -> None:
+        """Rename the snapshots at the base offsets of segments to `.deleted`, and have them deleted after a delay.
+
+        Raises:
+            OSError: a snapshot could not be renamed.
+        """
+        renamed = [self.remove_and_mark_for_deletion(segment.base_offset) for segment in segments]
+
+        def delete() -> None:
+            for path in renamed:
+                if path is not None:
+                    path.unlink(missing_ok=True)
+
+        if any(renamed):
+            scheduler.schedule("delete producer snapshots", delete, delay_ms)
 
     def remove_and_mark_for_deletion(self, offset: int) -> Path | None:
         """Forget the snapshot at `offset` and rename it for deletion later; its new path.

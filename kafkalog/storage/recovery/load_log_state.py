@@ -34,7 +34,7 @@ from kafkalog.storage.scheduler import BackgroundScheduler, Scheduler
 from kafkalog.storage.segment.replace_segments import SegmentHome
 
 if TYPE_CHECKING:
-    from kafkalog.storage.unified_log import WritableLog
+    from kafkalog.storage.log import Log
 
 Progress = Callable[[int, int], None]
 
@@ -68,9 +68,9 @@ class Opening:
     scheduler: Scheduler | None = None
     progress: Progress | None = None
     decompression_limit: int = DEFAULT_LIMIT
-    at_truncation: Callable[["WritableLog"], None] = field(default=lambda _: None)
+    at_truncation: Callable[["Log"], None] = field(default=lambda _: None)
     ensure_alone: Callable[[], None] = field(default=lambda: None)
-    at_end: Callable[["WritableLog", Ending], None] = field(default=lambda *_: None)
+    at_end: Callable[["Log", Ending], None] = field(default=lambda *_: None)
     at_loss: Callable[[], None] = field(default=lambda: None)
 
 

@@ -41,12 +41,12 @@ from kafkalog.storage.files.appendable_file import MAX_BYTES
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_state, take_empty_snapshots
+from kafkalog.storage.recovery.recover_segment import recover_segment
 from kafkalog.storage.recovery.swap_files import settle_leftovers
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 from kafkalog.storage.segment.replace_segments import (
     SegmentHome,
-    delete_producer_snapshots,
     delete_segment_files,
     split_overflowed_segment,
 )
@@ -163,7 +163,8 @@ class _Loading:
         finally:
             segment.release()
         self._settle_snapshots()
-        delete_producer_snapshots(split.deleted, self._request.producer_state, self._request)
+        request = self._request
+        request.producer_state.delete_snapshots(split.deleted, request.scheduler, request.config.file_delete_delay_ms)
 
     # --- the segments
 
@@ -240,7 +241,7 @@ class _Loading:
             state, self._segments, request.log_start_offset_checkpoint, segment.base_offset, request.clock()
         )
         try:
-            cut = segment.recover(state, request.leader_epochs)
+            cut = recover_segment(segment, state, request.leader_epochs)
         except SegmentOffsetOverflowError as error:
             if not segment.has_overflow:
                 # No broker can load it either. It is a copy, or was renamed, and is not for us to cut.
@@ -349,7 +350,8 @@ class _Loading:
             _log.warning("%s: deleted with all its %d bytes: %s", segment.path, segment.size_in_bytes, why)
             self._segments.remove(segment.base_offset)
         delete_segment_files(doomed, self._request)
-        delete_producer_snapshots(doomed, self._request.producer_state, self._request)
+        request = self._request
+        request.producer_state.delete_snapshots(doomed, request.scheduler, request.config.file_delete_delay_ms)
         for segment in doomed:
             # Nobody reads them yet, and the scheduler may never come to delete them.
             segment.release()

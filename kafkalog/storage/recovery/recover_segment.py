@@ -1,14 +1,13 @@
-"""A segment's batches read once more, from the first: what recovery makes of them, up to the first that is not valid.
+"""Recover a segment: read its batches from the first to the last valid one, and rebuild what is derived from them.
 
     batch | batch | batch ...... damaged, torn, zero bytes
-      |      |      |            ^ valid_bytes: here the file is going to be cut
+      |      |      |            ^ the file is cut here
       offset and time index, leader epochs, producer state, aborted transactions
 
-What is inside of the batches is not looked at, but for control batches. Kafka: `LogSegment.recover`.
+Batches are not decompressed; of control batches the marker is read. Source: `LogSegment.recover`.
 """
 
 import logging
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,56 +18,67 @@ from kafkalog.errors import CorruptRecordError, InvalidRecordError, SegmentOffse
 from kafkalog.record.decoding import Entries, Reading
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.index.offset_index import MAX_INT, TimestampEntry
 from kafkalog.storage.producer.producer_rows import telling_rows
-
-if TYPE_CHECKING:
-    from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
-    from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
-    from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+from kafkalog.storage.segment.log_segment import LogSegment
 
 _log = logging.getLogger(__name__)
 
 
-class SegmentRecovery:
-    """Rebuilds what is known of a segment, whose indexes are empty. Afterwards `valid_bytes` and `largest` tell."""
+def recover_segment(
+    segment: LogSegment, producer_state: ProducerStateManager, leader_epochs: LeaderEpochCache | None
+) -> int:
+    """Rebuild the indexes of a segment from its batches, and cut the file before the first that is not valid.
+
+    Args:
+        segment: the segment.
+        producer_state: the state at the segment's base offset; it is brought forward to the segment's end.
+        leader_epochs: gets the epochs that begin in the segment; None: they are not of interest.
+
+    Returns:
+        How many bytes were cut.
+
+    Raises:
+        SegmentOffsetOverflowError: an offset is too far from the base offset for the indexes.
+        InvalidOffsetError: the offsets do not rise.
+    """
+    return segment.rebuild(_SegmentRecovery(segment, producer_state, leader_epochs).read_batches)
+
+
+class _SegmentRecovery:
+    """One pass over the batches of a segment whose indexes are empty."""
 
     def __init__(
-        self,
-        segment: "LogSegment",
-        producer_state: "ProducerStateManager",
-        leader_epochs: "LeaderEpochCache | None",
-        index_interval_bytes: int,
+        self, segment: LogSegment, producer_state: ProducerStateManager, leader_epochs: LeaderEpochCache | None
     ) -> None:
         self._segment = segment
         self._producer_state = producer_state
         self._leader_epochs = leader_epochs
-        self._index_interval_bytes = index_interval_bytes
         self._last_indexed = 0
         self._reading = Reading(decompression_limit=segment.decompression_limit, path=str(segment.path))
-        self.valid_bytes = 0
-        self.largest = TimestampEntry(-1, segment.base_offset)
+        self._valid_bytes = 0
+        self._largest = TimestampEntry(-1, segment.base_offset)
 
-    def run(self) -> None:
-        """Read all valid batches.
-
-        SegmentOffsetOverflowError: an offset the indexes cannot hold. InvalidOffsetError: offsets do not rise.
-        """
+    def read_batches(self) -> tuple[int, TimestampEntry]:
+        """Read all valid batches; return how many bytes they take, and the largest timestamp."""
         try:
             for entries in self._segment.log.sound_runs():
                 self._take(entries)
         except (CorruptRecordError, InvalidRecordError) as error:
-            _log.warning("%s: not valid from byte %d on: %s", self._segment.path, self.valid_bytes, error)
+            _log.warning("%s: not valid from byte %d on: %s", self._segment.path, self._valid_bytes, error)
+        return self._valid_bytes, self._largest
 
     def _take(self, entries: Entries) -> None:
         rows, base = entries.rows, self._segment.base_offset
         last = min(base + MAX_INT, INT64_MAX)
         count, found, self._last_indexed, *largest = index_entries(
-            rows, base, last, self._index_interval_bytes, self._last_indexed, *self.largest
+            rows, base, last, self._segment.index_interval_bytes, self._last_indexed, *self._largest
         )
         if count:
             self._index(rows, *found)
-            self.largest = TimestampEntry(*largest)
+            self._largest = TimestampEntry(*largest)
             self._take_fitting(entries._replace(rows=rows[:count]))
         if count < len(rows):
             raise SegmentOffsetOverflowError(
@@ -87,7 +97,7 @@ class SegmentRecovery:
         if len(entries.rows):
             self._assign_epochs(entries.rows)
             self._update_producers(entries)
-        self.valid_bytes = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+        self._valid_bytes = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
 
     def _index(
         self,
@@ -142,5 +152,6 @@ class SegmentRecovery:
         completed = info.append(batch, None)
         state.update(info)
         if completed is not None:
-            self._segment.update_txn_index(completed, state.last_stable_offset(completed))
+            if completed.is_aborted:
+                self._segment.txn_index.append(completed.aborted_txn(state.last_stable_offset(completed)))
             state.complete_txn(completed)

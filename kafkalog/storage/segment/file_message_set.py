@@ -10,36 +10,27 @@ import io
 import logging
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
-from kafkalog._speedups.framing import scan_file_headers, scan_headers
+from kafkalog._speedups.framing import find_file_entry, load_file_entry, scan_file_headers, scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import decompress
-from kafkalog.record.decoding import Entries, Reading, read_columns
+from kafkalog.record.decoding import Entries, Reading, first_record, read_columns
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
 from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBufferMessageSet, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
-from kafkalog.storage.files.readable_file import ReadableFile
-from kafkalog.storage.segment.searching import (
-    NO_OFFSET,
-    FoundEntry,
-    OffsetPosition,
-    TimestampAndOffset,
-    find_entry,
-    find_record,
-    load_entry,
-)
+from kafkalog.storage.files.readable_file import ReadableFile, became_shorter
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -53,6 +44,44 @@ _SIZE = struct.Struct(">i")
 # What is appended out of a file is taken from it in pieces of so many bytes.
 PIECE_BYTES = 1 << 20
 SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0
+
+
+# The smallest offset and the smallest timestamp (ms) that Java's long holds: every entry reaches them.
+NO_OFFSET = ANY_TIMESTAMP = -(2**63)
+
+_Found = TypeVar("_Found")
+# A kernel that looks for an entry: what it has found, and how the scan ended.
+_Search: TypeAlias = Callable[[int, int, int, int, int, int], tuple[_Found | None, int, int, int, int]]
+
+
+class OffsetPosition(NamedTuple):
+    """A batch in a file: its base offset, where it begins (bytes) and its size in bytes."""
+
+    offset: int
+    position: int
+    size: int
+
+
+class FoundEntry(NamedTuple):
+    """What the header of an entry says: where it begins, its size (bytes), offsets, largest timestamp (ms), format.
+
+    The base offset of a wrapper is -1: only its content tells.
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    magic: int
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record found by time: its timestamp (ms), its offset, and its batch's leader epoch (None where it has none)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int | None
 
 
 class FileMessageSet(MessageSet):
@@ -153,8 +182,8 @@ class FileMessageSet(MessageSet):
 
         start, hint: as `search`. loaded: that batch is read now, and `columns` in one thread gives it as it is now.
         """
-        first = load_entry(self, start, offset, hint=hint) if loaded else None
-        found = first if loaded else find_entry(self, start, offset, hint)
+        first = self._load_entry(start, offset, hint=hint) if loaded else None
+        found = first if loaded else self._find_entry(start, offset, hint)
         part = self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
         part._first_run_bytes = 1
         part._loaded = first
@@ -210,7 +239,7 @@ class FileMessageSet(MessageSet):
         there is no such batch the whole set is searched. CorruptRecordError: damage in the framing, before anything is
         found.
         """
-        found = find_entry(self, start, offset, hint)
+        found = self._find_entry(start, offset, hint)
         if found is None:
             return None
         is_wrapper = found.base_offset < 0 and found.magic < 2
@@ -225,11 +254,64 @@ class FileMessageSet(MessageSet):
         None where there is none; format 0 has no timestamps. hint: as `search`. CorruptRecordError,
         InvalidRecordError: a batch to look into is damaged.
         """
-        return find_record(self, start, starting_offset, timestamp, hint)
+        offset, timestamp = max(starting_offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
+        entry = self._load_entry(start, offset, timestamp, hint)
+        while entry is not None:
+            found = first_record(entry, self._reading, offset, timestamp)
+            # The whole batch must be valid, whoever reads the rest of it; format 0 has no timestamps.
+            if found is not None and entry.rows["magic"][0] >= 1:
+                epoch = int(entry.rows["partition_leader_epoch"][0])
+                return TimestampAndOffset(found[1], found[0], epoch if epoch >= 0 else None)
+            entry = self._load_entry(entry.position + len(entry.view) - self._first, offset, timestamp)
+        return None
 
     def first_entry(self, start: int = 0) -> FoundEntry | None:
         """What the header of the first entry from position `start` on says."""
-        return find_entry(self, start, NO_OFFSET)
+        return self._find_entry(start, NO_OFFSET)
+
+    def _find_entry(self, start: int, offset: int, hint: int | None = None) -> FoundEntry | None:
+        """Return the first entry from position `start` on that reaches the offset, from headers alone."""
+        row = self._first_reaching(find_file_entry, start, offset, ANY_TIMESTAMP, hint)
+        return None if row is None else FoundEntry(*row)
+
+    def _load_entry(
+        self, start: int, offset: int, timestamp: int = ANY_TIMESTAMP, hint: int | None = None
+    ) -> Entries | None:
+        """Return the first entry that reaches offset and timestamp, with its bytes."""
+        entry = self._first_reaching(load_file_entry, start, offset, timestamp, hint)
+        if entry is None:
+            return None
+        rows, view, position, size = entry
+        if len(view) < size:
+            raise became_shorter(self.path, position, size, len(view))
+        return Entries(rows, view, position)
+
+    def _first_reaching(
+        self, kernel: _Search[_Found], start: int, offset: int, timestamp: int, hint: int | None
+    ) -> _Found | None:
+        """Return what the kernel finds; a hint that leads to no batch at or before it is not followed."""
+        if max(offset, timestamp) > INT64_MAX:
+            return None
+        wanted = max(offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
+        if hint is None or not start:
+            found, *stop = self._search_with(kernel, self._place(start), wanted, -1)
+        else:
+            position = self._first + start
+            found, *stop = self._search_with(kernel, position, wanted, hint)
+            if found is None and stop[1] == position:
+                found, *stop = self._search_with(kernel, self._first, wanted, -1)
+        if found is None:
+            self._check_end(Stop(*stop))
+        return found
+
+    def _search_with(
+        self, kernel: _Search[_Found], position: int, wanted: tuple[int, int], hint: int
+    ) -> tuple[_Found | None, int, int, int, int]:
+        end = max(self._stop(), position)
+        try:
+            return kernel(self._file.fileno(), position, end, *wanted, hint)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
 
     def _batch_at(self, position: int) -> RecordBatch:
         rows, _ = self._scan(position, rows=1, span=-1)

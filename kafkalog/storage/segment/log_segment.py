@@ -11,10 +11,10 @@ Kafka: `LogSegment`.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from errno import ENOENT
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,9 @@ from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, offset_file
 from kafkalog.storage.index.offset_index import MAX_INT, TimeIndex, TimestampEntry
-from kafkalog.storage.index.transaction_index import AbortedTxn
 from kafkalog.storage.log_config import LogConfig
-from kafkalog.storage.recovery.recover_segment import SegmentRecovery
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.segment_reader import ReadableSegment
-
-if TYPE_CHECKING:
-    from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
-    from kafkalog.storage.producer.producer_state_manager import CompletedTxn, ProducerStateManager
 
 _log = logging.getLogger(__name__)
 # What one piece of another file may have when it is appended.
@@ -106,7 +100,7 @@ class LogSegment(ReadableSegment):
         self.roll_jitter_ms = config.random_segment_jitter()
         self.created = clock()
         self._clock = clock
-        self._index_interval_bytes = config.index_interval_bytes
+        self.index_interval_bytes = config.index_interval_bytes
         # As Kafka: not known of what was there before this object.
         self._bytes_since_entry = 0
         # Whether the indexes are known not to be full; asked anew after each entry.
@@ -175,7 +169,7 @@ class LogSegment(ReadableSegment):
         if self._largest is None or self._offset_index is None:
             self._open_indexes()
         end, size, largest = log.append_entry(data), len(data), self._largest
-        if largest is None or end == size or self._bytes_since_entry > self._index_interval_bytes:
+        if largest is None or end == size or self._bytes_since_entry > self.index_interval_bytes:
             self._note_or_take_back(log, end - size, (BatchSpan(last_offset, max_timestamp, size),))
         else:
             # Neither the first batch nor one that an index gets an entry for.
@@ -207,7 +201,7 @@ class LogSegment(ReadableSegment):
                 self._first_timestamp = timestamp
             if timestamp > largest[0]:
                 self._largest = largest = TimestampEntry(timestamp, last_offset)
-            if since > self._index_interval_bytes:
+            if since > self.index_interval_bytes:
                 offset_index.append(last_offset, position)
                 time_index.maybe_append(largest.timestamp, largest.offset)
                 self._indexes_have_room = False
@@ -261,13 +255,6 @@ class LogSegment(ReadableSegment):
             self.append(spans[-1].last_offset, message_set.read(position, size), spans)
         return size
 
-    def update_txn_index(self, completed: "CompletedTxn", last_stable_offset: int) -> None:
-        """Note a transaction that has ended, if it was aborted."""
-        if completed.is_aborted:
-            self.txn_index.append(
-                AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
-            )
-
     def should_roll(self, params: RollParams) -> bool:
         """Whether what is to be appended belongs into a new segment."""
         most_ms, most, timestamp, last_offset, incoming, now = params
@@ -314,11 +301,14 @@ class LogSegment(ReadableSegment):
 
     # --- recovering and truncating
 
-    def recover(self, producer_state: "ProducerStateManager", leader_epochs: "LeaderEpochCache | None") -> int:
-        """Build the indexes anew from the batches and cut the file before the first that is not valid.
+    def rebuild(self, read_batches: Callable[[], tuple[int, TimestampEntry]]) -> int:
+        """Empty the indexes, have them filled again, and cut the file after its last valid batch.
 
-        producer_state: as it is at the base offset; it goes on to the segment's end. Returns how many bytes were cut.
-        SegmentOffsetOverflowError, InvalidOffsetError: an offset the indexes cannot hold, or one that does not rise.
+        Args:
+            read_batches: fills the indexes; returns how many bytes of the file are valid, and the largest timestamp.
+
+        Returns:
+            How many bytes were cut.
         """
         with self._lock:
             sealed = self.sealed
@@ -327,12 +317,11 @@ class LogSegment(ReadableSegment):
                 index.reset()
             self.sealed = sealed
             self._size, self._largest, self._first_timestamp = None, None, None
-            recovery = SegmentRecovery(self, producer_state, leader_epochs, self._index_interval_bytes)
-            recovery.run()
-            truncated = self.size_in_bytes - recovery.valid_bytes
+            valid_bytes, largest = read_batches()
+            truncated = self.size_in_bytes - valid_bytes
             if truncated:
-                self._open_writer().truncate_to(recovery.valid_bytes)
-            self._finish_indexes(recovery.largest)
+                self._open_writer().truncate_to(valid_bytes)
+            self._finish_indexes(largest)
             return truncated
 
     def truncate_to(self, offset: int) -> int:

@@ -37,7 +37,6 @@ from kafkalog.storage.file_names import (
 )
 from kafkalog.storage.files.durable import sync_directory
 from kafkalog.storage.log_config import LogConfig
-from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from kafkalog.storage.scheduler import Scheduler
 from kafkalog.storage.segment.log_segment import LogSegment, spans_of
 from kafkalog.storage.segment.log_segments import LogSegments
@@ -97,19 +96,6 @@ def delete_segment_files(segments: Collection[LogSegment], home: SegmentHome) ->
             segment.delete_if_exists()
 
     home.scheduler.schedule("delete segment files", delete, home.config.file_delete_delay_ms)
-
-
-def delete_producer_snapshots(segments: Collection[LogSegment], state: ProducerStateManager, home: SegmentHome) -> None:
-    """The same with the producer snapshots at the segments' base offsets. OSError: one cannot be renamed."""
-    marked = [state.remove_and_mark_for_deletion(segment.base_offset) for segment in segments]
-
-    def delete() -> None:
-        for path in marked:
-            if path is not None:
-                path.unlink(missing_ok=True)
-
-    if any(marked):
-        home.scheduler.schedule("delete producer snapshots", delete, home.config.file_delete_delay_ms)
 
 
 def split_overflowed_segment(segment: LogSegment, segments: LogSegments, home: SegmentHome) -> SplitSegment:

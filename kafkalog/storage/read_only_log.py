@@ -1,0 +1,197 @@
+"""`ReadOnlyLog`: a partition directory that is read beside whoever writes it; nothing is written, created or locked.
+
+segments            the directory, listed again once it has changed
+log end             whole batches of the active segment, read on from where it ended before
+watermarks          what the checkpoints of the data directory say
+producers, LSO      worked out from the newest snapshot and the batches after it
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from io import UnsupportedOperation
+from pathlib import Path
+from typing import NoReturn
+
+from kafkalog.errors import NotALogError, OffsetOutOfRangeError
+from kafkalog.record import decompress
+from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.clock import wall_clock_ms
+from kafkalog.storage.file_names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    parse_partition_dir,
+    real_path,
+)
+from kafkalog.storage.log import Log
+from kafkalog.storage.log_config import LogConfig, config_or_default
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_state
+from kafkalog.storage.read import fetch
+from kafkalog.storage.read.rereading import steadily
+from kafkalog.storage.read.segment_listing import SegmentListing
+from kafkalog.storage.segment.log_segments import LogSegments
+
+
+def _unsupported(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: Log, *_: object, **__: object) -> NoReturn:
+        raise UnsupportedOperation(f"{self.directory}: {name}: the log was opened to be read; open it with mode 'a'")
+
+    refuse.__name__ = name
+    refuse.__doc__ = "Raise io.UnsupportedOperation: the log was opened to be read."
+    return refuse
+
+
+class ReadOnlyLog(Log):
+    """The log of one partition, read-only.
+
+    It follows a log that grows, is rolled, or loses its oldest segments, and works beside a running broker. What would
+    change the log raises `io.UnsupportedOperation`.
+
+    Raises:
+        NotADirectoryError, FileNotFoundError: the path is not a directory.
+        NotALogError: the directory holds no segment and is not named as a partition.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        decompression_limit: int = decompress.DEFAULT_LIMIT,
+    ) -> None:
+        self._attach(Path(directory), config_or_default(config))
+        if self.directory.is_file():
+            what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
+            raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
+        self._listing = SegmentListing(self.directory, decompression_limit)
+        self._checkpoints: dict[str, OffsetCheckpointFile] = {}
+        if not self._listing.segments().values and self.topic_partition is None:
+            raise NotALogError(_what_is_missing(self.directory), str(directory))
+        self._producers_read: ProducerStateManager | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log has been closed."""
+        return self._listing.closed
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset a consumer gets.
+
+        It is the first segment's base, or what the data directory's checkpoint says if that is more.
+
+        CorruptCheckpointError: the checkpoint does not follow its format.
+        """
+        segments = self._segments_now().values
+        first = segments[0].base_offset if segments else 0
+        return max(first, self._checkpointed(LOG_START_OFFSET_CHECKPOINT, first))
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which all replicas had the log when the data directory's checkpoint was written.
+
+        The log's end where there is no checkpoint: nothing tells that it is less then. Always within the log.
+        CorruptCheckpointError: the checkpoint does not follow its format.
+        """
+        end = self.log_end_offset
+        return min(end, max(self.log_start_offset, self._checkpointed(HIGH_WATERMARK_CHECKPOINT, end)))
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is decided, worked out from the newest snapshot and the log.
+
+        At most the high watermark. CorruptRecordError: damage on the way.
+        """
+        return steadily(self._last_stable).message_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """All before this offset is on the disk, says the data directory's checkpoint; 0 where it says nothing."""
+        return min(self._checkpointed(RECOVERY_POINT_CHECKPOINT, 0), self.log_end_offset)
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """Which leader epoch began at which offset. CorruptCheckpointError: the file does not follow its format."""
+        return LeaderEpochCache(self.directory / LEADER_EPOCH_CHECKPOINT, writable=False)
+
+    @property
+    def producer_state(self) -> ProducerStateManager:
+        """What is known of the idempotent producers at the log's end, from the newest snapshot and the log."""
+        return steadily(self._producers_now)
+
+    def _segments_now(self) -> LogSegments:
+        return self._listing.segments()
+
+    def _log_end(self) -> LogOffsetMetadata:
+        return self._listing.end(self.log_start_offset)
+
+    def _high_watermark(self) -> LogOffsetMetadata:
+        return self._placed(self.high_watermark)
+
+    def _last_stable(self) -> LogOffsetMetadata:
+        producers, high_watermark = self._producers_now(), self.high_watermark
+        producers.on_high_watermark_updated(high_watermark)
+        unstable = producers.first_unstable_offset
+        if unstable is None or unstable.message_offset >= high_watermark:
+            return self._placed(high_watermark)
+        return self._placed(max(unstable.message_offset, self.log_start_offset))
+
+    def _placed(self, offset: int) -> LogOffsetMetadata:
+        """The offset with its place, or without where it is not in the log."""
+        try:
+            found = fetch.offset_metadata(self._segments_now(), self._log_end(), offset)
+        except OffsetOutOfRangeError:
+            return LogOffsetMetadata(offset)
+        # The batch that holds it may begin before the log's start, which no watermark may be before.
+        return found._replace(message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
+
+    def _checkpointed(self, name: str, otherwise: int) -> int:
+        """What a checkpoint of the data directory says of this partition."""
+        if self.topic_partition is None:
+            return otherwise
+        file = self._checkpoints.get(name)
+        if file is None:
+            file = self._checkpoints[name] = OffsetCheckpointFile(real_path(self.directory).parent / name)
+        return file.read().get(self.topic_partition, otherwise)
+
+    def _producers_now(self) -> ProducerStateManager:
+        end = self.log_end_offset
+        known = self._producers_read
+        if known is None or known.map_end_offset != end:
+            known = ProducerStateManager(self.directory, self.topic_partition, writable=False)
+            rebuild_producer_state(known, self._segments_now(), self.log_start_offset, end, wall_clock_ms())
+            self._producers_read = known
+        return known
+
+    def close(self) -> None:
+        """Close the files. Records, columns and batches given out before stay valid.
+
+        Whoever reads meanwhile, in another thread, reads what it is reading from these very files; nothing more.
+        """
+        self._listing.close()
+
+    append = _unsupported("append")
+    append_as_leader = _unsupported("append_as_leader")
+    append_as_follower = _unsupported("append_as_follower")
+    delete = _unsupported("delete")
+    delete_old_segments = _unsupported("delete_old_segments")
+    delete_records = _unsupported("delete_records")
+    flush = _unsupported("flush")
+    maybe_increment_high_watermark = _unsupported("maybe_increment_high_watermark")
+    roll = _unsupported("roll")
+    truncate_fully_and_start_at = _unsupported("truncate_fully_and_start_at")
+    truncate_to = _unsupported("truncate_to")
+    update_high_watermark = _unsupported("update_high_watermark")
+
+
+def _what_is_missing(directory: Path) -> str:
+    """Why a directory is no partition; a data directory, which holds some, is named as what it is."""
+    inside = sorted(each.name for each in directory.iterdir() if parse_partition_dir(each.name) is not None)
+    if inside:
+        return f"a data directory, not a partition: open one of the {len(inside)} below it, such as {inside[0]}"
+    return "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>"
