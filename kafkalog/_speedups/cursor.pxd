@@ -1,4 +1,4 @@
-# The only place of kafkalog where a pointer moves.
+# Read bytes inside a region: every pointer that follows a length from disk moves here.
 #
 # A cursor stands in a region of bytes [at, end). Every read asks first whether the bytes are there; the first read that
 # finds them missing notes a fault (code, place, what was needed, what was there), empties the region and yields 0,

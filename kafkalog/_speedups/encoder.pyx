@@ -3,7 +3,7 @@
     v2      length varint | attributes | timestamp delta | offset delta | key | value | headers
     v0, v1  offset | size | crc | magic | attributes | v1: timestamp | key | value
 
-What records.pyx and message_set.pyx read.
+What records_v2.pyx and messages_v0_v1.pyx read.
 
 An encoder knows what the header of the batch will want to know (count, last offset, first and largest timestamp) and
 keeps Kafka's rules for what may follow what. A record that breaks one leaves no trace. Source:

@@ -1,1 +1,1 @@
-"""Files: message sets, segments and logs on disk. Parses no batch itself; that is `kafkalog.record`."""
+"""Files: message sets, segments and logs on disk. How a batch is laid out is known to `kafkalog.record` alone."""

@@ -1,7 +1,7 @@
 """`LogManager`: a data directory, as a mapping of partition names to logs.
 
     /var/lib/kafka/     orders-0/  orders-1/  ...      manager["orders-0"] -> Log
-    .lock  .kafka_cleanshutdown  *-checkpoint          see `data_dir_session`
+    .lock  .kafka_cleanshutdown  *-checkpoint          see `data_dir.session`
 
     one thread:   flush what is due     retention     checkpoints     producers that expired     files to be deleted
 

@@ -7,7 +7,7 @@ partition are read once: the one with the highest leader epoch, then the longest
 
 A split owns the batches that begin in [start_pos, end_pos); offset bounds hold inside. Tasks are weighed by bytes, not
 by offsets as in Spark's source: bytes are what takes time. minPartitions makes the pieces smaller,
-maxRecordsPerPartition bounds records (`parts.py`).
+maxRecordsPerPartition bounds records (`record_limit.py`).
 """
 
 import logging

@@ -5,7 +5,7 @@
 
 An append counts once the whole of it has been written: only then does `size` move. One that fails is cut off again.
 What is written is written at `size`, wherever a descriptor that others share stands. The file is never mapped, see
-`mapped`.
+`readable_file`.
 """
 
 import fcntl

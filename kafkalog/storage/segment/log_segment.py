@@ -5,7 +5,7 @@
     00000000000000000040.timeindex  largest timestamp so far -> offset
     00000000000000000040.txnindex   aborted transactions             only where there are any
 
-How it is read: see `segment_reading`.
+How it is read: see `segment_reader`.
 
 Kafka: `LogSegment`.
 """

@@ -6,7 +6,7 @@ before 2.0 could write them, is split into as many as it takes, each based at it
     00000000000000000000.log                offsets 0 .. 9, 3_000_000_000 .. 3_000_000_009
     00000000000000000000.log.cleaned        offsets 0 .. 9                            written and flushed
     00000000003000000000.log.cleaned        offsets 3_000_000_000 .. 3_000_000_009
-    ... .log.swap                           highest base first; once all are, the new ones count (see `leftovers`)
+    ... .log.swap                           highest base first; once all are, the new ones count (see `swap_files`)
     00000000000000000000.log.deleted        the old one, deleted after file.delete.delay.ms
     ... .log                                in place
 

@@ -1,7 +1,7 @@
 """`SegmentFiles`: the files of a segment, each opened when it is first needed.
 
     00000000000000000040.log        to be written to: from the first append or truncation until it is sealed and flushed
-                                    to be read: as long as not too many segments have theirs open, see `open_files`
+                                    to be read: as long as not too many segments have theirs open, see `open_file_limit`
     00000000000000000040.index      \
     00000000000000000040.timeindex   > need no descriptor but while they are appended to
     00000000000000000040.txnindex   /
