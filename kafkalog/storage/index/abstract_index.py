@@ -3,7 +3,7 @@
     entry | entry | ... | entry | empty slots, zero filled .....
                                 ^ entries                      ^ max_entries
 
-An entry is two integers, which rise from one to the next. What they say: see `offset_index`, whose file formats these are.
+An entry is two integers, which rise from one to the next; `offset_index` says what they mean.
 
 Source: storage/.../log/AbstractIndex.java.
 """
