@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._speedups.arguments import whole
 from kafkalog.attributes import CompressionType
-from kafkalog.record.decompress import (
+from kafkalog.record.codecs import (
     XERIAL_MAGIC,
     gzip_library,
     lz4_library,

@@ -8,7 +8,7 @@ they hold is given out first.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups import decode as kernel
 from kafkalog._speedups.buffer_pool import Block
-from kafkalog._speedups.checksum import first_unsound
-from kafkalog._speedups.header_table import cut_rows, first_unreadable, stored_regions
+from kafkalog._speedups.header_table import cut_rows, stored_regions
 from kafkalog.attributes import CONTROL_BIT, CompressionType
-from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
+from kafkalog.errors import InvalidRecordError, KafkaLogError
 from kafkalog.record import decompress
-from kafkalog.record.layout import MESSAGE_KEY_AT, RECORD_BATCH_OVERHEAD
+from kafkalog.record.batch_validity import check_entries
 from kafkalog.record.record_columns import RecordColumns
+from kafkalog.record.wrapper import decompressed_messages
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -45,6 +45,11 @@ class Entries(NamedTuple):
     rows: NDArray[np.void]
     view: memoryview
     position: int
+
+    def only(self, rows: NDArray[np.void]) -> "Entries":
+        """Return some of the entries, consecutive ones, and their bytes alone."""
+        start, end = int(rows["position"][0]), int(rows["position"][-1] + rows["size_in_bytes"][-1])
+        return Entries(rows, self.view[start - self.position : end - self.position], start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,17 @@ def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
             yield columns
         if error is not None:
             raise error.at(reading.path)
+
+
+def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> RecordColumns:
+    """Read the records, control records too, of a single entry or of messages that are not compressed.
+
+    Raises:
+        CorruptRecordError: Not a batch or, with `check_crcs`, a wrong checksum.
+        InvalidRecordError: The content does not follow the format.
+    """
+    found = list(read_columns(entries, replace(reading, check_crcs=check_crcs, control=True)))
+    return found[0] if found else RecordColumns.empty()
 
 
 def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
@@ -115,7 +131,8 @@ def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[
 
     Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains.
     """
-    rows, compressed, has_control, error = _sound_rows(entries, reading)
+    count, error, compressed, has_control = check_entries(*entries, check_crcs=reading.check_crcs)
+    rows = entries.rows[:count]
     if has_control and not control:
         rows = rows[(rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)]
     if not compressed:
@@ -129,56 +146,6 @@ def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[
             continue
         yield regions if regions.error is not None else regions._replace(error=error)
         return
-
-
-class _Sound(NamedTuple):
-    """The rows before the first that is no batch at all or, if asked, whose checksum does not hold.
-
-    Whether any is compressed, whether any is a control batch, and the error of the one after the last.
-    """
-
-    rows: NDArray[np.void]
-    compressed: bool
-    control: bool
-    error: KafkaLogError | None
-
-
-def _sound_rows(entries: Entries, reading: Reading) -> _Sound:
-    rows = entries.rows
-    bad, computed, compressed, control = first_unsound(entries.view, rows, entries.position, reading.check_crcs)
-    if bad == len(rows):
-        return _Sound(rows, compressed, control, None)
-    is_readable = first_unreadable(rows[bad : bad + 1])
-    error = wrong_checksum(rows[bad], computed) if is_readable else unreadable(rows[bad])
-    return _Sound(rows[:bad], compressed, control, error)
-
-
-def ensure_sound(entries: Entries, reading: Reading) -> None:
-    """CorruptRecordError: the first entry that is no batch at all, or whose checksum does not hold."""
-    error = _sound_rows(entries, reading).error
-    if error is not None:
-        raise error.at(reading.path)
-
-
-def unreadable(row: np.void) -> KafkaLogError:
-    """What is wrong with an entry that is of no known format, or too short for its own."""
-    position, magic, size = int(row["position"]), int(row["magic"]), int(row["size_in_bytes"])
-    if not 0 <= magic <= 2:
-        return CorruptRecordError("the magic is none of 0, 1, 2", None, position, "0..2", magic)
-    return CorruptRecordError(
-        "the batch is shorter than its header", None, position, f"at least {RECORD_BATCH_OVERHEAD}", size
-    )
-
-
-def wrong_checksum(row: np.void, computed: int) -> CorruptRecordError:
-    """A batch whose stored checksum is not that of its bytes."""
-    return CorruptRecordError(
-        f"the checksum of the batch with last offset {int(row['last_offset'])} does not hold",
-        None,
-        int(row["position"]),
-        f"{int(row['checksum']):#010x}",
-        f"{computed:#010x}",
-    )
 
 
 class _Regions(NamedTuple):
@@ -255,26 +222,10 @@ def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
     codec = int(row["compression_type"])
     if codec == CompressionType.NONE:
         return stored
-    magic = int(row["magic"])
-    if magic >= 2:
+    if row["magic"] >= 2:
         # Kafka does not open the compressed part of a batch that claims no records.
         return decompress.decompress(codec, stored, limit=limit) if row["records_count"] else b""
-    return decompress.decompress(codec, _wrapper_value(stored, magic), limit=limit, magic=magic)
-
-
-def _wrapper_value(entry: memoryview, magic: int) -> memoryview:
-    """The value of a v0/v1 wrapper message: ... | key length int32, key | value length int32, value."""
-    key_length_at = MESSAGE_KEY_AT[magic]
-    key_length = int.from_bytes(entry[key_length_at : key_length_at + 4], "big", signed=True)
-    at = key_length_at + 4 + max(0, key_length)
-    value_length = int.from_bytes(entry[at : at + 4], "big", signed=True)
-    if at + 4 <= len(entry) and value_length < 0:
-        raise InvalidRecordError("a compressed message has no value", expected="at least 0 bytes", found="null")
-    if value_length > len(entry) - at - 4:
-        raise InvalidRecordError(
-            "the value of a compressed message overruns it", expected=f"{at + 4 + value_length} bytes", found=len(entry)
-        )
-    return entry[at + 4 : at + 4 + value_length]
+    return decompressed_messages(row, stored, limit)
 
 
 _FAULTS = {

@@ -1,14 +1,14 @@
-"""What a leader makes of the messages that it is given: all the checks, then offsets assigned.
+"""The checks and the offsets that a leader gives to the messages of a producer.
 
     v0/v1 messages   message | message | ...      any number in a set
     v0/v1 wrapper    message [ message | ... ]    one in a set
     v2 batch         header | record | ...        one in a set
 
 Where format, codec and inner offsets are as they should be, a few bytes of the header are all that changes; else the
-records are written anew, as one batch. What the records are checked for is in `checks.py`.
+records are written again, as one batch. What the records are checked for is in `record_checks`.
 
-Where this is stricter than Kafka: a batch of a producer whose epoch is less than -1 is refused if it is to be written
-anew. And see `content.py`.
+Stricter than Kafka: a batch of a producer whose epoch is less than -1 is refused if it is to be written again. And see
+`record_checks`.
 Source: storage/.../internals/log/LogValidator.java.
 """
 
@@ -34,24 +34,29 @@ from kafkalog.errors import (
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
-from kafkalog.record.compress import checked_level
-from kafkalog.record.content import Content, columns_of, content_of_entry, content_of_messages
-from kafkalog.record.decoding import Entries, Reading, read_columns
-from kafkalog.record.format_conversion import (
-    ensure_end,
+from kafkalog.record.batch_headers import (
     ensure_offsets,
-    ensure_readable,
-    ensure_writable,
     set_last_offsets,
     set_leader_epoch,
     set_max_timestamps,
     stamp_batch,
-    unwritable,
 )
+from kafkalog.record.batch_validity import ensure_end, ensure_readable
+from kafkalog.record.compress import checked_level
+from kafkalog.record.decoding import Entries, Reading, read_columns, read_whole
+from kafkalog.record.format_conversion import ensure_writable, unwritable
 from kafkalog.record.framing import Header, headers_of
-from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, RECORD_BATCH_OVERHEAD
+from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD
 from kafkalog.record.message_set import ByteBufferMessageSet
-from kafkalog.record.record_checks import NO_TIMESTAMP, TimestampRange, errors_of, faults_of, reason_of
+from kafkalog.record.record_checks import (
+    Content,
+    TimestampRange,
+    content_of_entry,
+    content_of_messages,
+    errors_of,
+    faults_of,
+    reason_of,
+)
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 
@@ -142,6 +147,10 @@ class _Given(NamedTuple):
     @property
     def entries(self) -> Entries:
         return Entries(self.rows, self.view, 0)
+
+    def columns(self) -> RecordColumns:
+        """Read every record; checksums are not looked at."""
+        return read_whole(self.entries, self.reading, check_crcs=False)
 
     @property
     def is_compressed(self) -> bool:
@@ -279,7 +288,7 @@ def _at_length(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationRes
     """Any set, sound or not, to be changed or not."""
     given = _given(message_set, rules.target_compression)
     converting = given.is_plain and bool((given.rows["magic"] != rules.magic).any())
-    content = _checked(given, rules, columns_of(given.entries, given.reading) if converting else None)
+    content = _checked(given, rules, given.columns() if converting else None)
     ensure_offsets(rules.first_offset, len(content))
     if _stays(given, rules, content, converting):
         return _numbered(given, rules, content)
@@ -326,7 +335,7 @@ def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Cont
 def _content_of(given: _Given, count: int) -> Content:
     """What the first `count` entries hold."""
     if given.magic < 2 and not given.is_compressed:
-        return content_of_messages(given.rows[:count], given.view)
+        return content_of_messages(Entries(given.rows[:count], given.view, 0))
     return content_of_entry(given.entries, given.reading)
 
 
@@ -400,7 +409,7 @@ def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArra
 
 def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
     """One batch, wrapper or run of messages, written anew."""
-    columns = content.columns if content.columns is not None else columns_of(given.entries, given.reading)
+    columns = content.columns if content.columns is not None else given.columns()
     if given.target is CompressionType.ZSTD and rules.magic < 2:
         message = "zstd exists only in format 2"
         raise UnsupportedCompressionError(message, None, 0, "magic 2", f"magic {rules.magic}")

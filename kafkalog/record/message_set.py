@@ -20,7 +20,8 @@ from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.record import decompress
-from kafkalog.record.decoding import Entries, Reading, ensure_sound, pieces, read_columns, wrong_checksum
+from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
+from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
 from kafkalog.record.framing import EndOfData, Stop
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -128,7 +129,7 @@ class MessageSet(ABC):
         CorruptRecordError: the first that is not valid, or damage in the framing.
         """
         for run in self._runs():
-            ensure_sound(self._entries(run), self._reading)
+            ensure_valid(*self._entries(run), path=self._reading.path)
 
     def sound_runs(self) -> Iterator[Entries]:
         """The entries, run after run, as far as the checksums hold; nothing is decompressed.
@@ -171,7 +172,7 @@ class MessageSet(ABC):
         """
         from kafkalog.record.format_conversion import to_magic
 
-        return to_magic(self, magic, lossy=lossy, start_offset=start_offset)
+        return self._like(to_magic(self._loaded_runs(), self._reading, magic, lossy=lossy, start_offset=start_offset))
 
     def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
         """Write `size` bytes from `position` on (None: all of them) to a binary file or a socket. Returns how many.
@@ -234,6 +235,9 @@ class MessageSet(ABC):
         end = int(run["position"][-1]) + int(run["size_in_bytes"][-1])
         return Entries(run, self._view(start, end - start), start)
 
+    def _like(self, buffer: "ReadableBuffer") -> "ByteBufferMessageSet":
+        return ByteBufferMessageSet(buffer, decompression_limit=self._reading.decompression_limit)
+
     def _units(self) -> Iterator[NDArray[np.void]]:
         """What one thread does at a time: enough to be worth the handing over, not more than memory should hold."""
         for run in self._runs(span=THREAD_RUN_BYTES):
@@ -270,6 +274,12 @@ class ByteBufferMessageSet(MessageSet):
 
     def _view(self, position: int, length: int) -> memoryview:
         return self._buffer[position : position + length]
+
+    def _whole(self) -> Entries:
+        """All entries, without a torn tail."""
+        rows, stop = self._scan(0, rows=-1, span=-1)
+        self._check_end(stop)
+        return Entries(rows, self._buffer[: stop.position], 0)
 
     @classmethod
     def from_records(
@@ -339,14 +349,14 @@ class ByteBufferMessageSet(MessageSet):
         """
         from kafkalog.record.record_checks import check_magic
 
-        check_magic(self, magic)
+        check_magic(self._whole(), self._reading, magic)
         return self
 
     def check_keys(self) -> Self:
         """This set, every record having a key, as a compacted topic wants it. RecordValidationError: some have none."""
         from kafkalog.record.record_checks import check_keys
 
-        check_keys(self)
+        check_keys(self._whole(), self._reading)
         return self
 
     def check_timestamps(self, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int) -> Self:
@@ -357,7 +367,8 @@ class ByteBufferMessageSet(MessageSet):
         """
         from kafkalog.record.record_checks import check_timestamps
 
-        check_timestamps(self, timestamp_type, now, before_max_ms, after_max_ms)
+        limits = {"now": now, "before_max_ms": before_max_ms, "after_max_ms": after_max_ms}
+        check_timestamps(self._whole(), self._reading, timestamp_type, **limits)
         return self
 
     def with_timestamps(self, timestamp_type: TimestampType, timestamp: int) -> "ByteBufferMessageSet":
@@ -368,7 +379,7 @@ class ByteBufferMessageSet(MessageSet):
         """
         from kafkalog.record.format_conversion import with_timestamps
 
-        return with_timestamps(self, timestamp_type, timestamp)
+        return self._like(with_timestamps(self._whole(), timestamp_type, timestamp))
 
     def with_offsets(self, first_offset: int, *, partition_leader_epoch: int | None = None) -> "ByteBufferMessageSet":
         """A copy whose records have the offsets first_offset, first_offset + 1, ...
@@ -379,7 +390,9 @@ class ByteBufferMessageSet(MessageSet):
         """
         from kafkalog.record.format_conversion import with_offsets
 
-        return with_offsets(self, first_offset, partition_leader_epoch=partition_leader_epoch)
+        return self._like(
+            with_offsets(self._whole(), self._reading, first_offset, partition_leader_epoch=partition_leader_epoch)
+        )
 
     @property
     def buffer(self) -> memoryview:

@@ -5,19 +5,18 @@ What a header says is known at once. What lies inside is read when asked for: it
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import HEADER_DTYPE
-from kafkalog._speedups.header_table import first_unreadable
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
-from kafkalog.errors import InvalidRecordError
-from kafkalog.record.decoding import Entries, Reading, read_columns, unreadable, wrong_checksum
+from kafkalog.record.batch_validity import check_entries, codec_of, ensure_valid
+from kafkalog.record.decoding import Entries, Reading, read_columns, read_whole
 from kafkalog.record.record_columns import RecordColumns
 
 _FIELD = {name: i for i, name in enumerate(HEADER_DTYPE.names or ())}
@@ -67,7 +66,7 @@ class RecordBatch:
         InvalidRecordError, CorruptRecordError: a wrapper whose content cannot be read.
         """
         if self._is_wrapper and self._base_offset is None:
-            self._base_offset = int(next(self._read(check_crcs=False)).offset[0])
+            self._base_offset = int(self.columns(check_crcs=False).offset[0])
         return self._fields[_FIELD["base_offset"]] if self._base_offset is None else self._base_offset
 
     @property
@@ -86,10 +85,7 @@ class RecordBatch:
     @property
     def compression_type(self) -> CompressionType:
         """The codec. InvalidRecordError: its bits name none."""
-        codec = self._fields[_FIELD["compression_type"]]
-        if codec > CompressionType.ZSTD:
-            raise InvalidRecordError("unknown codec", self._reading.path, self.position, "0..4", codec)
-        return CompressionType(codec)
+        return codec_of(self._fields[_FIELD["compression_type"]], self._reading.path, self.position)
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -131,17 +127,15 @@ class RecordBatch:
     @property
     def is_valid(self) -> bool:
         """Whether the format is known, the size holds a header, and the stored checksum is that of the bytes."""
-        return self._problem() is None
+        return check_entries(*self._entries).error is None
 
     def ensure_valid(self) -> None:
         """CorruptRecordError: the batch is not valid; says what was expected and found."""
-        if (problem := self._problem()) is not None:
-            raise problem.at(self._reading.path)
+        ensure_valid(*self._entries, path=self._reading.path)
 
     def columns(self, *, check_crcs: bool = True) -> RecordColumns:
         """All records as arrays. CorruptRecordError, InvalidRecordError: as iterating would."""
-        parts = list(self._read(check_crcs))
-        return parts[0] if parts else RecordColumns.empty()
+        return read_whole(self._entries, self._reading, check_crcs=check_crcs)
 
     def __iter__(self) -> Iterator[Record]:
         """The records, control records too, decompressed, with absolute offsets.
@@ -149,7 +143,12 @@ class RecordBatch:
         CorruptRecordError: the checksum does not hold. InvalidRecordError: the content does not follow the format;
         the records before the damage come first.
         """
-        return chain.from_iterable(map(iter, self._read(check_crcs=True)))
+        reading = replace(self._reading, check_crcs=True, control=True)
+        return chain.from_iterable(map(iter, read_columns(self._entries, reading)))
+
+    @property
+    def _entries(self) -> Entries:
+        return Entries(self._row, self._view, self.position)
 
     @property
     def _is_wrapper(self) -> bool:
@@ -157,16 +156,6 @@ class RecordBatch:
 
     def _flag(self, bit: int) -> bool:
         return self.magic >= 2 and bool(self._fields[_FIELD["attributes"]] & bit)
-
-    def _problem(self) -> Any:
-        if first_unreadable(self._row) == 0:
-            return unreadable(self._row[0])
-        bad, computed = first_invalid(self._view, self._row, self.position)
-        return wrong_checksum(self._row[0], computed) if bad == 0 else None
-
-    def _read(self, check_crcs: bool) -> Iterator[RecordColumns]:
-        reading = Reading(check_crcs, True, self._reading.decompression_limit, self._reading.path)
-        return read_columns(Entries(self._row, self._view, self.position), reading)
 
     def __repr__(self) -> str:
         first = self._fields[_FIELD["base_offset"]]

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
 from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.encoder import RecordsEncoder
@@ -29,9 +27,6 @@ from kafkalog.attributes import (
 )
 from kafkalog.record.compress import checked_level, compress
 from kafkalog.record.layout import (
-    BATCH_CRC_AT,
-    BATCH_CRC_FROM,
-    CODEC_MASK,
     LOG_OVERHEAD,
     MESSAGE_CRC_FROM,
     RECORD_BATCH_OVERHEAD,
@@ -264,44 +259,10 @@ class RecordsBuilder(RecordsEncoder):
         return compressed
 
 
-def finish_batch(batch: bytearray, base_offset: int, partition_leader_epoch: int) -> None:
-    """Fill in the fields of a v2 batch that its other bytes decide, or that its CRC leaves out."""
-    _BEFORE_CRC.pack_into(batch, 0, base_offset, _size_field(batch), partition_leader_epoch, 2)
-    _CRC.pack_into(batch, BATCH_CRC_AT, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
-
-
 def _size_field(entry: bytearray) -> int:
     if len(entry) > INT32_MAX:
         raise ValueError(f"a batch of {len(entry)} bytes; at most 2**31 - 1")
     return len(entry) - LOG_OVERHEAD
-
-
-def empty_batch(settings: BatchSettings, *, last_offset: int, max_timestamp: int = -1) -> bytearray:
-    """A v2 batch of 61 bytes without records, which keeps an offset range and a producer's state after compaction.
-
-    Kafka: DefaultRecordBatch.writeEmptyHeader. The codec and the delete horizon are lost. ValueError: magic below 2; a
-    range that is none, or longer than 2**31.
-    """
-    if settings.magic < 2:
-        raise ValueError(f"magic {settings.magic} has no batch without records")
-    last_most = min(settings.base_offset + INT32_MAX, INT64_MAX)
-    last_offset = whole("last_offset", last_offset, settings.base_offset, last_most)
-    max_timestamp = whole("max_timestamp", max_timestamp, -1, INT64_MAX, EPOCH_MS)
-    batch = bytearray(RECORD_BATCH_OVERHEAD)
-    _AFTER_CRC.pack_into(
-        batch,
-        BATCH_CRC_FROM,
-        settings.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
-        last_offset - settings.base_offset,
-        -1,
-        max_timestamp,
-        settings.producer_id,
-        settings.producer_epoch,
-        settings.base_sequence,
-        0,
-    )
-    finish_batch(batch, settings.base_offset, settings.partition_leader_epoch)
-    return batch
 
 
 # --- batches by size
