@@ -1,10 +1,10 @@
 """Entries of a log to columns.
 
     entries (rows of the header table, and their bytes)
-      -> checksums hold -> control batches left out -> compressed parts decompressed -> kernel -> RecordColumns
+      -> checksums checked -> control batches left out -> compressed regions decompressed -> kernel -> RecordColumns
 
-Damage in one entry does not hide those before it: every step that meets an error goes on with the rows before, and what
-they hold is given out first.
+Damage in one entry does not hide those before it: a step that finds an error goes on with the rows before, whose
+records are yielded first.
 """
 
 from collections.abc import Iterator
@@ -27,19 +27,22 @@ from kafkalog.record.wrapper import decompressed_messages
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Compressed records mostly take four times their room once decompressed; for large ones that is not taken for granted.
+# The first buffer is four times the size of the compressed records, but no more than so many bytes larger.
 MOST_GUESSED_BYTES = 4 << 20
-# So many records a RecordColumns holds at most, or one batch's: its arrays then fit in a core's own cache.
+# The most records in a RecordColumns of several batches: its arrays then fit in a core's own cache.
 RECORDS_A_PIECE = 8192
-# Where so many bytes have been decompressed, they are read before the next batch is: a few hundred bytes may stand for
-# a megabyte.
+# After so many decompressed bytes, they are decoded before the next batch is decompressed: a few hundred bytes may
+# decompress to a megabyte.
 BYTES_A_PIECE = 16 << 20
 
 
 class Entries(NamedTuple):
     """Whole log entries: rows of the header table, and the bytes they describe.
 
-    `view[0]` is at file position `position`.
+    Attributes:
+        rows: A row for each entry.
+        view: Their bytes.
+        position: The position in the file of `view[0]`.
     """
 
     rows: NDArray[np.void]
@@ -54,10 +57,13 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How entries are to be read.
+    """How to read entries.
 
-    check_crcs: refuse a batch whose checksum does not hold, as a consumer does. control: read control batches too.
-    decompression_limit: bytes that one batch may decompress to. path: named in errors.
+    Attributes:
+        check_crcs: Whether a wrong checksum is an error, as for a consumer.
+        control: Whether to read control batches too.
+        decompression_limit: How many bytes one batch may decompress to.
+        path: Named in errors.
     """
 
     check_crcs: bool = True
@@ -67,10 +73,11 @@ class Reading:
 
 
 def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
-    """The records of `entries`, if there are any; all before the damage, then the error.
+    """Yield the records of `entries`, those before damage first.
 
-    CorruptRecordError: not a batch, or its checksum does not hold. InvalidRecordError: its content does not follow
-    the format.
+    Raises:
+        CorruptRecordError: An entry is no batch, or its checksum is wrong.
+        InvalidRecordError: The content of an entry does not follow the format.
     """
     for regions in _regions(entries, reading, control=reading.control):
         columns, error = _decode(entries, regions)
@@ -92,7 +99,7 @@ def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> Recor
 
 
 def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
-    """Cut rows of the header table where enough records have come together to be read at once."""
+    """Cut rows of the header table into runs of some thousand records, to be read at once."""
     if len(rows) == 1:
         yield rows
         return
@@ -103,9 +110,13 @@ def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 
 
 def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int) -> tuple[int, int, int] | None:
-    """The first record that reaches both: its offset, its timestamp, and of which row it is; None where none does.
+    """Find the first record, control records too, of at least this offset and this timestamp.
 
-    Control records too. All of `entries` must be sound. Errors: as `read_columns`.
+    Returns:
+        Its offset, its timestamp and the number of its row; None if there is none.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError: As `read_columns`, for any of the entries.
     """
     for regions in _regions(entries, reading, control=True):
         buffer, rows, starts, ends, error = regions
@@ -127,7 +138,7 @@ def _decode(entries: Entries, regions: "_Regions") -> tuple[RecordColumns, Kafka
 
 
 def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[_Regions]":
-    """All at once, or so many as may be decompressed together.
+    """Yield the regions of all rows or, where any is compressed, of as many as may be decompressed together.
 
     Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains.
     """
@@ -149,9 +160,9 @@ def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[
 
 
 class _Regions(NamedTuple):
-    """Where the records of each row are: buffer[starts[i]:ends[i]] or, without these, where they are stored.
+    """Where the records of each row are, and the error of the row after the last.
 
-    And the error of the row after the last.
+    Those of row i are buffer[starts[i]:ends[i]]; without starts and ends, they are where they are stored.
     """
 
     buffer: memoryview
@@ -162,10 +173,7 @@ class _Regions(NamedTuple):
 
 
 def _decompressed(entries: Entries, limit: int) -> _Regions:
-    """The regions one after the other in a buffer of their own, up to the first that cannot be decompressed.
-
-    The first rows' alone, where there is enough in them.
-    """
+    """Decompress regions into one buffer, up to the first that has an error, or until BYTES_A_PIECE is reached."""
     rows = entries.rows
     starts, ends = stored_regions(rows, entries.position)
     stored = int((ends - starts).sum())
@@ -185,7 +193,7 @@ def _decompressed(entries: Entries, limit: int) -> _Regions:
 
 
 class Gathered:
-    """Pieces of bytes one after the other in recycled memory; `ends` says where each ends."""
+    """Concatenated bytes in recycled memory; `ends` has the end of each piece."""
 
     def __init__(self, room: int) -> None:
         self._bytes = memoryview(Block(room))
@@ -193,11 +201,11 @@ class Gathered:
 
     @property
     def size(self) -> int:
-        """Bytes gathered so far."""
+        """The number of bytes so far."""
         return self.ends[-1] if self.ends else 0
 
     def append(self, piece: "ReadableBuffer") -> None:
-        """Copy one more piece; the room grows by half where it does not fit. A large one that is the first is kept."""
+        """Append a copy of a piece, or the piece itself if it is the first and large."""
         data = memoryview(piece)
         start = self.size
         end = start + data.nbytes
@@ -213,12 +221,12 @@ class Gathered:
         self.ends.append(end)
 
     def view(self) -> memoryview:
-        """All pieces, read-only."""
+        """Return all bytes, read-only."""
         return self._bytes[: self.size].toreadonly()
 
 
 def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
-    """The bytes that hold the records of one row, decompressed."""
+    """Return the bytes of the records of one row, decompressed."""
     codec = int(row["compression_type"])
     if codec == CompressionType.NONE:
         return stored
@@ -233,7 +241,7 @@ _FAULTS = {
     kernel.VARINT_TOO_LONG: "a varint is too long",
     kernel.NEGATIVE_LENGTH: "a record's length is negative",
     kernel.RECORD_LENGTH: "a record ends before its length says",
-    kernel.HEADER_COUNT: "the number of headers cannot be",
+    kernel.HEADER_COUNT: "invalid number of headers",
     kernel.HEADER_KEY_LENGTH: "a header's key has a negative length",
     kernel.RECORDS_COUNT: "the number of records is not the batch's",
     kernel.MESSAGE_SIZE: "a message's size is less than the smallest message's",
@@ -245,7 +253,7 @@ _FAULTS = {
 
 
 def _fault_error(fault: tuple[int, int, int, int, int], entries: Entries, regions: _Regions) -> InvalidRecordError:
-    """A kernel's fault as the error: at its very byte in the log or, where that is decompressed, at its batch."""
+    """Return the error for a kernel's fault, at its byte in the log or, if that is decompressed, at its batch."""
     code, row, at, expected, found = fault
     position = int(regions.rows["position"][row])
     message = f"{_FAULTS[code]}, in the batch with last offset {int(regions.rows['last_offset'][row])}"

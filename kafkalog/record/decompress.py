@@ -1,4 +1,4 @@
-"""The compressed part of a batch, to bytes; never more of them than a limit allows.
+"""The compressed part of a batch to bytes, never more than a limit.
 
     gzip     one or more gzip members
     snappy   xerial stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32, then [length int32, raw block]...;
@@ -7,7 +7,7 @@
              covers the frame's magic too
     zstd     one or more frames, mostly without a content size
 
-A length from the stream is never taken for granted: output grows as bytes arrive, up to the limit.
+A length from the stream is never believed: output grows as bytes arrive, up to the limit.
 Source: clients/.../common/compress/*.java.
 """
 
@@ -47,10 +47,11 @@ LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 
 def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> "ReadableBuffer":
-    """The bytes that `data` decompresses to, as Kafka's reader of format `magic` sees them.
+    """Decompress `data` as Kafka's reader of format `magic` does.
 
-    InvalidRecordError: not a whole stream of this codec, or an unknown codec. DecompressedSizeError: more than
-    `limit` bytes.
+    Raises:
+        InvalidRecordError: Not a whole stream of this codec, or an unknown codec.
+        DecompressedSizeError: More than `limit` bytes.
     """
     return _CODECS[codec_of(codec)](data, limit, magic)
 

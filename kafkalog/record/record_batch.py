@@ -1,7 +1,7 @@
 """`RecordBatch`: one entry of a log. A v2 batch, a v0/v1 message, or a v0/v1 wrapper with a compressed set inside.
 
-What a header says is known at once. What lies inside is read when asked for: iterating, `columns()`, and for a wrapper
-`base_offset`, which only its content tells.
+Fields of the header are known at once. The records are read when needed: by iterating, by `columns()`, and for a
+wrapper by `base_offset`, which only its content has.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
@@ -63,7 +64,8 @@ class RecordBatch:
     def base_offset(self) -> int:
         """The offset of the first record.
 
-        InvalidRecordError, CorruptRecordError: a wrapper whose content cannot be read.
+        Raises:
+            InvalidRecordError, CorruptRecordError: A wrapper whose content cannot be read.
         """
         if self._is_wrapper and self._base_offset is None:
             self._base_offset = int(self.columns(check_crcs=False).offset[0])
@@ -84,7 +86,11 @@ class RecordBatch:
 
     @property
     def compression_type(self) -> CompressionType:
-        """The codec. InvalidRecordError: its bits name none."""
+        """The codec.
+
+        Raises:
+            InvalidRecordError: There is no codec of this number.
+        """
         return codec_of(self._fields[_FIELD["compression_type"]], self._reading.path, self.position)
 
     @property
@@ -130,18 +136,27 @@ class RecordBatch:
         return check_entries(*self._entries).error is None
 
     def ensure_valid(self) -> None:
-        """CorruptRecordError: the batch is not valid; says what was expected and found."""
+        """Check the format, the size and the checksum.
+
+        Raises:
+            CorruptRecordError: The batch is not valid.
+        """
         ensure_valid(*self._entries, path=self._reading.path)
 
     def columns(self, *, check_crcs: bool = True) -> RecordColumns:
-        """All records as arrays. CorruptRecordError, InvalidRecordError: as iterating would."""
+        """Return all records as arrays.
+
+        Raises:
+            CorruptRecordError, InvalidRecordError: As when iterating.
+        """
         return read_whole(self._entries, self._reading, check_crcs=check_crcs)
 
     def __iter__(self) -> Iterator[Record]:
-        """The records, control records too, decompressed, with absolute offsets.
+        """Yield the records, control records too, decompressed, with absolute offsets.
 
-        CorruptRecordError: the checksum does not hold. InvalidRecordError: the content does not follow the format;
-        the records before the damage come first.
+        Raises:
+            CorruptRecordError: The checksum is wrong.
+            InvalidRecordError: The content does not follow the format; the records before the damage come first.
         """
         reading = replace(self._reading, check_crcs=True, control=True)
         return chain.from_iterable(map(iter, read_columns(self._entries, reading)))
@@ -171,19 +186,19 @@ class RecordBatch:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records later: 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
-    if sequence > _int32(0x7FFFFFFF - increment):
-        return _int32(increment - (0x7FFFFFFF - sequence) - 1)
+    """Return the sequence `increment` later: 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
+    if sequence > _int32(INT32_MAX - increment):
+        return _int32(increment - (INT32_MAX - sequence) - 1)
     return _int32(sequence + increment)
 
 
 def _int32(value: int) -> int:
-    """What is left of `value` in 32 bits, as Java's int arithmetic leaves it."""
+    """Wrap `value` to 32 bits, as Java's int arithmetic does."""
     return (value + 0x80000000) % 0x100000000 - 0x80000000
 
 
 def batches_of(entries: Entries, reading: Reading) -> Iterator[RecordBatch]:
-    """A `RecordBatch` for each of the entries."""
+    """Yield a `RecordBatch` for each of the entries."""
     starts = (entries.rows["position"] - entries.position).tolist()
     sizes = entries.rows["size_in_bytes"].tolist()
     for i, start in enumerate(starts):
