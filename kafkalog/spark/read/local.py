@@ -38,7 +38,7 @@ from kafkalog.storage.files.readable_file import ReadableFile
 from kafkalog.storage.index.offset_index import OffsetEntry
 from kafkalog.storage.log import Log
 from kafkalog.storage.segment.log_segment import LogSegment
-from kafkalog.storage.segment.searching import NO_OFFSET, NO_TIMESTAMP
+from kafkalog.storage.segment.searching import ANY_TIMESTAMP, NO_OFFSET
 
 
 class LocalPartition(PartitionSource):
@@ -230,7 +230,7 @@ def _opened(path: str) -> Iterator[int]:
 
 def _begins(fd: int, entry: OffsetEntry, segment: SegmentFile) -> bool:
     """Whether a batch that an index entry can mean begins where it says."""
-    row, *_ = find_file_entry(fd, entry.position, segment.size, NO_OFFSET, NO_TIMESTAMP, entry.offset)
+    row, *_ = find_file_entry(fd, entry.position, segment.size, NO_OFFSET, ANY_TIMESTAMP, entry.offset)
     return row is not None and entry.offset < segment.next_base and row[3] >= segment.base_offset
 
 

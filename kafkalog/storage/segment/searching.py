@@ -19,8 +19,8 @@ from kafkalog.storage.files.readable_file import became_shorter
 if TYPE_CHECKING:
     from kafkalog.storage.segment.file_message_set import FileMessageSet
 
-# What any offset, any timestamp reaches.
-NO_OFFSET = NO_TIMESTAMP = -(2**63)
+# Wanted where every offset, or every timestamp, will do.
+NO_OFFSET = ANY_TIMESTAMP = -(2**63)
 
 Found = TypeVar("Found")
 # A kernel that looks for an entry: what it has found, and how the walk ended.
@@ -62,12 +62,12 @@ def find_entry(entries: "FileMessageSet", start: int, offset: int, hint: int | N
 
     start: bytes from where the set begins; hint: as `FileMessageSet.search`. CorruptRecordError: damage in the framing.
     """
-    row = _reached(entries, find_file_entry, start, (offset, NO_TIMESTAMP), hint)
+    row = _reached(entries, find_file_entry, start, (offset, ANY_TIMESTAMP), hint)
     return None if row is None else FoundEntry(*row)
 
 
 def load_entry(
-    entries: "FileMessageSet", start: int, offset: int, timestamp: int = NO_TIMESTAMP, hint: int | None = None
+    entries: "FileMessageSet", start: int, offset: int, timestamp: int = ANY_TIMESTAMP, hint: int | None = None
 ) -> Entries | None:
     """The first that reaches both, whole. CorruptRecordError: also where the file becomes shorter meanwhile."""
     entry = _reached(entries, load_file_entry, start, (offset, timestamp), hint)
@@ -83,7 +83,7 @@ def find_record(
     entries: "FileMessageSet", start: int, offset: int, timestamp: int, hint: int | None
 ) -> TimestampAndOffset | None:
     """The first record that reaches both; None where none does. What it raises: see `search_timestamp`."""
-    offset, timestamp = max(offset, NO_OFFSET), max(timestamp, NO_TIMESTAMP)
+    offset, timestamp = max(offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
     entry = load_entry(entries, start, offset, timestamp, hint)
     while entry is not None:
         found = first_record(entry, entries._reading, offset, timestamp)
@@ -104,7 +104,7 @@ def _reached(
     if max(wanted) > INT64_MAX:
         return None
     if min(wanted) < NO_OFFSET:
-        wanted = max(wanted[0], NO_OFFSET), max(wanted[1], NO_TIMESTAMP)
+        wanted = max(wanted[0], NO_OFFSET), max(wanted[1], ANY_TIMESTAMP)
     if hint is None or not start:
         found, *stop = _asked(entries, kernel, entries._place(start), wanted, -1)
     else:
