@@ -7,16 +7,13 @@ key, value      binary
 headers         list<struct<key: string, value: binary>>
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arrow_buffers import gather_headers
 from kafkalog._speedups.decode import gather
-
-if TYPE_CHECKING:
-    from kafkalog.record.record_columns import RecordColumns
 
 try:
     import pyarrow as pa
@@ -37,7 +34,33 @@ SCHEMA = pa.schema(
 )
 
 
-def to_arrow(columns: "RecordColumns") -> pa.RecordBatch:
+class Columns(Protocol):
+    """What is read of `RecordColumns`, which imports this module."""
+
+    @property
+    def buffer(self) -> memoryview: ...
+    @property
+    def offset(self) -> NDArray[np.int64]: ...
+    @property
+    def timestamp(self) -> NDArray[np.int64]: ...
+    @property
+    def timestamp_type(self) -> NDArray[np.int8]: ...
+    @property
+    def key_start(self) -> NDArray[np.int64]: ...
+    @property
+    def key_length(self) -> NDArray[np.int64]: ...
+    @property
+    def value_start(self) -> NDArray[np.int64]: ...
+    @property
+    def value_length(self) -> NDArray[np.int64]: ...
+    @property
+    def headers_start(self) -> NDArray[np.int64]: ...
+    @property
+    def headers_length(self) -> NDArray[np.int64]: ...
+    def __len__(self) -> int: ...
+
+
+def to_arrow(columns: Columns) -> pa.RecordBatch:
     """A `pyarrow.RecordBatch` of `SCHEMA`, a row a record. It shares no memory with the columns' buffer.
 
     OverflowError: keys or values of more than 2**31 - 1 bytes together; slice the columns first.
@@ -63,11 +86,11 @@ def binary_array(buffer: memoryview, starts: NDArray[np.int64], lengths: NDArray
     return _pieces(ends, data, lengths < 0)
 
 
-def _headers(columns: "RecordColumns") -> pa.Array:
+def _headers(columns: Columns) -> pa.Array:
     return headers_array(columns, list(HEADER_TYPE))
 
 
-def headers_array(columns: "RecordColumns", fields: list[pa.Field], *, none_is_null: bool = False) -> pa.Array:
+def headers_array(columns: Columns, fields: list[pa.Field], *, none_is_null: bool = False) -> pa.Array:
     """A `list<struct<fields>>` array of the headers, fields for key and value.
 
     none_is_null: a record without headers has null, not an empty list.

@@ -1,4 +1,4 @@
-"""Bytes to the compressed part of a batch, framed as Kafka's Java client frames it (see `compression` for the formats).
+"""Bytes to the compressed part of a batch, framed as Kafka's Java client does it (see `decompress` for the formats).
 
     codec    level if none is asked for      allowed
     gzip     ISA-L's fastest good one        -1 (that default) .. 9
@@ -6,7 +6,7 @@
     lz4      9: Kafka's name for the fast compressor; the others are the high compressor's    1..17
     zstd     3                               -131072..22
 
-Two libraries never compress to the same bytes; what is promised is that Kafka reads them.
+Two libraries never compress to the same bytes; Kafka reads those of all of them.
 """
 
 import struct
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._speedups.arguments import whole
 from kafkalog.attributes import CompressionType
-from kafkalog.record.decompress import (
+from kafkalog.record.codecs import (
     XERIAL_MAGIC,
     gzip_library,
     lz4_library,
@@ -46,7 +46,12 @@ ISAL_LEVEL = 2
 
 
 def checked_level(codec: CompressionType, level: int | None) -> int:
-    """The level to use. ValueError: this codec has no such level. TypeError: no whole number."""
+    """Return the level to use; None stands for the default.
+
+    Raises:
+        ValueError: The codec has no such level.
+        TypeError: Not a whole number.
+    """
     if codec not in LEVELS:
         if level is not None:
             raise ValueError(f"{codec.name.lower()} has no levels")
@@ -59,9 +64,10 @@ def checked_level(codec: CompressionType, level: int | None) -> int:
 def compress(
     codec: CompressionType, data: "ReadableBuffer", *, level: int | None = None, magic: int = 2
 ) -> "ReadableBuffer":
-    """`data` compressed as Kafka's reader of format `magic` expects it.
+    """Compress `data` as Kafka's reader of format `magic` expects it.
 
-    ValueError: zstd below magic 2, or no such level.
+    Raises:
+        ValueError: zstd below magic 2, or no such level.
     """
     if codec is CompressionType.ZSTD and magic < 2:
         raise ValueError(f"ZStandard compression is not supported for magic {magic}")

@@ -1,14 +1,14 @@
 """Entries of a log to columns.
 
     entries (rows of the header table, and their bytes)
-      -> checksums hold -> control batches left out -> compressed parts decompressed -> kernel -> RecordColumns
+      -> checksums checked -> control batches left out -> compressed regions decompressed -> kernel -> RecordColumns
 
-Damage in one entry does not hide those before it: every step that meets an error goes on with the rows before, and what
-they hold is given out first.
+Damage in one entry does not hide those before it: a step that finds an error goes on with the rows before, whose
+records are yielded first.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,43 +16,54 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups import decode as kernel
 from kafkalog._speedups.buffer_pool import Block
-from kafkalog._speedups.checksum import first_unsound
-from kafkalog._speedups.header_table import cut_rows, first_unreadable, stored_regions
+from kafkalog._speedups.header_table import cut_rows, stored_regions
 from kafkalog.attributes import CONTROL_BIT, CompressionType
-from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError
+from kafkalog.errors import InvalidRecordError, KafkaLogError
 from kafkalog.record import decompress
-from kafkalog.record.layout import MESSAGE_KEY_AT, RECORD_BATCH_OVERHEAD
+from kafkalog.record.batch_validity import check_entries
 from kafkalog.record.record_columns import RecordColumns
+from kafkalog.record.wrapper import decompressed_messages
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Compressed records mostly take four times their room once decompressed; for large ones that is not taken for granted.
+# The first buffer is four times the size of the compressed records, but no more than so many bytes larger.
 MOST_GUESSED_BYTES = 4 << 20
-# So many records a RecordColumns holds at most, or one batch's: its arrays then fit in a core's own cache.
+# The most records in a RecordColumns of several batches: its arrays then fit in a core's own cache.
 RECORDS_A_PIECE = 8192
-# Where so many bytes have been decompressed, they are read before the next batch is: a few hundred bytes may stand for
-# a megabyte.
+# After so many decompressed bytes, they are decoded before the next batch is decompressed: a few hundred bytes may
+# decompress to a megabyte.
 BYTES_A_PIECE = 16 << 20
 
 
 class Entries(NamedTuple):
     """Whole log entries: rows of the header table, and the bytes they describe.
 
-    `view[0]` is at file position `position`.
+    Attributes:
+        rows: A row for each entry.
+        view: Their bytes.
+        position: The position in the file of `view[0]`.
     """
 
     rows: NDArray[np.void]
     view: memoryview
     position: int
 
+    def only(self, rows: NDArray[np.void]) -> "Entries":
+        """Return some of the entries, consecutive ones, and their bytes alone."""
+        start, end = int(rows["position"][0]), int(rows["position"][-1] + rows["size_in_bytes"][-1])
+        return Entries(rows, self.view[start - self.position : end - self.position], start)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How entries are to be read.
+    """How to read entries.
 
-    check_crcs: refuse a batch whose checksum does not hold, as a consumer does. control: read control batches too.
-    decompression_limit: bytes that one batch may decompress to. path: named in errors.
+    Attributes:
+        check_crcs: Whether a wrong checksum is an error, as for a consumer.
+        control: Whether to read control batches too.
+        decompression_limit: How many bytes one batch may decompress to.
+        path: Named in errors.
     """
 
     check_crcs: bool = True
@@ -62,10 +73,11 @@ class Reading:
 
 
 def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
-    """The records of `entries`, if there are any; all before the damage, then the error.
+    """Yield the records of `entries`, those before damage first.
 
-    CorruptRecordError: not a batch, or its checksum does not hold. InvalidRecordError: its content does not follow
-    the format.
+    Raises:
+        CorruptRecordError: An entry is no batch, or its checksum is wrong.
+        InvalidRecordError: The content of an entry does not follow the format.
     """
     for regions in _regions(entries, reading, control=reading.control):
         columns, error = _decode(entries, regions)
@@ -75,8 +87,19 @@ def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
             raise error.at(reading.path)
 
 
+def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> RecordColumns:
+    """Read the records, control records too, of a single entry or of messages that are not compressed.
+
+    Raises:
+        CorruptRecordError: Not a batch or, with `check_crcs`, a wrong checksum.
+        InvalidRecordError: The content does not follow the format.
+    """
+    found = list(read_columns(entries, replace(reading, check_crcs=check_crcs, control=True)))
+    return found[0] if found else RecordColumns.empty()
+
+
 def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
-    """Cut rows of the header table where enough records have come together to be read at once."""
+    """Cut rows of the header table into runs of some thousand records, to be read at once."""
     if len(rows) == 1:
         yield rows
         return
@@ -87,9 +110,13 @@ def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 
 
 def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int) -> tuple[int, int, int] | None:
-    """The first record that reaches both: its offset, its timestamp, and of which row it is; None where none does.
+    """Find the first record, control records too, of at least this offset and this timestamp.
 
-    Control records too. All of `entries` must be sound. Errors: as `read_columns`.
+    Returns:
+        Its offset, its timestamp and the number of its row; None if there is none.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError: As `read_columns`, for any of the entries.
     """
     for regions in _regions(entries, reading, control=True):
         buffer, rows, starts, ends, error = regions
@@ -111,11 +138,12 @@ def _decode(entries: Entries, regions: "_Regions") -> tuple[RecordColumns, Kafka
 
 
 def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[_Regions]":
-    """All at once, or so many as may be decompressed together.
+    """Yield the regions of all rows or, where any is compressed, of as many as may be decompressed together.
 
     Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains.
     """
-    rows, compressed, has_control, error = _sound_rows(entries, reading)
+    count, error, compressed, has_control = check_entries(*entries, check_crcs=reading.check_crcs)
+    rows = entries.rows[:count]
     if has_control and not control:
         rows = rows[(rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)]
     if not compressed:
@@ -131,60 +159,10 @@ def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[
         return
 
 
-class _Sound(NamedTuple):
-    """The rows before the first that is no batch at all or, if asked, whose checksum does not hold.
-
-    Whether any is compressed, whether any is a control batch, and the error of the one after the last.
-    """
-
-    rows: NDArray[np.void]
-    compressed: bool
-    control: bool
-    error: KafkaLogError | None
-
-
-def _sound_rows(entries: Entries, reading: Reading) -> _Sound:
-    rows = entries.rows
-    bad, computed, compressed, control = first_unsound(entries.view, rows, entries.position, reading.check_crcs)
-    if bad == len(rows):
-        return _Sound(rows, compressed, control, None)
-    is_readable = first_unreadable(rows[bad : bad + 1])
-    error = wrong_checksum(rows[bad], computed) if is_readable else unreadable(rows[bad])
-    return _Sound(rows[:bad], compressed, control, error)
-
-
-def ensure_sound(entries: Entries, reading: Reading) -> None:
-    """CorruptRecordError: the first entry that is no batch at all, or whose checksum does not hold."""
-    error = _sound_rows(entries, reading).error
-    if error is not None:
-        raise error.at(reading.path)
-
-
-def unreadable(row: np.void) -> KafkaLogError:
-    """What is wrong with an entry that is of no known format, or too short for its own."""
-    position, magic, size = int(row["position"]), int(row["magic"]), int(row["size_in_bytes"])
-    if not 0 <= magic <= 2:
-        return CorruptRecordError("the magic is none of 0, 1, 2", None, position, "0..2", magic)
-    return CorruptRecordError(
-        "the batch is shorter than its header", None, position, f"at least {RECORD_BATCH_OVERHEAD}", size
-    )
-
-
-def wrong_checksum(row: np.void, computed: int) -> CorruptRecordError:
-    """A batch whose stored checksum is not that of its bytes."""
-    return CorruptRecordError(
-        f"the checksum of the batch with last offset {int(row['last_offset'])} does not hold",
-        None,
-        int(row["position"]),
-        f"{int(row['checksum']):#010x}",
-        f"{computed:#010x}",
-    )
-
-
 class _Regions(NamedTuple):
-    """Where the records of each row are: buffer[starts[i]:ends[i]] or, without these, where they are stored.
+    """Where the records of each row are, and the error of the row after the last.
 
-    And the error of the row after the last.
+    Those of row i are buffer[starts[i]:ends[i]]; without starts and ends, they are where they are stored.
     """
 
     buffer: memoryview
@@ -195,10 +173,7 @@ class _Regions(NamedTuple):
 
 
 def _decompressed(entries: Entries, limit: int) -> _Regions:
-    """The regions one after the other in a buffer of their own, up to the first that cannot be decompressed.
-
-    The first rows' alone, where there is enough in them.
-    """
+    """Decompress regions into one buffer, up to the first that has an error, or until BYTES_A_PIECE is reached."""
     rows = entries.rows
     starts, ends = stored_regions(rows, entries.position)
     stored = int((ends - starts).sum())
@@ -218,7 +193,7 @@ def _decompressed(entries: Entries, limit: int) -> _Regions:
 
 
 class Gathered:
-    """Pieces of bytes one after the other in recycled memory; `ends` says where each ends."""
+    """Concatenated bytes in recycled memory; `ends` has the end of each piece."""
 
     def __init__(self, room: int) -> None:
         self._bytes = memoryview(Block(room))
@@ -226,11 +201,11 @@ class Gathered:
 
     @property
     def size(self) -> int:
-        """Bytes gathered so far."""
+        """The number of bytes so far."""
         return self.ends[-1] if self.ends else 0
 
     def append(self, piece: "ReadableBuffer") -> None:
-        """Copy one more piece; the room grows by half where it does not fit. A large one that is the first is kept."""
+        """Append a copy of a piece, or the piece itself if it is the first and large."""
         data = memoryview(piece)
         start = self.size
         end = start + data.nbytes
@@ -246,35 +221,19 @@ class Gathered:
         self.ends.append(end)
 
     def view(self) -> memoryview:
-        """All pieces, read-only."""
+        """Return all bytes, read-only."""
         return self._bytes[: self.size].toreadonly()
 
 
 def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
-    """The bytes that hold the records of one row, decompressed."""
+    """Return the bytes of the records of one row, decompressed."""
     codec = int(row["compression_type"])
     if codec == CompressionType.NONE:
         return stored
-    magic = int(row["magic"])
-    if magic >= 2:
+    if row["magic"] >= 2:
         # Kafka does not open the compressed part of a batch that claims no records.
         return decompress.decompress(codec, stored, limit=limit) if row["records_count"] else b""
-    return decompress.decompress(codec, _wrapper_value(stored, magic), limit=limit, magic=magic)
-
-
-def _wrapper_value(entry: memoryview, magic: int) -> memoryview:
-    """The value of a v0/v1 wrapper message: ... | key length int32, key | value length int32, value."""
-    key_length_at = MESSAGE_KEY_AT[magic]
-    key_length = int.from_bytes(entry[key_length_at : key_length_at + 4], "big", signed=True)
-    at = key_length_at + 4 + max(0, key_length)
-    value_length = int.from_bytes(entry[at : at + 4], "big", signed=True)
-    if at + 4 <= len(entry) and value_length < 0:
-        raise InvalidRecordError("a compressed message has no value", expected="at least 0 bytes", found="null")
-    if value_length > len(entry) - at - 4:
-        raise InvalidRecordError(
-            "the value of a compressed message overruns it", expected=f"{at + 4 + value_length} bytes", found=len(entry)
-        )
-    return entry[at + 4 : at + 4 + value_length]
+    return decompressed_messages(row, stored, limit)
 
 
 _FAULTS = {
@@ -295,7 +254,7 @@ _FAULTS = {
 
 
 def _fault_error(fault: tuple[int, int, int, int, int], entries: Entries, regions: _Regions) -> InvalidRecordError:
-    """A kernel's fault as the error: at its very byte in the log or, where that is decompressed, at its batch."""
+    """Return the error for a kernel's fault, at its byte in the log or, if that is decompressed, at its batch."""
     code, row, at, expected, found = fault
     position = int(regions.rows["position"][row])
     message = f"{_FAULTS[code]}, in the batch with last offset {int(regions.rows['last_offset'][row])}"

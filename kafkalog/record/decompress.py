@@ -1,4 +1,4 @@
-"""The compressed part of a batch, to bytes; never more of them than a limit allows.
+"""The compressed part of a batch to bytes, never more than a limit.
 
     gzip     one or more gzip members
     snappy   xerial stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32, then [length int32, raw block]...;
@@ -7,25 +7,32 @@
              covers the frame's magic too
     zstd     one or more frames, mostly without a content size
 
-A length from the stream is never taken for granted: output grows as bytes arrive, up to the limit.
+A length from the stream is never believed: output grows as bytes arrive, up to the limit.
 Source: clients/.../common/compress/*.java.
 """
 
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.attributes import CompressionType
 from kafkalog.errors import DecompressedSizeError, InvalidRecordError
+from kafkalog.record.batch_validity import codec_of
+from kafkalog.record.codecs import (
+    XERIAL_MAGIC,
+    gzip_library,
+    lz4_library,
+    snappy_library,
+    with_lz4_checksum,
+    zstd_library,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 DEFAULT_LIMIT = 256 * 1024 * 1024
 
-XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_SIZE = 16
 # A copy element of three bytes yields at most 64: a raw block cannot truly expand further.
 SNAPPY_MOST_EXPANSION = 64
@@ -40,14 +47,13 @@ LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 
 def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> "ReadableBuffer":
-    """The bytes that `data` decompresses to, as Kafka's reader of format `magic` sees them.
+    """Decompress `data` as Kafka's reader of format `magic` does.
 
-    InvalidRecordError: not a whole stream of this codec, or an unknown codec. DecompressedSizeError: more than
-    `limit` bytes.
+    Raises:
+        InvalidRecordError: Not a whole stream of this codec, or an unknown codec.
+        DecompressedSizeError: More than `limit` bytes.
     """
-    if codec not in _CODECS:
-        raise InvalidRecordError("unknown codec", expected="0..4", found=codec)
-    return _CODECS[codec](data, limit, magic)
+    return _CODECS[codec_of(codec)](data, limit, magic)
 
 
 def _too_large(limit: int) -> DecompressedSizeError:
@@ -168,15 +174,6 @@ def _mend_lz4_header(data: memoryview) -> bytes:
     return with_lz4_checksum(data, size, data[4:size])
 
 
-def with_lz4_checksum(frame: "ReadableBuffer", at: int, covered: "ReadableBuffer") -> bytes:
-    """`frame` with its header checksum, the byte at `at`, computed over `covered`."""
-    from xxhash import xxh32_intdigest
-
-    checksum = (xxh32_intdigest(covered) >> 8) & 0xFF
-    view = memoryview(frame)
-    return b"".join((view[:at], bytes([checksum]), view[at + 1 :]))
-
-
 def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     if magic < 2:
         raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
@@ -249,41 +246,6 @@ def _zstd_exceeds(zstandard: ModuleType, frame: memoryview, limit: int) -> bool:
     except zstandard.ZstdError:
         return False
     return limit < 0
-
-
-@cache
-def gzip_library() -> ModuleType:
-    """ISA-L inflates at more than twice zlib's speed; zlib serves where there is no wheel of it."""
-    try:
-        from isal import isal_zlib
-    except ImportError:
-        import zlib
-
-        return zlib
-    library: ModuleType = isal_zlib
-    return library
-
-
-@cache
-def lz4_library() -> ModuleType:
-    from lz4 import frame
-
-    library: ModuleType = frame
-    return library
-
-
-@cache
-def snappy_library() -> ModuleType:
-    import cramjam
-
-    return cramjam
-
-
-@cache
-def zstd_library() -> ModuleType:
-    import zstandard
-
-    return zstandard
 
 
 def _zstd_decompressor() -> Any:

@@ -1,14 +1,14 @@
-"""What a leader makes of the messages that it is given: all the checks, then offsets assigned.
+"""The checks and the offsets that a leader gives to the messages of a producer.
 
     v0/v1 messages   message | message | ...      any number in a set
     v0/v1 wrapper    message [ message | ... ]    one in a set
     v2 batch         header | record | ...        one in a set
 
 Where format, codec and inner offsets are as they should be, a few bytes of the header are all that changes; else the
-records are written anew, as one batch. What the records are checked for is in `checks.py`.
+records are written again, as one batch. What the records are checked for is in `record_checks`.
 
-Where this is stricter than Kafka: a batch of a producer whose epoch is less than -1 is refused if it is to be written
-anew. And see `content.py`.
+Stricter than Kafka: a batch of a producer whose epoch is less than -1 is refused if it is to be written again. And see
+`record_checks`.
 Source: storage/.../internals/log/LogValidator.java.
 """
 
@@ -34,24 +34,29 @@ from kafkalog.errors import (
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
-from kafkalog.record.compress import checked_level
-from kafkalog.record.content import Content, columns_of, content_of_entry, content_of_messages
-from kafkalog.record.decoding import Entries, Reading, read_columns
-from kafkalog.record.format_conversion import (
-    ensure_end,
+from kafkalog.record.batch_headers import (
     ensure_offsets,
-    ensure_readable,
-    ensure_writable,
     set_last_offsets,
     set_leader_epoch,
     set_max_timestamps,
     stamp_batch,
-    unwritable,
 )
+from kafkalog.record.batch_validity import ensure_end, ensure_readable
+from kafkalog.record.compress import checked_level
+from kafkalog.record.decoding import Entries, Reading, read_columns, read_whole
+from kafkalog.record.format_conversion import ensure_writable, unwritable
 from kafkalog.record.framing import Header, headers_of
-from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, RECORD_BATCH_OVERHEAD
+from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD
 from kafkalog.record.message_set import ByteBufferMessageSet
-from kafkalog.record.record_checks import NO_TIMESTAMP, TimestampRange, errors_of, faults_of, reason_of
+from kafkalog.record.record_checks import (
+    Content,
+    TimestampRange,
+    content_of_entry,
+    content_of_messages,
+    errors_of,
+    faults_of,
+    reason_of,
+)
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 
@@ -62,7 +67,7 @@ HOUR_MS = 3_600_000
 
 
 class AppendOrigin(Enum):
-    """Who appends: what a client may not send, the others may."""
+    """Who appends. A client may send less than the others."""
 
     REPLICATION = "replication"
     COORDINATOR = "coordinator"
@@ -71,11 +76,15 @@ class AppendOrigin(Enum):
 
 
 class ValidationResult(NamedTuple):
-    """Messages ready to be appended, and what there is to know about them.
+    """Messages ready to be appended.
 
-    log_append_time: ms, the time given. max_timestamp: ms, -1 = none. offset_of_max_timestamp: the last offset of the
-    first batch that has it, as an index is told, -1 = none. message_size_maybe_changed: the messages were written anew.
-    records_count: how many offsets were given out.
+    Attributes:
+        message_set: The messages.
+        log_append_time: The time given, ms.
+        max_timestamp: The largest timestamp, ms; -1 = none.
+        offset_of_max_timestamp: The last offset of the first batch that has it, as for an index entry; -1 = none.
+        message_size_maybe_changed: Whether the messages were written again.
+        records_count: How many offsets were assigned.
     """
 
     message_set: ByteBufferMessageSet
@@ -88,7 +97,7 @@ class ValidationResult(NamedTuple):
 
 @dataclass(slots=True)  # Not frozen: that would cost more than to check it.
 class Rules:
-    """What topic and broker ask for; see `validate_messages_and_assign_offsets`. Not changed once it is made."""
+    """The settings of topic and broker; see `validate_messages_and_assign_offsets`. Not changed after creation."""
 
     first_offset: int
     now: int
@@ -143,6 +152,10 @@ class _Given(NamedTuple):
     def entries(self) -> Entries:
         return Entries(self.rows, self.view, 0)
 
+    def columns(self) -> RecordColumns:
+        """Read every record; checksums are not looked at."""
+        return read_whole(self.entries, self.reading, check_crcs=False)
+
     @property
     def is_compressed(self) -> bool:
         return self.source is not CompressionType.NONE
@@ -165,9 +178,9 @@ class _Given(NamedTuple):
 
 
 def _at_once(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResult | None:
-    """What nearly every batch is: sound, alone and as the topic wants it. None: anything that asks for a closer look.
+    """Validate a set that is one valid batch as the topic wants it, as nearly all are; None for any other set.
 
-    The same outcome as `_at_length`, in a tenth of the time.
+    The result is that of `_at_length`, in a tenth of the time.
     """
     rows, stop = message_set._scan(0, rows=2, span=-1)
     if len(rows) != 1 or stop.status != END:
@@ -184,7 +197,7 @@ def _at_once(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResul
 
 
 def _is_as_wanted(header: Header, rules: Rules) -> bool:
-    """Whether the header gives no reason to doubt and nothing to change but offset, epoch and time."""
+    """Return whether the header is valid, and nothing in it has to change but offset, epoch and time."""
     codec, count = header.compression_type, header.records_count
     return (
         header.magic == rules.magic == 2
@@ -199,7 +212,7 @@ def _is_as_wanted(header: Header, rules: Rules) -> bool:
 
 
 def _are_as_wanted(records: RecordColumns, largest: int, header: Header, rules: Rules) -> bool:
-    """Whether no record can be at fault."""
+    """Return whether no record can have a fault."""
     if rules.compacted and (records.key_length < 0).any():
         return False
     if header.compression_type and (records.offset != np.arange(len(records))).any():
@@ -211,7 +224,7 @@ def _are_as_wanted(records: RecordColumns, largest: int, header: Header, rules: 
 
 
 def _moved(message_set: ByteBufferMessageSet, header: Header, rules: Rules, largest: int) -> ValidationResult:
-    """The batch with other offsets and another leader epoch, and with the append time where it is asked for."""
+    """Copy the batch with other offsets, another leader epoch and, for LogAppendTime, the append time."""
     buffer, bit = bytearray(message_set.buffer), 0
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         largest, bit = rules.now, LOG_APPEND_TIME_BIT
@@ -245,18 +258,35 @@ def validate_messages_and_assign_offsets(
     partition_leader_epoch: int = -1,
     origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> ValidationResult:
-    """Make of the messages that a leader is given what it appends: checked, numbered from `first_offset`, in `magic`.
+    """Check the messages of a producer and return them as a leader appends them.
 
-    target_compression: the topic's codec, None = the producer's; a batch of that codec stays as it is, whatever its
-    level. compacted: every record needs a key. timestamp_type, before_max_ms, after_max_ms: the topic's. The defaults
-    are those of Kafka's topics. The buffer given is not changed. A torn tail is left out.
+    The buffer given is not changed. A torn tail is left out. Checksums of entries are not looked at: a log has checked
+    them before (`RecordBatch.ensure_valid`). The defaults are those of Kafka's topics.
 
-    CRCs of entries are not looked at: a log has checked them before (`RecordBatch.ensure_valid`). Errors, as Kafka:
-    CorruptRecordError: framing, the CRC of a message inside a wrapper. InvalidRecordError: content or header, more
-    than one batch. RecordValidationError: the records that may not be taken, and why, of the first 1,000;
-    Kafka says it of all, however many a small batch decompresses to.
-    UnsupportedForMessageFormatError: headers, producer data below magic 2. UnsupportedCompressionError: zstd below
-    magic 2. InvalidTimestampError: a negative timestamp to be written anew. ValueError: arguments.
+    Args:
+        message_set: The messages.
+        first_offset: The offset of the first record.
+        now: Milliseconds since the epoch.
+        target_compression: The topic's codec, None = the producer's; a batch of that codec stays as it is, whatever its
+            level.
+        compression_level: For batches that are compressed; None = the codec's default.
+        compacted: Whether every record needs a key.
+        magic: The format of the topic.
+        timestamp_type: The topic's.
+        before_max_ms: How long before `now` a timestamp may be.
+        after_max_ms: How long after `now` a timestamp may be.
+        partition_leader_epoch: The leader's epoch.
+        origin: Who appends.
+
+    Raises:
+        CorruptRecordError: Damage in the framing, or a wrong CRC inside a wrapper.
+        InvalidRecordError: Invalid content or header, or more than one batch.
+        RecordValidationError: Records that the topic refuses, with the reasons for the first 1,000. Kafka lists all,
+            however many a small batch decompresses to.
+        UnsupportedForMessageFormatError: Headers or producer data below magic 2.
+        UnsupportedCompressionError: zstd below magic 2.
+        InvalidTimestampError: A negative timestamp that has to be written again.
+        ValueError: An argument is out of range.
     """
     rules = Rules(
         first_offset,
@@ -276,10 +306,10 @@ def validate_messages_and_assign_offsets(
 
 
 def _at_length(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResult:
-    """Any set, sound or not, to be changed or not."""
+    """Validate any set."""
     given = _given(message_set, rules.target_compression)
     converting = given.is_plain and bool((given.rows["magic"] != rules.magic).any())
-    content = _checked(given, rules, columns_of(given.entries, given.reading) if converting else None)
+    content = _checked(given, rules, given.columns() if converting else None)
     ensure_offsets(rules.first_offset, len(content))
     if _stays(given, rules, content, converting):
         return _numbered(given, rules, content)
@@ -300,7 +330,7 @@ def _given(message_set: ByteBufferMessageSet, target: CompressionType | None) ->
 
 
 def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Content:
-    """The records, nothing being wrong with them. `columns`: they too, where they are written anew one by one."""
+    """Return the content if nothing is wrong with it; `columns` has the records if they are written again."""
     if len(given.rows) > 1 and (given.magic >= 2 or given.is_compressed):
         raise InvalidRecordError("there is more than one batch", expected=1, found=len(given.rows))
     _check_batch(given, rules, columns is not None)
@@ -324,14 +354,14 @@ def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Cont
 
 
 def _content_of(given: _Given, count: int) -> Content:
-    """What the first `count` entries hold."""
+    """Return the content of the first `count` entries."""
     if given.magic < 2 and not given.is_compressed:
-        return content_of_messages(given.rows[:count], given.view)
+        return content_of_messages(Entries(given.rows[:count], given.view, 0))
     return content_of_entry(given.entries, given.reading)
 
 
 def _check_batch(given: _Given, rules: Rules, converting: bool) -> None:
-    """What the header of a batch may not say; of v0/v1 messages there is nothing to check."""
+    """Check the header of a v2 batch."""
     if given.magic < 2:
         return
     if converting:
@@ -362,7 +392,11 @@ def _check_clients_batch(rows: NDArray[np.void], is_control: bool) -> None:
 
 
 def _stays(given: _Given, rules: Rules, content: Content, converting: bool) -> bool:
-    """Whether the entries need nothing but other headers. InvalidRecordError: they do, and Kafka cannot help it."""
+    """Return whether only the headers of the entries have to change.
+
+    Raises:
+        InvalidRecordError: The offsets in a compressed batch would have to change, which Kafka refuses, too.
+    """
     if given.is_plain:
         return not converting
     stays = given.source == given.target and given.magic == rules.magic != 0
@@ -376,7 +410,7 @@ def _stays(given: _Given, rules: Rules, content: Content, converting: bool) -> b
 
 
 def _numbered(given: _Given, rules: Rules, content: Content) -> ValidationResult:
-    """The bytes that came, with other headers."""
+    """Copy the entries with other headers."""
     buffer, rows = bytearray(given.view), given.rows
     counts = np.bincount(content.batch, minlength=len(rows))
     set_last_offsets(buffer, rows, rules.first_offset - 1 + np.cumsum(counts, dtype=np.int64))
@@ -389,7 +423,7 @@ def _numbered(given: _Given, rules: Rules, content: Content) -> ValidationResult
 
 
 def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArray[np.int64]:
-    """The largest timestamp of each entry; format 0 has none, but Kafka says one of a control batch that stays."""
+    """Return the largest timestamp of each entry; in format 0, of a control batch alone, as Kafka."""
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and (rules.magic > 0 or not given.is_plain):
         return np.full(len(given.rows), rules.now, np.int64)
     largest = np.full(len(given.rows), NO_TIMESTAMP, np.int64)
@@ -399,8 +433,8 @@ def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArra
 
 
 def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
-    """One batch, wrapper or run of messages, written anew."""
-    columns = content.columns if content.columns is not None else columns_of(given.entries, given.reading)
+    """Write the records again, to one batch, wrapper or run of messages."""
+    columns = content.columns if content.columns is not None else given.columns()
     if given.target is CompressionType.ZSTD and rules.magic < 2:
         message = "zstd exists only in format 2"
         raise UnsupportedCompressionError(message, None, 0, "magic 2", f"magic {rules.magic}")
@@ -416,7 +450,11 @@ def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
 
 
 def _settings(given: _Given, rules: Rules) -> BatchSettings:
-    """A batch in the name of the first one's producer. InvalidRecordError: its data contradict each other."""
+    """Return the settings of a batch of the first one's producer.
+
+    Raises:
+        InvalidRecordError: The producer's data contradict each other.
+    """
     row = given.rows[0]
     log_append = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
     try:

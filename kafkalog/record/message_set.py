@@ -1,6 +1,8 @@
-"""A run of log entries, whatever holds it: `MessageSet`; and the one in memory: `ByteBufferMessageSet`.
+"""Log entries one after the other: `MessageSet`, and the one in memory, `ByteBufferMessageSet`.
 
-A message set is iterable and never its own iterator, so that any number of walks may be under way at once.
+    entry | entry | ... | end, torn tail or zeroed tail
+
+A message set is iterable and never its own iterator, so that it can be read by several at once.
 Kafka: `Records` and `MemoryRecords` (before 0.11 `MessageSet` and `ByteBufferMessageSet`).
 """
 
@@ -20,7 +22,8 @@ from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
 from kafkalog.record import decompress
-from kafkalog.record.decoding import Entries, Reading, ensure_sound, pieces, read_columns, wrong_checksum
+from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
+from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
 from kafkalog.record.framing import EndOfData, Stop
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -37,23 +40,23 @@ RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
 # With threads, runs are longer where nothing is compressed: handing one over costs as much as decoding some batches.
 THREAD_RUN_BYTES = 4 * RUN_BYTES
-# What a thread decodes of a run ahead of the reader: more than most runs take, for one may stand for a gigabyte.
+# How many bytes a thread decodes of a run ahead of the reader: few runs reach it, but one may decompress to a gigabyte.
 MOST_WAITING_BYTES = 32 << 20
 # Where the first run is but one entry, the next has at most so many times its bytes, and so on.
 RUN_GROWTH = 8
 INT8_MIN, INT8_MAX = -128, 127
-# What a producer's batch may have, unless told otherwise (batch.size).
+# The size of a producer's batch by default (batch.size).
 DEFAULT_BATCH_BYTES = 16 * 1024
 
 
 class MessageSet(ABC):
     """Log entries one after the other: `RecordBatch`es of `Record`s.
 
-    Reading gives everything before damage and then raises `CorruptRecordError` (framing, checksum) or
-    `InvalidRecordError` (content). A torn or zeroed tail is no damage: reading ends there, and `end_of_data` tells.
+    Reading yields everything before damage and then raises `CorruptRecordError` (framing, checksum) or
+    `InvalidRecordError` (content). A torn or zeroed tail is no damage: reading stops there; `end_of_data` says which.
     """
 
-    # Less in a set that begins where somebody seeks: who seeks may want no more than a record.
+    # Less in a set that begins at a position looked for: its reader may want no more than a record.
     _first_run_bytes = THREAD_RUN_BYTES
 
     def __init__(self, reading: Reading) -> None:
@@ -61,14 +64,18 @@ class MessageSet(ABC):
 
     @abstractmethod
     def _scan(self, start: int, *, rows: int, span: int, max_size: int = -1) -> tuple[NDArray[np.void], Stop]:
-        """The entries from position `start` on: at most `rows`, until `span` bytes are covered (-1: no limit).
+        """Scan the headers of entries.
 
-        A size field greater than `max_size` (-1: none is) is damage.
+        Args:
+            start: The position of the first.
+            rows: How many at most; -1 = no limit.
+            span: Stop when so many bytes are covered; -1 = no limit.
+            max_size: A greater size field is damage; -1 = no limit.
         """
 
     @abstractmethod
     def _view(self, position: int, length: int) -> memoryview:
-        """The bytes [position, position + length), which a scan has found to be there."""
+        """Return the bytes [position, position + length), which a scan has found to be there."""
 
     @property
     @abstractmethod
@@ -81,31 +88,41 @@ class MessageSet(ABC):
         """Bytes, a torn or zeroed tail included."""
 
     def __iter__(self) -> Iterator[Record]:
-        """The records in order, control records left out as for a consumer; batches are checked against their CRC."""
+        """Yield the records in order, without control records; checksums are checked."""
         return chain.from_iterable(chain.from_iterable(each.record_lists() for each in self.columns()))
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The entries in order; nothing is decompressed, no CRC computed."""
+        """Yield the entries in order; nothing is decompressed, no checksum computed."""
         return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in self._runs())
 
     def headers(self) -> NDArray[np.void]:
-        """One row (`HEADER_DTYPE`) an entry, from the headers alone. CorruptRecordError: damage in the framing."""
+        """Return one row (`HEADER_DTYPE`) an entry, from the headers alone.
+
+        Raises:
+            CorruptRecordError: Damage in the framing.
+        """
         rows, stop = self._scan(self._start, rows=-1, span=-1)
         self._check_end(stop)
         return rows
 
     def header_runs(self) -> Iterator[NDArray[np.void]]:
-        """The rows of `headers()` piece by piece, in bounded memory.
+        """Yield the rows of `headers()` in arrays of bounded size.
 
-        CorruptRecordError: damage, after the rows before it.
+        Raises:
+            CorruptRecordError: Damage in the framing, after the rows before it.
         """
         return self._runs()
 
     def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
-        """The records as arrays, some thousand at a time, in order; control records left out.
+        """Yield the records as arrays, some thousand at a time, in order, without control records.
 
-        threads: so many threads decode at once, a few pieces ahead of the reader. check_crcs: False saves about a
-        fifth of the time on uncompressed data and hands out what a damaged batch decodes to. ValueError: threads < 1.
+        Args:
+            threads: How many threads decode at once, a little ahead of the reader.
+            check_crcs: False saves about a fifth of the time on uncompressed data, and yields whatever a damaged
+                batch decodes to.
+
+        Raises:
+            ValueError: `threads` is less than 1.
         """
         threads = whole("threads", threads, 1, INT32_MAX)
         decode = partial(self._decoded, self._reading_as(check_crcs))
@@ -123,18 +140,21 @@ class MessageSet(ABC):
         return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
 
     def ensure_valid(self) -> None:
-        """Check the format and the CRC of every entry; nothing is decompressed.
+        """Check the format and the checksum of every entry; nothing is decompressed.
 
-        CorruptRecordError: the first that is not valid, or damage in the framing.
+        Raises:
+            CorruptRecordError: An entry is not valid, or damage in the framing.
         """
         for run in self._runs():
-            ensure_sound(self._entries(run), self._reading)
+            ensure_valid(*self._entries(run), path=self._reading.path)
 
     def sound_runs(self) -> Iterator[Entries]:
-        """The entries, run after run, as far as the checksums hold; nothing is decompressed.
+        """Yield the entries up to the first wrong checksum; nothing is decompressed.
 
-        As recovery sees them: the magic is not looked at, the checksum does not cover it. CorruptRecordError: the first
-        whose checksum does not hold, or damage in the framing, after the entries before it.
+        As recovery sees them: the magic, which no checksum covers, is not looked at.
+
+        Raises:
+            CorruptRecordError: A wrong checksum, or damage in the framing, after the entries before it.
         """
         for entries in self._loaded_runs():
             run = entries.rows
@@ -146,39 +166,63 @@ class MessageSet(ABC):
 
     @property
     def end_of_data(self) -> EndOfData:
-        """Where the whole entries end, and how: END, TORN or ZEROED. CorruptRecordError: in damage."""
+        """Where the whole entries end, and how: END, TORN or ZEROED.
+
+        Raises:
+            CorruptRecordError: Damage in the framing.
+        """
         *_, stop = self._stops()
         return stop.end(self._reading.path)
 
     @property
     def valid_bytes(self) -> int:
-        """Bytes of whole entries, from the start. CorruptRecordError: damage in the framing."""
+        """Bytes of whole entries, from the start.
+
+        Raises:
+            CorruptRecordError: Damage in the framing.
+        """
         return self.end_of_data.position - self._start
 
     def has_matching_magic(self, magic: int) -> bool:
-        """Whether every entry is of format `magic` (also where there is none)."""
+        """Return whether every entry is of format `magic`; True if there is no entry."""
         magic = whole("magic", magic, INT8_MIN, INT8_MAX)
         return all(bool((run["magic"] == magic).all()) for run in self._runs())
 
     def to_magic(self, magic: int, *, lossy: bool = True, start_offset: int | None = None) -> "ByteBufferMessageSet":
-        """The records in format `magic`, in memory, with the offsets they have; entries that have it stay as they are.
+        """Convert the entries to format `magic`, in memory; offsets stay, and so do entries of that format.
 
-        Downward as Kafka converted for old consumers: control batches, headers and producer data fall away
-        (lossy=False: UnsupportedForMessageFormatError), and so do records before `start_offset` where nothing is
-        compressed. Upward, messages that are not compressed become v2 batches of about a megabyte at most.
+        Downward as Kafka converts for old consumers: control batches, headers and producer data are left out.
+        Upward, messages that are not compressed become v2 batches of about a megabyte at most.
 
-        UnsupportedCompressionError: zstd exists only in format 2. ValueError: no such format.
+        Args:
+            magic: The format.
+            lossy: False raises an error instead of leaving anything out.
+            start_offset: Leave out records before it where nothing is compressed; downward only.
+
+        Raises:
+            UnsupportedForMessageFormatError: With lossy=False, something would be left out.
+            UnsupportedCompressionError: zstd exists only in format 2.
+            ValueError: There is no such format.
         """
         from kafkalog.record.format_conversion import to_magic
 
-        return to_magic(self, magic, lossy=lossy, start_offset=start_offset)
+        return self._like(to_magic(self._loaded_runs(), self._reading, magic, lossy=lossy, start_offset=start_offset))
 
     def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
-        """Write `size` bytes from `position` on (None: all of them) to a binary file or a socket. Returns how many.
+        """Write bytes to a binary file or a socket.
 
-        position counts from this set's start. Fewer than asked for are written where this set ends before, or `file`
-        does not wait and takes no more. ValueError: position or size negative, or position after the end. OSError:
-        as `file` raises it. TypeError: neither a file nor a socket.
+        Args:
+            file: Where to.
+            position: The first byte, from this set's start.
+            size: How many bytes; None = all.
+
+        Returns:
+            How many were written: fewer than `size` if this set ends before, or `file` is non-blocking and full.
+
+        Raises:
+            ValueError: `position` or `size` is negative, or `position` after the end.
+            OSError: As `file` raises it.
+            TypeError: `file` is neither a file nor a socket.
         """
         from kafkalog.record.write_to import by_python, write_all
 
@@ -186,9 +230,15 @@ class MessageSet(ABC):
         return write_all(by_python(self._view, file), self._start + position, size)
 
     def _range(self, position: int, length: int | None, name: str) -> tuple[int, int]:
-        """A place in this set, and how many of the bytes there are meant (None: all).
+        """Check a range of bytes in this set and return its position and length, cut at the end.
 
-        ValueError: the place is outside, or `length`, which the caller knows as `name`, negative.
+        Args:
+            position: From this set's start.
+            length: None = all.
+            name: What the caller calls `length`.
+
+        Raises:
+            ValueError: `position` is outside, or `length` negative.
         """
         end = self.size_in_bytes
         position = whole("position", position, 0, end, BYTES)
@@ -205,9 +255,15 @@ class MessageSet(ABC):
     def _runs(
         self, start: int | None = None, *, max_size: int = -1, span: int = RUN_BYTES
     ) -> Iterator[NDArray[np.void]]:
-        """Rows of the header table, run after run.
+        """Yield the headers of runs of entries.
 
-        CorruptRecordError: the framing is damaged, after the rows before it.
+        Args:
+            start: The position of the first; None = this set's start.
+            max_size: A greater size field is damage; -1 = no limit.
+            span: How many bytes a run covers, about.
+
+        Raises:
+            CorruptRecordError: Damage in the framing, after the rows before it.
         """
         position = self._start if start is None else start
         more, reach = True, self._first_run_bytes
@@ -222,11 +278,11 @@ class MessageSet(ABC):
         self._check_end(stop)
 
     def _check_end(self, stop: Stop) -> None:
-        """CorruptRecordError: the walk did not end where this set of messages may end."""
+        """Raise CorruptRecordError if the scan stopped where this set may not end."""
         stop.end(self._reading.path)
 
     def _loaded_runs(self) -> Iterator[Entries]:
-        """As `_runs`, with the bytes of all entries."""
+        """Yield runs of entries with their bytes."""
         return map(self._entries, self._runs())
 
     def _entries(self, run: NDArray[np.void]) -> Entries:
@@ -234,8 +290,11 @@ class MessageSet(ABC):
         end = int(run["position"][-1]) + int(run["size_in_bytes"][-1])
         return Entries(run, self._view(start, end - start), start)
 
+    def _like(self, buffer: "ReadableBuffer") -> "ByteBufferMessageSet":
+        return ByteBufferMessageSet(buffer, decompression_limit=self._reading.decompression_limit)
+
     def _units(self) -> Iterator[NDArray[np.void]]:
-        """What one thread does at a time: enough to be worth the handing over, not more than memory should hold."""
+        """Yield the rows that a thread decodes at a time: enough to be worth the hand-over, in bounded memory."""
         for run in self._runs(span=THREAD_RUN_BYTES):
             if run["compression_type"].any():
                 yield from pieces(run)
@@ -246,8 +305,12 @@ class MessageSet(ABC):
 class ByteBufferMessageSet(MessageSet):
     """A message set in memory, over any buffer of bytes, which is not copied.
 
-    As Kafka's reader of memory: a magic other than 0, 1, 2 is damage at once; bytes that are too few for the next
-    entry are the end. `decompression_limit`: bytes that one batch may decompress to.
+    As in Kafka's reader of memory, a magic other than 0, 1, 2 is damage at once, and too few bytes for the next entry
+    are the end.
+
+    Args:
+        buffer: The bytes.
+        decompression_limit: How many bytes one batch may decompress to.
     """
 
     def __init__(self, buffer: "ReadableBuffer", *, decompression_limit: int = decompress.DEFAULT_LIMIT) -> None:
@@ -271,6 +334,12 @@ class ByteBufferMessageSet(MessageSet):
     def _view(self, position: int, length: int) -> memoryview:
         return self._buffer[position : position + length]
 
+    def _whole(self) -> Entries:
+        """All entries, without a torn tail."""
+        rows, stop = self._scan(0, rows=-1, span=-1)
+        self._check_end(stop)
+        return Entries(rows, self._buffer[: stop.position], 0)
+
     @classmethod
     def from_records(
         cls,
@@ -290,14 +359,30 @@ class ByteBufferMessageSet(MessageSet):
         is_control: bool = False,
         partition_leader_epoch: int = -1,
     ) -> "ByteBufferMessageSet":
-        """The records as one v2 batch, as v0/v1 messages, or compressed in one v0/v1 message; none: an empty set.
+        """Write records to one v2 batch, to v0/v1 messages, or to one compressed v0/v1 message; none: an empty set.
 
-        base_offset: the first record's; the others count on. offsets: what assigns them instead, one a record, rising;
-        base_offset is then the first, and what is left over is of no use. timestamp: ms; the append time of
-        LogAppendTime; with CreateTime the batch's or wrapper's timestamp in place of the largest of its records, and of
-        no use to messages without either. A record's own offset is not looked at. Format 0 has no timestamps.
+        A record's own offset is not looked at. Format 0 has no timestamps.
 
-        ValueError: settings or records that Kafka refuses. TypeError: not records.
+        Args:
+            records: The records.
+            compression_type: The codec.
+            compression_level: None = the codec's default.
+            magic: The format: 0, 1 or 2.
+            base_offset: The offset of the first record; the others count on.
+            offsets: The offset of each record, rising, instead of `base_offset`; more than one a record are not used.
+            timestamp: Milliseconds; the append time of LogAppendTime. With CreateTime the timestamp of the batch or
+                wrapper in place of the largest of its records; not used for messages that are not compressed.
+            timestamp_type: Who sets the timestamps.
+            producer_id: The idempotent producer's; -1 = none.
+            producer_epoch: The idempotent producer's; -1 = none.
+            base_sequence: The sequence of the first record; -1 = none.
+            is_transactional: Whether the batch is part of a transaction.
+            is_control: Whether it holds control records.
+            partition_leader_epoch: The leader's epoch; -1 = unknown.
+
+        Raises:
+            ValueError: Settings or records that Kafka refuses.
+            TypeError: Not records.
         """
         from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 
@@ -333,58 +418,80 @@ class ByteBufferMessageSet(MessageSet):
         return message_set.with_timestamps(timestamp_type, timestamp)
 
     def check_magic(self, magic: int) -> Self:
-        """This set, every entry and every message inside a wrapper being of format `magic`.
+        """Check that every entry and every message inside a wrapper is of format `magic`; return this set.
 
-        InvalidRecordError: an entry is not. RecordValidationError: messages inside are not.
+        Raises:
+            InvalidRecordError: An entry is not.
+            RecordValidationError: Messages inside an entry are not.
         """
         from kafkalog.record.record_checks import check_magic
 
-        check_magic(self, magic)
+        check_magic(self._whole(), self._reading, magic)
         return self
 
     def check_keys(self) -> Self:
-        """This set, every record having a key, as a compacted topic wants it. RecordValidationError: some have none."""
+        """Check that every record has a key, as a compacted topic needs it; return this set.
+
+        Raises:
+            RecordValidationError: Some have none.
+        """
         from kafkalog.record.record_checks import check_keys
 
-        check_keys(self)
+        check_keys(self._whole(), self._reading)
         return self
 
     def check_timestamps(self, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int) -> Self:
-        """This set, its timestamps being what a topic of `timestamp_type` takes from a producer at `now`, all in ms.
+        """Check that a topic of `timestamp_type` takes every timestamp from a producer at `now`; return this set.
 
-        RecordValidationError: a timestamp more than before_max_ms before now or after_max_ms after it (CreateTime), or
-        a batch that claims LogAppendTime.
+        Args:
+            timestamp_type: The topic's.
+            now: Milliseconds since the epoch.
+            before_max_ms: How long before `now` a timestamp may be.
+            after_max_ms: How long after `now` a timestamp may be.
+
+        Raises:
+            RecordValidationError: A timestamp is out of this range (CreateTime), or a batch claims LogAppendTime.
         """
         from kafkalog.record.record_checks import check_timestamps
 
-        check_timestamps(self, timestamp_type, now, before_max_ms, after_max_ms)
+        limits = {"now": now, "before_max_ms": before_max_ms, "after_max_ms": after_max_ms}
+        check_timestamps(self._whole(), self._reading, timestamp_type, **limits)
         return self
 
     def with_timestamps(self, timestamp_type: TimestampType, timestamp: int) -> "ByteBufferMessageSet":
-        """A copy whose entries have this timestamp type and (largest) timestamp; nothing is decompressed.
+        """Copy the set with another timestamp type and (largest) timestamp; nothing is decompressed.
 
         With LogAppendTime that is every record's timestamp; with CreateTime the records of a batch or wrapper keep
-        their own. UnsupportedForMessageFormatError: format 0 has none. CorruptRecordError: a checksum does not hold.
+        their own.
+
+        Raises:
+            UnsupportedForMessageFormatError: Format 0 has no timestamps.
+            CorruptRecordError: A checksum is wrong.
         """
         from kafkalog.record.format_conversion import with_timestamps
 
-        return with_timestamps(self, timestamp_type, timestamp)
+        return self._like(with_timestamps(self._whole(), timestamp_type, timestamp))
 
     def with_offsets(self, first_offset: int, *, partition_leader_epoch: int | None = None) -> "ByteBufferMessageSet":
-        """A copy whose records have the offsets first_offset, first_offset + 1, ...
+        """Copy the set with the offsets first_offset, first_offset + 1, ...
 
-        Entries get them by their headers. Rebuilt, and compressed again, are wrappers whose inner offsets do not fit,
-        and v2 batches with gaps; a batch without records keeps the length of its range. partition_leader_epoch: for
-        the v2 batches, if not None.
+        Entries get them by their headers. Wrappers whose inner offsets do not fit, and v2 batches with gaps, are
+        rebuilt and compressed again; a batch without records keeps the length of its range.
+
+        Args:
+            first_offset: The offset of the first record.
+            partition_leader_epoch: For the v2 batches; None leaves it as it is.
         """
         from kafkalog.record.format_conversion import with_offsets
 
-        return with_offsets(self, first_offset, partition_leader_epoch=partition_leader_epoch)
+        return self._like(
+            with_offsets(self._whole(), self._reading, first_offset, partition_leader_epoch=partition_leader_epoch)
+        )
 
     @property
     def buffer(self) -> memoryview:
-        """The bytes, read-only. They are those that the set was made of: who changes those changes the set."""
-        # A view of the caller's own, who may release it.
+        """The bytes, read-only: those that the set was made of, not a copy."""
+        # A view of its own, which the caller may release.
         return self._buffer.toreadonly()
 
     def __repr__(self) -> str:
@@ -398,12 +505,20 @@ def batches_of_records(
     max_size: int = DEFAULT_BATCH_BYTES,
     default_timestamp: int = -1,
 ) -> Iterator[ByteBufferMessageSet]:
-    """The records in as many sets as it takes for none to exceed `max_size` bytes, each one batch (v0/v1: a wrapper, or
-    messages); a record too large for that gets a batch of its own.
+    """Write records to sets of one batch each (v0/v1: a wrapper, or messages) of at most `max_size` bytes.
 
-    As a producer does: how well the records compress is guessed from the batches before; one that turns out too large
-    is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
-    ValueError, TypeError: as `from_records`.
+    As a producer does: how well records compress is guessed from the batches before; a batch that turns out too large
+    is split. A record larger than `max_size` gets a batch of its own.
+
+    Args:
+        records: The records.
+        settings: The batches'; offsets and sequences run on from there.
+        max_size: Bytes of a batch.
+        default_timestamp: Milliseconds, for records without a timestamp.
+
+    Raises:
+        ValueError: Settings or records that Kafka refuses.
+        TypeError: Not records.
     """
     from kafkalog.record.records_builder import built_batches
 
@@ -412,7 +527,7 @@ def batches_of_records(
 
 
 def _rising(offsets: Iterable[int], base_offset: int) -> tuple[int, Iterator[int]]:
-    """The first offset that is assigned, and all of them."""
+    """Return the first of the offsets, and all of them."""
     if base_offset != 0:
         raise ValueError("base_offset and offsets exclude each other: the base offset is the first one assigned")
     assigned = iter(offsets)
@@ -432,6 +547,6 @@ def _append_at(builder: "RecordsBuilder", records: Iterable[Record], offsets: It
 
 
 def _memory_of(columns: RecordColumns) -> int:
-    """Bytes that a piece holds: its arrays, and what was decompressed for it."""
+    """Return the size of the arrays and of the bytes decompressed for them."""
     is_compressed = bool(columns.batches["compression_type"].any())
     return 8 * columns.offset.nbytes + columns.batch.nbytes + is_compressed * columns.buffer.nbytes

@@ -1,23 +1,23 @@
 """`RecordBatch`: one entry of a log. A v2 batch, a v0/v1 message, or a v0/v1 wrapper with a compressed set inside.
 
-What a header says is known at once. What lies inside is read when asked for: iterating, `columns()`, and for a wrapper
-`base_offset`, which only its content tells.
+Fields of the header are known at once. The records are read when needed: by iterating, by `columns()`, and for a
+wrapper by `base_offset`, which only its content has.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
-from kafkalog._speedups.header_table import first_unreadable
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
-from kafkalog.errors import InvalidRecordError
-from kafkalog.record.decoding import Entries, Reading, read_columns, unreadable, wrong_checksum
+from kafkalog.record.batch_validity import check_entries, codec_of, ensure_valid
+from kafkalog.record.decoding import Entries, Reading, read_columns, read_whole
 from kafkalog.record.record_columns import RecordColumns
 
 _FIELD = {name: i for i, name in enumerate(HEADER_DTYPE.names or ())}
@@ -64,10 +64,11 @@ class RecordBatch:
     def base_offset(self) -> int:
         """The offset of the first record.
 
-        InvalidRecordError, CorruptRecordError: a wrapper whose content cannot be read.
+        Raises:
+            InvalidRecordError, CorruptRecordError: A wrapper whose content cannot be read.
         """
         if self._is_wrapper and self._base_offset is None:
-            self._base_offset = int(next(self._read(check_crcs=False)).offset[0])
+            self._base_offset = int(self.columns(check_crcs=False).offset[0])
         return self._fields[_FIELD["base_offset"]] if self._base_offset is None else self._base_offset
 
     @property
@@ -85,11 +86,12 @@ class RecordBatch:
 
     @property
     def compression_type(self) -> CompressionType:
-        """The codec. InvalidRecordError: its bits name none."""
-        codec = self._fields[_FIELD["compression_type"]]
-        if codec > CompressionType.ZSTD:
-            raise InvalidRecordError("unknown codec", self._reading.path, self.position, "0..4", codec)
-        return CompressionType(codec)
+        """The codec.
+
+        Raises:
+            InvalidRecordError: There is no codec of this number.
+        """
+        return codec_of(self._fields[_FIELD["compression_type"]], self._reading.path, self.position)
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -131,25 +133,37 @@ class RecordBatch:
     @property
     def is_valid(self) -> bool:
         """Whether the format is known, the size holds a header, and the stored checksum is that of the bytes."""
-        return self._problem() is None
+        return check_entries(*self._entries).error is None
 
     def ensure_valid(self) -> None:
-        """CorruptRecordError: the batch is not valid; says what was expected and found."""
-        if (problem := self._problem()) is not None:
-            raise problem.at(self._reading.path)
+        """Check the format, the size and the checksum.
+
+        Raises:
+            CorruptRecordError: The batch is not valid.
+        """
+        ensure_valid(*self._entries, path=self._reading.path)
 
     def columns(self, *, check_crcs: bool = True) -> RecordColumns:
-        """All records as arrays. CorruptRecordError, InvalidRecordError: as iterating would."""
-        parts = list(self._read(check_crcs))
-        return parts[0] if parts else RecordColumns.empty()
+        """Return all records as arrays.
+
+        Raises:
+            CorruptRecordError, InvalidRecordError: As when iterating.
+        """
+        return read_whole(self._entries, self._reading, check_crcs=check_crcs)
 
     def __iter__(self) -> Iterator[Record]:
-        """The records, control records too, decompressed, with absolute offsets.
+        """Yield the records, control records too, decompressed, with absolute offsets.
 
-        CorruptRecordError: the checksum does not hold. InvalidRecordError: the content does not follow the format;
-        the records before the damage come first.
+        Raises:
+            CorruptRecordError: The checksum is wrong.
+            InvalidRecordError: The content does not follow the format; the records before the damage come first.
         """
-        return chain.from_iterable(map(iter, self._read(check_crcs=True)))
+        reading = replace(self._reading, check_crcs=True, control=True)
+        return chain.from_iterable(map(iter, read_columns(self._entries, reading)))
+
+    @property
+    def _entries(self) -> Entries:
+        return Entries(self._row, self._view, self.position)
 
     @property
     def _is_wrapper(self) -> bool:
@@ -157,16 +171,6 @@ class RecordBatch:
 
     def _flag(self, bit: int) -> bool:
         return self.magic >= 2 and bool(self._fields[_FIELD["attributes"]] & bit)
-
-    def _problem(self) -> Any:
-        if first_unreadable(self._row) == 0:
-            return unreadable(self._row[0])
-        bad, computed = first_invalid(self._view, self._row, self.position)
-        return wrong_checksum(self._row[0], computed) if bad == 0 else None
-
-    def _read(self, check_crcs: bool) -> Iterator[RecordColumns]:
-        reading = Reading(check_crcs, True, self._reading.decompression_limit, self._reading.path)
-        return read_columns(Entries(self._row, self._view, self.position), reading)
 
     def __repr__(self) -> str:
         first = self._fields[_FIELD["base_offset"]]
@@ -182,19 +186,19 @@ class RecordBatch:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records later: 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
-    if sequence > _int32(0x7FFFFFFF - increment):
-        return _int32(increment - (0x7FFFFFFF - sequence) - 1)
+    """Return the sequence `increment` later: 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
+    if sequence > _int32(INT32_MAX - increment):
+        return _int32(increment - (INT32_MAX - sequence) - 1)
     return _int32(sequence + increment)
 
 
 def _int32(value: int) -> int:
-    """What is left of `value` in 32 bits, as Java's int arithmetic leaves it."""
+    """Wrap `value` to 32 bits, as Java's int arithmetic does."""
     return (value + 0x80000000) % 0x100000000 - 0x80000000
 
 
 def batches_of(entries: Entries, reading: Reading) -> Iterator[RecordBatch]:
-    """A `RecordBatch` for each of the entries."""
+    """Yield a `RecordBatch` for each of the entries."""
     starts = (entries.rows["position"] - entries.position).tolist()
     sizes = entries.rows["size_in_bytes"].tolist()
     for i, start in enumerate(starts):

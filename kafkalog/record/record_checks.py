@@ -1,11 +1,19 @@
-"""What may be wrong with a record, and the checks for it, each alone: magic, keys, timestamps.
+"""What a topic may refuse a record for: its format, its key, its timestamp.
 
-A fault is a number for each record, 0 = none; only of the bad ones is anything said in words. `validation.py` looks
-for all faults at once, by `faults_of`.
-Source: storage/.../internals/log/LogValidator.java.
+    v0/v1 messages   message | message | ...      each stands for itself: the first bad one is refused
+    v0/v1 wrapper    message [ message | ... ]    each inner message has a magic, a CRC and a key length
+    v2 batch         header | record | ...        read into columns
+
+`Content` has arrays with a place for each record, and no objects. A fault is a number for each record, 0 = none; only
+the bad ones are put into words. `log_validator` looks for all faults at once, by `faults_of`.
+
+Stricter than Kafka, whose reader skips over keys and values: a record inside a compressed v2 batch whose own length, or
+number of headers, is invalid is refused. Source: storage/.../internals/log/LogValidator.java.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +22,14 @@ from numpy.typing import NDArray
 from kafkalog._speedups.arguments import EPOCH_MS, INT64_MAX, MS, member, whole
 from kafkalog.attributes import TimestampType
 from kafkalog.errors import InvalidRecordError, InvalidTimestampError, RecordError, RecordValidationError
-from kafkalog.record.content import Content, contents_of, numbers_at
-from kafkalog.record.format_conversion import ensure_checksums, ensure_readable
-from kafkalog.record.layout import MESSAGE_KEY_AT
-from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.record.batch_validity import ensure_readable, ensure_valid
+from kafkalog.record.decoding import Entries, Reading, read_whole
+from kafkalog.record.layout import MESSAGE_KEY_AT, NO_TIMESTAMP
+from kafkalog.record.record_columns import RecordColumns
+from kafkalog.record.wrapper import absolute_offsets, ensure_inner_valid, inner_messages
 
-NO_TIMESTAMP = -1
-# Of so many refused records is said what is wrong with each; of the others only how many they are. Kafka says it of
-# all, however many a small batch decompresses to.
+# The number of refused records whose faults are put into words; the others are only counted. Kafka lists all of them,
+# however many a small batch decompresses to.
 MOST_ERRORS = 1000
 
 OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE, TOO_SHORT = 1, 2, 3, 4, 5
@@ -29,7 +37,7 @@ TIMESTAMP_FAULTS = (OUT_OF_RANGE, LOG_APPEND_TYPE)
 
 
 class TimestampRange(NamedTuple):
-    """What timestamps a topic takes: those at most so much before and after now. All in ms."""
+    """The timestamps that a topic takes: at most so much before and after now. All in ms."""
 
     now: int
     before_max_ms: int
@@ -39,10 +47,81 @@ class TimestampRange(NamedTuple):
         return f"{self.now} ms (at most {self.before_max_ms} ms before and {self.after_max_ms} ms after it is taken)"
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Some records, as arrays with a place for each.
+
+    Attributes:
+        batch: The number of the entry that a record is from.
+        offset: Its offset.
+        timestamp: Its timestamp, ms; -1 = none.
+        other_magic: Whether a record is of another format than the wrapper around it.
+        columns: The records of a v2 batch.
+        messages: Rows and bytes of messages of formats 0 and 1, enough for every check.
+    """
+
+    batch: NDArray[np.intp]
+    offset: NDArray[np.int64]
+    timestamp: NDArray[np.int64]
+    other_magic: NDArray[np.bool_]
+    columns: RecordColumns | None
+    messages: Entries | None
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+
+def content_of_messages(entries: Entries, start: int = 0) -> Content:
+    """Return the content of messages that are not compressed; `start` is the number of the first row."""
+    rows = entries.rows
+    batch = np.arange(start, start + len(rows))
+    return Content(batch, rows["last_offset"], rows["max_timestamp"], np.zeros(len(rows), np.bool_), None, entries)
+
+
+def content_of_entry(entry: Entries, reading: Reading, row: int = 0) -> Content:
+    """Return the content of a batch or a wrapper.
+
+    Args:
+        entry: The entry; its own checksum is not looked at.
+        reading: How to read it.
+        row: Its number.
+
+    Raises:
+        CorruptRecordError: The CRC of an inner message is wrong.
+        InvalidRecordError: A wrapper holds something that it may not.
+    """
+    if entry.rows["magic"][0] < 2:
+        return _content_of_wrapper(entry, reading, row)
+    columns = read_whole(entry, reading, check_crcs=False)
+    none = np.zeros(len(columns), np.bool_)
+    return Content(np.full(len(columns), row, np.intp), columns.offset, columns.timestamp, none, columns, None)
+
+
+def _content_of_wrapper(entry: Entries, reading: Reading, row: int) -> Content:
+    wrapper = entry.rows[0]
+    rows, view = inner_messages(wrapper, entry.view, reading.decompression_limit)
+    offset = absolute_offsets(wrapper, rows)
+    ensure_inner_valid(wrapper, rows, view)
+    log_append = wrapper["timestamp_type"] == TimestampType.LOG_APPEND_TIME
+    timestamp = np.full(len(rows), wrapper["max_timestamp"]) if log_append else rows["max_timestamp"]
+    other = rows["magic"] != wrapper["magic"]
+    return Content(np.full(len(rows), row, np.intp), offset, timestamp, other, None, Entries(rows, view, 0))
+
+
+def _contents_of(entries: Entries, reading: Reading) -> Iterator[Content]:
+    """Yield the content of each run of messages that are not compressed, of each wrapper and each batch."""
+    rows = entries.rows
+    plain = (rows["magic"] < 2) & (rows["compression_type"] == 0)
+    cuts = [0, *(np.flatnonzero(~(plain[1:] & plain[:-1])) + 1).tolist(), len(rows)]
+    for start, end in pairwise(cuts if len(rows) else []):
+        part = entries.only(rows[start:end])
+        yield content_of_messages(part, start) if plain[start] else content_of_entry(part, reading, start)
+
+
 def _timestamp_faults(
     content: Content, rows: NDArray[np.void], timestamp_type: TimestampType, taken: TimestampRange
 ) -> NDArray[np.uint8]:
-    """OUT_OF_RANGE or LOG_APPEND_TYPE for each record, else 0. Differences wrap around like Kafka's."""
+    """Return OUT_OF_RANGE or LOG_APPEND_TYPE for each record, else 0. Differences wrap around like Kafka's."""
     appended = rows["timestamp_type"][content.batch] == TimestampType.LOG_APPEND_TIME
     ranged = np.zeros(len(content), np.bool_)
     if timestamp_type is TimestampType.CREATE_TIME:
@@ -53,15 +132,16 @@ def _timestamp_faults(
 
 
 def _key_faults(content: Content) -> NDArray[np.uint8]:
-    """NO_KEY where the key is null, TOO_SHORT where a message ends before it says so; else 0."""
+    """Return NO_KEY where the key is null, TOO_SHORT where a message ends before the key's length; else 0."""
     if content.columns is not None:
         return (NO_KEY * (content.columns.key_length < 0)).astype(np.uint8)
     assert content.messages is not None
-    rows, view, _ = content.messages
+    rows, view, position = content.messages
     at = np.where(rows["magic"] == 0, MESSAGE_KEY_AT[0], MESSAGE_KEY_AT[1])
     short = at + 4 > rows["size_in_bytes"]
-    lengths = numbers_at(view, rows["position"] + np.where(short, 0, at), ">i4")
-    return np.where(short, TOO_SHORT, NO_KEY * (lengths < 0)).astype(np.uint8)
+    # The first byte of the length has its sign.
+    signs = np.frombuffer(view, np.int8)[rows["position"] - position + np.where(short, 0, at)]
+    return np.where(short, TOO_SHORT, NO_KEY * (signs < 0)).astype(np.uint8)
 
 
 def faults_of(
@@ -72,7 +152,15 @@ def faults_of(
     *,
     compacted: bool,
 ) -> NDArray[np.uint8]:
-    """What is wrong with each record, the first thing only; 0 = nothing."""
+    """Return the first fault of each record; 0 = none.
+
+    Args:
+        content: The records.
+        rows: The rows of the entries that they are from.
+        timestamp_type: The topic's.
+        taken: The timestamps that the topic takes.
+        compacted: Whether every record needs a key.
+    """
     faults = _timestamp_faults(content, rows, timestamp_type, taken)
     if compacted:
         keys = _key_faults(content)
@@ -84,25 +172,34 @@ def faults_of(
 def errors_of(
     content: Content, faults: NDArray[np.uint8], bad: NDArray[np.intp], first: int, taken: TimestampRange | None = None
 ) -> list[RecordError]:
-    """What to say about the first MOST_ERRORS of the records `bad`, counted from record `first`.
+    """Return an error for each of the first MOST_ERRORS of the records `bad`.
 
-    taken: what timestamps were held against. InvalidRecordError: one is not even whole.
+    Args:
+        content: The records.
+        faults: The fault of each.
+        bad: Which of them to return.
+        first: The number of the record that they are counted from.
+        taken: The timestamps that were allowed.
+
+    Raises:
+        InvalidRecordError: A message ends before the length of its key.
     """
     if (faults[bad] == TOO_SHORT).any():
         raise InvalidRecordError("a message ends before the length of its key")
     return [
-        RecordError(i - first, _told(int(faults[i]), int(content.timestamp[i]), taken))
+        RecordError(i - first, _fault_text(int(faults[i]), int(content.timestamp[i]), taken))
         for i in bad[:MOST_ERRORS].tolist()
     ]
 
 
 def reason_of(faults: NDArray[np.uint8]) -> InvalidTimestampError | InvalidRecordError:
+    """Return the error that Kafka raises for records with these faults."""
     if np.isin(faults, TIMESTAMP_FAULTS).any():
-        return InvalidTimestampError("timestamps that cannot be taken")
-    return InvalidRecordError("records that cannot be taken")
+        return InvalidTimestampError("one or more timestamps are out of range")
+    return InvalidRecordError("one or more records are invalid")
 
 
-def _told(fault: int, timestamp: int, taken: TimestampRange | None) -> str:
+def _fault_text(fault: int, timestamp: int, taken: TimestampRange | None) -> str:
     return {
         OTHER_MAGIC: "its format is not that of the message around it",
         NO_KEY: "it has no key, and the topic is compacted",
@@ -114,50 +211,69 @@ def _told(fault: int, timestamp: int, taken: TimestampRange | None) -> str:
 # --- each check alone
 
 
-def check_magic(message_set: ByteBufferMessageSet, magic: int) -> None:
-    """InvalidRecordError: an entry is not of format `magic`. RecordValidationError: messages inside one are not."""
+def check_magic(entries: Entries, reading: Reading, magic: int) -> None:
+    """Check that every entry, and every message inside one, is of format `magic`.
+
+    Raises:
+        InvalidRecordError: An entry is not.
+        RecordValidationError: Messages inside an entry are not.
+    """
     magic = whole("magic", magic, 0, 2)
-    rows = message_set.headers()
+    rows = entries.rows
     other = rows["magic"] != magic
     if other.any():
         row = rows[other.argmax()]
         message = "the entry is of another format"
         raise InvalidRecordError(message, None, int(row["position"]), f"magic {magic}", f"magic {row['magic']}")
     if magic < 2:
-        _refuse_any(message_set, rows, lambda content: OTHER_MAGIC * content.other_magic)
+        _refuse_any(entries, reading, lambda content: OTHER_MAGIC * content.other_magic)
 
 
-def check_keys(message_set: ByteBufferMessageSet) -> None:
-    """RecordValidationError: records without a key."""
-    _refuse_any(message_set, message_set.headers(), _key_faults)
+def check_keys(entries: Entries, reading: Reading) -> None:
+    """Check that every record has a key.
+
+    Raises:
+        RecordValidationError: Some have none.
+    """
+    _refuse_any(entries, reading, _key_faults)
 
 
 def check_timestamps(
-    message_set: ByteBufferMessageSet, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int
+    entries: Entries,
+    reading: Reading,
+    timestamp_type: TimestampType,
+    *,
+    now: int,
+    before_max_ms: int,
+    after_max_ms: int,
 ) -> None:
-    """RecordValidationError: timestamps that a topic of `timestamp_type` does not take at `now`."""
+    """Check that a topic of `timestamp_type` takes every timestamp at `now`.
+
+    Raises:
+        RecordValidationError: It does not take some of them.
+    """
     timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
     taken = TimestampRange(
         whole("now", now, 0, INT64_MAX, EPOCH_MS),
         whole("before_max_ms", before_max_ms, 0, INT64_MAX, MS),
         whole("after_max_ms", after_max_ms, 0, INT64_MAX, MS),
     )
-    rows = message_set.headers()
-    _refuse_any(message_set, rows, lambda content: _timestamp_faults(content, rows, timestamp_type, taken), taken)
+    rows = entries.rows
+    _refuse_any(entries, reading, lambda content: _timestamp_faults(content, rows, timestamp_type, taken), taken)
 
 
 def _refuse_any(
-    message_set: ByteBufferMessageSet,
-    rows: NDArray[np.void],
+    entries: Entries,
+    reading: Reading,
     find: Callable[[Content], NDArray[np.integer[Any]]],
     taken: TimestampRange | None = None,
 ) -> None:
-    """Refuse the set for the records in which `find` sees a fault; they are counted from the first of the set."""
-    ensure_readable(rows)
-    ensure_checksums(rows, message_set.buffer)
+    """Raise RecordValidationError for the records in which `find` sees a fault, counted from the first of all."""
+    ensure_readable(entries.rows)
+    ensure_valid(*entries)
     errors: list[RecordError] = []
     seen, count, refused = np.zeros(0, np.uint8), 0, 0
-    for content in contents_of(rows, message_set.buffer, message_set._reading):
+    for content in _contents_of(entries, reading):
         faults = find(content).astype(np.uint8)
         bad = np.flatnonzero(faults)
         errors += errors_of(content, faults, bad, -count, taken)[: MOST_ERRORS - len(errors)]

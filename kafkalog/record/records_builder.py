@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
 from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.encoder import RecordsEncoder
@@ -29,9 +27,6 @@ from kafkalog.attributes import (
 )
 from kafkalog.record.compress import checked_level, compress
 from kafkalog.record.layout import (
-    BATCH_CRC_AT,
-    BATCH_CRC_FROM,
-    CODEC_MASK,
     LOG_OVERHEAD,
     MESSAGE_CRC_FROM,
     RECORD_BATCH_OVERHEAD,
@@ -51,7 +46,7 @@ _WRAPPER_FRAME = struct.Struct(">qiI")
 _WRAPPER_V0 = struct.Struct(">bBii")
 _WRAPPER_V1 = struct.Struct(">bBqii")
 
-# How careful Kafka is with its guess of what compressing will make of the records.
+# Kafka expects records to compress so much worse than the batches before.
 COMPRESSION_RATE_ESTIMATION_FACTOR = 1.05
 # Looking up a member of an enum takes as long as encoding a record.
 _new_tuple = tuple.__new__
@@ -60,11 +55,16 @@ _NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """What a batch says besides its records; -1 = none, as in Kafka.
+    """The header of a batch, but for the fields that its records decide; -1 = none, as in Kafka.
 
-    log_append_time: ms, with timestamp_type LogAppendTime. delete_horizon_ms: None = not set. compression_level: None
-    = the codec's default. ValueError: a number that does not fit, or a combination that Kafka refuses. TypeError: a
-    field of another kind.
+    Attributes:
+        compression_level: None = the codec's default.
+        log_append_time: Milliseconds, with timestamp_type LogAppendTime.
+        delete_horizon_ms: None = not set.
+
+    Raises:
+        ValueError: A number out of range, or a combination that Kafka refuses.
+        TypeError: A field of another type.
     """
 
     magic: int = 2
@@ -172,20 +172,21 @@ _DEFAULTS = BatchSettings()
 
 
 class RecordsBuilder(RecordsEncoder):
-    """Records appended one after the other, then `build()`: the bytes of the batch.
+    """Appends records one after the other; `build()` returns the bytes of the batch.
 
-    max_size: bytes that the batch should not exceed. `append` and `extend` do not look at it: ask `has_room_for`, which
-    tells as far as that can be told before compressing; one record always fits.
+    `append(value, key, headers, timestamp, offset=)` adds a record, and `extend(records)` each `Record`: nothing stays
+    of one that is refused, those before it do. `size`: bytes of the records so far, not compressed. `records_count`,
+    `last_offset`, `base_timestamp`, `max_timestamp` (ms; -1: none), `offset_of_max_timestamp`: of the records so far.
 
-    `append(value, key, headers, timestamp, offset=)` adds a record, and so does `extend(records)` for each `Record`: of
-    one that is refused nothing stays, those before it do. `size`: bytes of the records so far, not compressed.
-    `records_count`, `last_offset`, `base_timestamp`, `max_timestamp` (ms; -1: none), `offset_of_max_timestamp`: theirs.
+    One thread at a time may use it. Several at once spoil only the batch: offsets twice, or a wrong count in it.
 
-    One thread at a time may use it. Several at once harm nothing but the batch: offsets twice, or a header that counts
-    other records than it has.
+    Args:
+        settings: The batch's.
+        max_size: Bytes that the batch should not exceed. `append` and `extend` do not look at it: ask `has_room_for`,
+            which estimates what compression will save; one record always fits.
     """
 
-    def __init__(self, settings: BatchSettings | None = None, *, max_size: int = 2**31 - 1) -> None:
+    def __init__(self, settings: BatchSettings | None = None, *, max_size: int = INT32_MAX) -> None:
         self.settings = settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
         self.max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
         self.estimated_compression_ratio = 1.0
@@ -214,16 +215,18 @@ class RecordsBuilder(RecordsEncoder):
         headers: Iterable[tuple[str, "ReadableBuffer | None"]] = (),
         timestamp: int = -1,
     ) -> bool:
-        """Whether one more record stays within `max_size`; the first always does."""
+        """Return whether one more record stays within `max_size`; the first always does."""
         if self.records_count == 0:
             return True
         return self.estimated_size + self.size_of(value, key, headers, timestamp) <= self.max_size
 
     def build(self) -> bytearray:
-        """The batch; empty where no record was appended. More records may be appended and built again.
+        """Return the batch; empty if no record was appended. More records may be appended and built again.
 
-        `ByteBufferMessageSet(builder.build())` can be read, validated and appended to a file. ValueError: it has more
-        than 2**31 - 1 bytes.
+        `ByteBufferMessageSet(builder.build())` can be read, validated and appended to a file.
+
+        Raises:
+            ValueError: It has more than 2**31 - 1 bytes.
         """
         if self.records_count == 0:
             return bytearray()
@@ -264,51 +267,17 @@ class RecordsBuilder(RecordsEncoder):
         return compressed
 
 
-def finish_batch(batch: bytearray, base_offset: int, partition_leader_epoch: int) -> None:
-    """Fill in the fields of a v2 batch that its other bytes decide, or that its CRC leaves out."""
-    _BEFORE_CRC.pack_into(batch, 0, base_offset, _size_field(batch), partition_leader_epoch, 2)
-    _CRC.pack_into(batch, BATCH_CRC_AT, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
-
-
 def _size_field(entry: bytearray) -> int:
     if len(entry) > INT32_MAX:
         raise ValueError(f"a batch of {len(entry)} bytes; at most 2**31 - 1")
     return len(entry) - LOG_OVERHEAD
 
 
-def empty_batch(settings: BatchSettings, *, last_offset: int, max_timestamp: int = -1) -> bytearray:
-    """A v2 batch of 61 bytes without records, which keeps an offset range and a producer's state after compaction.
-
-    Kafka: DefaultRecordBatch.writeEmptyHeader. The codec and the delete horizon are lost. ValueError: magic below 2; a
-    range that is none, or longer than 2**31.
-    """
-    if settings.magic < 2:
-        raise ValueError(f"magic {settings.magic} has no batch without records")
-    last_most = min(settings.base_offset + INT32_MAX, INT64_MAX)
-    last_offset = whole("last_offset", last_offset, settings.base_offset, last_most)
-    max_timestamp = whole("max_timestamp", max_timestamp, -1, INT64_MAX, EPOCH_MS)
-    batch = bytearray(RECORD_BATCH_OVERHEAD)
-    _AFTER_CRC.pack_into(
-        batch,
-        BATCH_CRC_FROM,
-        settings.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
-        last_offset - settings.base_offset,
-        -1,
-        max_timestamp,
-        settings.producer_id,
-        settings.producer_epoch,
-        settings.base_sequence,
-        0,
-    )
-    finish_batch(batch, settings.base_offset, settings.partition_leader_epoch)
-    return batch
-
-
 # --- batches by size
 
 
 class BuiltBatch(NamedTuple):
-    """A batch (v0/v1: a wrapper, or messages) and what its header says; max_timestamp: ms, -1 = none."""
+    """A batch (v0/v1: a wrapper, or messages) and fields of its header; max_timestamp: ms, -1 = none."""
 
     data: bytearray
     first_offset: int
@@ -325,12 +294,17 @@ def built_batches(
     default_timestamp: int = -1,
     base_offset: int | None = None,
 ) -> Iterator[BuiltBatch]:
-    """The records in as many batches as it takes for none to exceed `max_size` bytes; a record too large for that gets
-    a batch of its own.
+    """Write records to batches of at most `max_size` bytes, as `message_set.batches_of_records` does.
 
-    As a producer does: how well the records compress is guessed from the batches before; one that turns out too large
-    is split. Offsets and sequences run on from those of `settings`. default_timestamp: ms, for records that have none.
-    base_offset: in place of that of `settings`, which may so serve again. ValueError, TypeError: as `RecordsBuilder`.
+    Args:
+        records: The records.
+        settings: The batches'; offsets and sequences run on from there.
+        max_size: Bytes of a batch; a larger record gets a batch of its own.
+        default_timestamp: Milliseconds, for records without a timestamp.
+        base_offset: Replaces that of `settings`, which can so be used again.
+
+    Raises:
+        ValueError, TypeError: As `RecordsBuilder`.
     """
     settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
     max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
@@ -344,7 +318,7 @@ def built_batches(
 
 
 def encoder_for(settings: BatchSettings) -> RecordsEncoder:
-    """An encoder of records for `plain_batches`, which may serve many times, one after the other."""
+    """Return an encoder of records for `plain_batches`, which can be used many times, one after the other."""
     return RecordsEncoder(
         settings.magic,
         settings.base_offset,
@@ -363,9 +337,9 @@ def plain_batches(
     max_size: int,
     default_timestamp: int,
 ) -> Iterator[BuiltBatch]:
-    """What `built_batches` gives where nothing is compressed, of arguments that have been looked at.
+    """Write records to batches that are not compressed; see `built_batches`, which checks the arguments.
 
-    batch: of the same settings, and this iterator's alone until it ends.
+    `batch` is an encoder of the same settings that nobody else uses until the iterator ends.
     """
     sequence, header, time = settings.base_sequence, settings.header, settings.log_append_time
     appended = settings.timestamp_type is _LOG_APPEND_TIME
@@ -412,7 +386,7 @@ def _compressed_batches(
 
 
 def _within(builder: RecordsBuilder, records: list[Record], default_timestamp: int) -> Iterator[BuiltBatch]:
-    """The batch, or its halves where compressing did not make it small enough."""
+    """Yield the batch or, if it did not compress well enough, its halves."""
     batch = builder.build()
     if len(batch) <= builder.max_size or len(records) == 1:
         first, settings = builder.base_offset, builder.settings
@@ -429,10 +403,10 @@ def _within(builder: RecordsBuilder, records: list[Record], default_timestamp: i
 
 
 def _next_ratio(expected: float, found: float) -> float:
-    """What the next batch is expected to compress to: bad news is believed at once, good news a little at a time."""
+    """Return the ratio expected of the next batch: a worse one counts at once, a better one a little at a time."""
     return max(expected + 0.05, found) if found > expected else max(expected - 0.005, found)
 
 
 def _following_sequence(sequence: int, count: int) -> int:
-    """The sequence after `count` records from `sequence` on, 0 after 2**31 - 1; -1: there are none."""
-    return (sequence + count) % 2**31 if sequence >= 0 else sequence
+    """Return the sequence `count` records after `sequence`, 0 after 2**31 - 1; -1 = there are none."""
+    return (sequence + count) % (INT32_MAX + 1) if sequence >= 0 else sequence

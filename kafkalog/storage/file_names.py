@@ -17,6 +17,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
+
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -38,8 +40,6 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 _SEGMENT = re.compile(r"([0-9]{20})\.log")
 _TOO_LONG = re.compile(r"0+([0-9]{20}\.log)")
-_LARGEST_OFFSET = 2**63 - 1
-_LARGEST_PARTITION = 2**31 - 1
 _GOING_AWAY = re.compile(r"^(\S+)-(\S+)\.([0-9a-f]{32})-(delete|future|stray)$")
 _PARTITION = re.compile(r"\d+", re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
@@ -63,7 +63,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     elif name.endswith(("-delete", "-future", "-stray")):
         return None
     topic, dash, partition = name.rpartition("-")
-    if not (topic and dash and _PARTITION.fullmatch(partition) and int(partition) <= _LARGEST_PARTITION):
+    if not (topic and dash and _PARTITION.fullmatch(partition) and int(partition) <= INT32_MAX):
         return None
     return TopicPartition(topic, int(partition))
 
@@ -80,7 +80,7 @@ def partition_of_dir(name: str) -> TopicPartition | None:
 def segment_base_offset(name: str) -> int | None:
     """The base offset in a segment file's name; None where it is no such name."""
     match = _SEGMENT.fullmatch(name)
-    return int(match[1]) if match and int(match[1]) <= _LARGEST_OFFSET else None
+    return int(match[1]) if match and int(match[1]) <= INT64_MAX else None
 
 
 def meant_segment(name: str) -> str | None:

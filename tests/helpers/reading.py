@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from kafkalog import ByteBufferMessageSet, FileMessageSet, Record, RecordBatch, RecordColumns, TimestampType
 from kafkalog.errors import KafkaLogError
 from kafkalog.record.message_set import MessageSet
+from tests.reference.compression import decompressed
 
 Fields: TypeAlias = tuple[Any, ...]
 Open: TypeAlias = Callable[[bytes], MessageSet]
@@ -45,6 +46,12 @@ def outcome(records: Iterable[Record]) -> Outcome:
     except KafkaLogError as error:
         return Outcome(found, error)
     return Outcome(found, None)
+
+
+def inside(wrapper: RecordBatch) -> ByteBufferMessageSet:
+    """The set of messages inside a v0/v1 wrapper that has no key."""
+    value = bytes(wrapper._view[34 if wrapper.magic else 26 :])
+    return ByteBufferMessageSet(decompressed(value, wrapper.compression_type, wrapper.magic))
 
 
 def column_records(columns: Iterable[RecordColumns]) -> Iterator[Record]:

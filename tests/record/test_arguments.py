@@ -22,7 +22,6 @@ from kafkalog import (
     validate_messages_and_assign_offsets,
 )
 from kafkalog.errors import InvalidRecordError, RecordValidationError
-from kafkalog.record.records_builder import empty_batch
 from tests.reference.encode import FORMATS
 
 NOW = 1_700_000_000_000
@@ -126,7 +125,6 @@ NUMBERS: dict[str, Callable[[Any], object]] = {
     "magic of a conversion": SET.to_magic,
     "magic of a question": SET.has_matching_magic,
     "threads": lambda given: SET.columns(threads=given),
-    "last_offset": lambda given: empty_batch(BatchSettings(), last_offset=given),
 }
 
 
@@ -215,12 +213,6 @@ def test_assigned_offsets_take_records_and_whole_numbers_only() -> None:
         ByteBufferMessageSet.from_records([b"x"], offsets=[1])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="offset is a whole number, not NoneType"):
         ByteBufferMessageSet.from_records(THREE, offsets=[0, None])  # type: ignore[list-item]
-
-
-def test_an_emptied_batch_ends_where_it_begins_or_later() -> None:
-    for last in (9, 10 + 2**31):
-        with pytest.raises(ValueError, match="last_offset"):
-            empty_batch(BatchSettings(base_offset=10), last_offset=last)
 
 
 def test_a_set_outlives_a_view_that_was_released() -> None:

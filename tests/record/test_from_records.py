@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType
-from kafkalog.record.format_conversion import nested_set
 from kafkalog.record.message_set import batches_of_records
-from kafkalog.record.records_builder import BatchSettings, empty_batch
+from kafkalog.record.records_builder import BatchSettings
+from tests.helpers.reading import inside
 from tests.reference.encode import FORMATS
 
 CREATE_TIME, LOG_APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
@@ -92,7 +92,7 @@ def test_a_wrapper_has_the_offset_of_its_last_message(magic: int, codec: int) ->
 @legacy_wrappers
 def test_offsets_inside_a_wrapper_count_from_0_in_format_1_only(magic: int, codec: int) -> None:
     wrapper = next(written(THREE, magic, codec, base_offset=40).batches())
-    assert offsets(nested_set(wrapper)) == ([0, 1, 2] if magic == 1 else [40, 41, 42])
+    assert offsets(inside(wrapper)) == ([0, 1, 2] if magic == 1 else [40, 41, 42])
 
 
 @every_format
@@ -178,33 +178,6 @@ def test_a_marker_takes_78_bytes() -> None:
     assert message_set.size_in_bytes == 78
     assert next(message_set.batches()).is_control
     assert list(message_set) == []
-
-
-@pytest.mark.parametrize("is_transactional", [False, True])
-@pytest.mark.parametrize("is_control", [False, True])
-@pytest.mark.parametrize("timestamp_type", [CREATE_TIME, LOG_APPEND_TIME])
-def test_an_emptied_batch_is_a_header_with_its_range_and_its_producer(
-    is_transactional: bool, is_control: bool, timestamp_type: TimestampType
-) -> None:
-    settings = BatchSettings(
-        timestamp_type=timestamp_type,
-        log_append_time=5,
-        base_offset=15,
-        producer_id=23423,
-        producer_epoch=145,
-        base_sequence=983,
-        is_transactional=is_transactional,
-        is_control=is_control,
-    )
-    emptied = ByteBufferMessageSet(empty_batch(settings, last_offset=37, max_timestamp=4))
-    batch = next(emptied.batches())
-    assert (emptied.size_in_bytes, batch.records_count, list(batch), batch.is_valid) == (61, 0, [], True)
-    assert (batch.base_offset, batch.last_offset, batch.base_sequence, batch.last_sequence) == (15, 37, 983, 983 + 22)
-    assert (batch.is_transactional, batch.is_control, batch.timestamp_type) == (
-        is_transactional,
-        is_control,
-        timestamp_type,
-    )
 
 
 # --- what is refused

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog import attributes
 from kafkalog.record import layout
 
 TABLE = Path(__file__).parents[2] / "kafkalog" / "_speedups" / "layout.pxd"
@@ -16,6 +17,8 @@ TABLE = Path(__file__).parents[2] / "kafkalog" / "_speedups" / "layout.pxd"
 def test_every_place_is_the_one_that_the_kernels_read() -> None:
     found = re.findall(r"^    ([A-Z_0-9]+) = (\S+)$", TABLE.read_text(), re.MULTILINE)
     compiled = {name: int(number, 0) for name, number in found}
-    shared = compiled.keys() & vars(layout).keys()
-    assert len(shared) >= 10
-    assert {name: vars(layout)[name] for name in shared} == {name: compiled[name] for name in shared}
+    table = {name: compiled[name] for name in compiled.keys() & vars(layout).keys()}
+    bits = {name: compiled[name] for name in compiled if name.endswith("_BIT")}
+    assert {name: vars(layout)[name] for name in table} == table
+    assert {name: vars(attributes)[name] for name in bits} == bits
+    assert compiled.keys() - table.keys() - bits.keys() == {"OFFSET_AT", "LOG_APPEND_TIME"}

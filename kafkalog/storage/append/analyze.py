@@ -15,19 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT64_MAX, instance
-from kafkalog._speedups.checksum import first_invalid
-from kafkalog._speedups.header_table import first_unreadable
 from kafkalog.attributes import CompressionType
 from kafkalog.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
     InvalidRecordError,
-    KafkaLogError,
     OffsetsOutOfOrderError,
     RecordTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from kafkalog.record.decoding import unreadable, wrong_checksum
+from kafkalog.record.batch_validity import check_entries, codec_of
 from kafkalog.record.framing import EndKind, EndOfData, Header, headers_of
 from kafkalog.record.layout import LOG_OVERHEAD
 from kafkalog.record.log_validator import AppendOrigin
@@ -117,7 +114,7 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
     do not rise; InvalidRecordError: those of a batch are too few for its records.
     """
     rows, stop = messages._scan(0, rows=-1, span=-1)
-    bad, problem = _first_damaged(messages, rows)
+    bad, problem, *_ = check_entries(rows, messages.buffer)
     incoming = Incoming()
     for i, header in enumerate(headers_of(rows)):
         _check_origin(header, rules)
@@ -172,15 +169,6 @@ def _check_tail(end: EndOfData, messages: ByteBufferMessageSet, rules: AppendRul
         raise CorruptRecordError("zero bytes instead of a batch", rules.path, end.position)
 
 
-def _first_damaged(messages: ByteBufferMessageSet, rows: NDArray[np.void]) -> tuple[int, KafkaLogError | None]:
-    """The first of the batches whose checksum does not hold, or that is too short for one, and the error for it."""
-    short = first_unreadable(rows)
-    bad, computed = first_invalid(messages.buffer, rows[:short])
-    if 0 <= bad < short:
-        return bad, wrong_checksum(rows[bad], computed)
-    return short, unreadable(rows[short]) if short < len(rows) else None
-
-
 def _check_origin(header: Header, rules: AppendRules) -> None:
     epoch = header.partition_leader_epoch
     if rules.origin is AppendOrigin.RAFT_LEADER and epoch != rules.leader_epoch:
@@ -214,10 +202,9 @@ def _take_in(incoming: Incoming, header: Header, rules: AppendRules) -> None:
     incoming.last_leader_epoch = header.partition_leader_epoch
     incoming.max_timestamp = max(incoming.max_timestamp, header.max_timestamp)
     incoming.valid_bytes += header.size_in_bytes
-    if header.compression_type > CompressionType.ZSTD:
-        raise InvalidRecordError("unknown codec", rules.path, header.position, "0..4", header.compression_type)
-    if header.compression_type:
-        incoming.source_compression = CompressionType(header.compression_type)
+    codec = codec_of(header.compression_type, rules.path, header.position)
+    if codec is not CompressionType.NONE:
+        incoming.source_compression = codec
 
 
 def _offsets(rows: NDArray[np.void]) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.files.durable import write_atomically
@@ -28,7 +29,7 @@ SETTLED_NS = 50_000_000
 _VERSION = 0
 _WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
-_INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
+_INT32, _INT64 = range(-INT32_MAX - 1, INT32_MAX + 1), range(-INT64_MAX - 1, INT64_MAX + 1)
 
 
 class EpochEntry(NamedTuple):

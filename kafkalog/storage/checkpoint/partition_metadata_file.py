@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError
 from kafkalog.storage.checkpoint.checkpoint_file import check_regular
 from kafkalog.storage.file_names import PARTITION_METADATA, partition_of_dir
@@ -65,7 +66,7 @@ def read_partition_metadata(path: Path) -> PartitionMetadata | None:
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError("not a text file", str(path), error.start) from None
     version, topic_id = (_value(path, lines, number) for number in (0, 1))
-    if not _NUMBER.fullmatch(version) or int(version) >= 2**31:
+    if not _NUMBER.fullmatch(version) or int(version) > INT32_MAX:
         raise CorruptCheckpointError("the version is unknown", str(path), None, "0 or more", version)
     return PartitionMetadata(int(version), _read_topic_id(path, topic_id))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkalog.errors import NotALogError
-from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0
+from kafkalog.record.layout import HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT, RECORD_OVERHEAD_V0, SIZE_AT
 from kafkalog.storage.file_names import (
     TopicPartition,
     parse_partition_dir,
@@ -27,7 +27,7 @@ from kafkalog.storage.file_names import (
 
 META_PROPERTIES = "meta.properties"
 # What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
-FIRST_BYTES = 17
+FIRST_BYTES = HEADER_SIZE_UP_TO_MAGIC
 _MARK = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
 # Directories below a wrong path.
 _LOOKED_AT = 100
@@ -170,6 +170,7 @@ def _check_file(path: Path) -> None:
         return
     if len(first) < FIRST_BYTES:
         raise NotALogError("too short for a log entry", str(path), 0, f"at least {FIRST_BYTES} bytes", size)
-    entry_size, magic = int.from_bytes(first[8:12], "big", signed=True), int.from_bytes(first[16:], "big", signed=True)
+    entry_size = int.from_bytes(first[SIZE_AT:LOG_OVERHEAD], "big", signed=True)
+    magic = int.from_bytes(first[MAGIC_AT:], "big", signed=True)
     if not RECORD_OVERHEAD_V0 <= entry_size <= size - LOG_OVERHEAD and not 0 <= magic <= 2:
-        raise NotALogError("no Kafka log: it does not begin with a log entry", str(path), 16, "magic 0..2", magic)
+        raise NotALogError("no Kafka log: it does not begin with a log entry", str(path), MAGIC_AT, "magic 0..2", magic)

@@ -19,13 +19,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeAlias
 
-from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
+from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
 from kafkalog.storage.files.durable import naming, sync_directory
 from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, ReadableFile
 
 # Positions in a segment are Java ints.
-MAX_BYTES = 2**31 - 1
+MAX_BYTES = INT32_MAX
 # Asking what is at a path takes longer than writing a batch.
 SECONDS_BETWEEN_LOOKS = 0.1
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)

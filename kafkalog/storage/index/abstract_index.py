@@ -19,11 +19,12 @@ from typing import ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError
 from kafkalog.storage.files.appendable_file import sync_and_close
 from kafkalog.storage.index.index_file import Field, IndexFile
 
-MAX_INT = 2**31 - 1
+MAX_INT = INT32_MAX
 # Entries that are read together where all of them are wanted.
 _RUN = 8192
 

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptIndexError, LogStateError
+from kafkalog.record.layout import NO_TIMESTAMP
 from kafkalog.storage.index.abstract_index import MAX_INT, Index, OffsetEntry, TimestampEntry
 from kafkalog.storage.index.index_file import Field
 
-__all__ = ["MAX_INT", "NO_TIMESTAMP", "OffsetEntry", "OffsetIndex", "TimeIndex", "TimestampEntry"]
-
-NO_TIMESTAMP = -1
+__all__ = ["MAX_INT", "OffsetEntry", "OffsetIndex", "TimeIndex", "TimestampEntry"]
 
 
 class OffsetIndex(Index[OffsetEntry]):

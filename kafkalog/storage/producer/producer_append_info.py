@@ -11,6 +11,7 @@ Source: storage/.../internals/log/ProducerAppendInfo.java.
 import logging
 from typing import Any
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -32,7 +33,6 @@ from kafkalog.storage.producer.producer_state_entry import (
 )
 
 TV_UNKNOWN = -1
-LARGEST_SEQUENCE = 2**31 - 1
 
 _log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class ProducerAppendInfo:
                 )
             return
         last_seq = self._last_seq(epoch)
-        expected = 0 if last_seq == LARGEST_SEQUENCE else last_seq + 1
+        expected = 0 if last_seq == INT32_MAX else last_seq + 1
         if first_seq != expected and self._current.producer_epoch != -1:
             raise self._refusal(OutOfOrderSequenceError, offset, "a sequence out of order", expected, first_seq)
 

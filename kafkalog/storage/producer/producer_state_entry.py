@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.storage.index.transaction_index import AbortedTxn
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
@@ -32,7 +33,7 @@ class BatchMetadata(NamedTuple):
     def first_seq(self) -> int:
         """The sequence of its first record; 2**31 - 1 comes before 0."""
         if self.last_seq < self.offset_delta:
-            return 0x7FFFFFFF - (self.offset_delta - self.last_seq) + 1
+            return INT32_MAX - (self.offset_delta - self.last_seq) + 1
         return self.last_seq - self.offset_delta
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptRecordError, OffsetOutOfRangeError
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns
@@ -21,7 +22,7 @@ from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
 # Offsets are Java longs.
-NO_END = 2**63 - 1
+NO_END = INT64_MAX
 _BATCHES: Callable[[FileMessageSet], Iterator[RecordBatch]] = operator.methodcaller("batches")
 
 

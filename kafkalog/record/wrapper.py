@@ -1,0 +1,123 @@
+"""A compressed message of format 0 or 1, the wrapper, and the messages inside it.
+
+    wrapper   offset | size | crc | magic | attributes | v1: timestamp | key length, key | value length, value
+    value     compressed: message | message | ...
+
+The wrapper has the offset of its last message. In format 0 the messages inside have their own offsets; in format 1
+these count from 0, and are absolute only where the wrapper's offset is 0, as old librdkafka wrote it.
+Source: clients/.../common/record/AbstractLegacyRecordBatch.java.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog._speedups.framing import scan_headers
+from kafkalog.errors import InvalidRecordError
+from kafkalog.record import decompress
+from kafkalog.record.batch_validity import check_entries, ensure_end
+from kafkalog.record.layout import CODEC_MASK, MESSAGE_ATTRIBUTES_AT, MESSAGE_KEY_AT
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+def decompressed_messages(row: np.void, entry: memoryview, limit: int) -> "ReadableBuffer":
+    """Decompress the value of a wrapper.
+
+    Args:
+        row: Its row of the header table.
+        entry: Its bytes.
+        limit: How many bytes it may decompress to.
+
+    Raises:
+        InvalidRecordError: It has no value, one that ends after it, or one that is not of its codec.
+        DecompressedSizeError: It decompresses to more than `limit` bytes.
+    """
+    magic = int(row["magic"])
+    return decompress.decompress(int(row["compression_type"]), _value(entry, magic), limit=limit, magic=magic)
+
+
+def _value(entry: memoryview, magic: int) -> memoryview:
+    key_length_at = MESSAGE_KEY_AT[magic]
+    key_length = int.from_bytes(entry[key_length_at : key_length_at + 4], "big", signed=True)
+    at = key_length_at + 4 + max(0, key_length)
+    value_length = int.from_bytes(entry[at : at + 4], "big", signed=True)
+    if at + 4 <= len(entry) and value_length < 0:
+        raise InvalidRecordError("a compressed message has no value", expected="at least 0 bytes", found="null")
+    end = at + 4 + max(0, value_length)
+    if end > len(entry):
+        raise InvalidRecordError(
+            "the value of a compressed message overruns it", expected=f"{end} bytes", found=len(entry)
+        )
+    return entry[at + 4 : end]
+
+
+def inner_messages(row: np.void, entry: memoryview, limit: int) -> tuple[NDArray[np.void], memoryview]:
+    """Read the headers of the messages in a wrapper.
+
+    Args:
+        row: Its row of the header table.
+        entry: Its bytes.
+        limit: How many bytes it may decompress to.
+
+    Returns:
+        The rows of the messages, with the offsets and timestamps stored there, and the bytes they describe. A message
+        cut short at the end is left out.
+
+    Raises:
+        CorruptRecordError: The size of a message is less than the smallest one's.
+        InvalidRecordError: As `decompressed_messages`, or there is no message.
+    """
+    region = memoryview(decompressed_messages(row, entry, limit))
+    rows, _, at, *_ = scan_headers(region)
+    ensure_end(region, at)
+    if not len(rows):
+        raise InvalidRecordError("a compressed message holds no message", expected="at least 1 message", found=0)
+    return rows, region
+
+
+def absolute_offsets(wrapper: np.void, rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the offsets of the messages in a wrapper.
+
+    Args:
+        wrapper: Its row.
+        rows: The rows of its messages.
+
+    Raises:
+        InvalidRecordError: The wrapper's offset is less than the one stored in its last message.
+    """
+    own: NDArray[np.int64] = np.where(rows["magic"] >= 2, rows["base_offset"], rows["last_offset"])
+    if wrapper["magic"] == 0 or wrapper["last_offset"] == 0:
+        return own
+    last = int(own[-1])
+    if wrapper["last_offset"] < last:
+        message = "a compressed message's offset is less than its last inner one"
+        raise InvalidRecordError(message, None, int(wrapper["position"]), last, int(wrapper["last_offset"]))
+    # As arrays: damaged numbers wrap around, as in Kafka, and numpy warns of single numbers that do.
+    offsets: NDArray[np.int64] = own + (np.array([wrapper["last_offset"]], np.int64) - own[-1:])
+    return offsets
+
+
+def ensure_inner_valid(wrapper: np.void, rows: NDArray[np.void], view: memoryview) -> None:
+    """Check the messages in a wrapper; the first bad one counts.
+
+    Args:
+        wrapper: Its row.
+        rows: The rows of its messages; of those of another format nothing but the codec is checked.
+        view: Their bytes.
+
+    Raises:
+        InvalidRecordError: A message is itself compressed.
+        CorruptRecordError: A checksum is wrong.
+    """
+    attributes = np.frombuffer(view, np.int8)[rows["position"] + MESSAGE_ATTRIBUTES_AT]
+    compressed = np.flatnonzero(attributes & CODEC_MASK)
+    checked = np.flatnonzero(rows["magic"] == wrapper["magic"])
+    bad, error, *_ = check_entries(rows[checked], view)
+    if len(compressed) and (bad == len(checked) or compressed[0] <= checked[bad]):
+        message = "a message inside a compressed message is itself compressed"
+        raise InvalidRecordError(message, None, int(wrapper["position"]))
+    if error is not None:
+        raise error
