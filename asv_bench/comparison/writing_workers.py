@@ -148,13 +148,13 @@ def to_memory(build: Callable[[], Batches]) -> tuple[dict[str, float], int]:
 
 def to_kafkalog_file(build: Callable[[], Batches], path: Path) -> tuple[dict[str, float], int]:
     """Appended to a `FileMessageSet`."""
-    from kafkalog import FileMessageSet
+    from kafkalog import ByteBufferMessageSet, FileMessageSet
 
     begin = _now()
     file = FileMessageSet(path, read_only=False)
     total = 0
     for batch in build():
-        total += file.append_bytes(batch)
+        total += file.append(ByteBufferMessageSet(batch))
     seconds = _since(begin)
     file.delete()
     return seconds, total

@@ -280,11 +280,6 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
-    def flush_interval_messages(self) -> int:
-        """After how many records an append is flushed."""
-        return self.flush_messages
-
-    @property
     def max_index_size(self) -> int:
         """The largest size of an index, bytes."""
         return self.segment_index_bytes

@@ -12,10 +12,10 @@ from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.file_names import offset_file
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.producer.producer_snapshot import read_snapshot
-from kafkalog.storage.scheduler import ImmediateScheduler
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.unified_log import Opening
 from tests.helpers.making import Clock
+from tests.helpers.scheduling import ImmediateScheduler
 
 NOW = 1_800_000_000_000
 HOUR_MS = 3_600_000

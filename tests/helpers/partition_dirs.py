@@ -17,7 +17,8 @@ from kafkalog.storage.file_names import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, L
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager, read_snapshot
 from kafkalog.storage.recovery.log_loader import LoadedLog, LoadRequest, load_log
-from kafkalog.storage.scheduler import ImmediateScheduler, Scheduler
+from kafkalog.storage.scheduler import Scheduler
+from tests.helpers.scheduling import ImmediateScheduler
 
 NOW = 1_800_000_000_000
 # Small indexes, and an entry for nearly every batch, so that a few kilobytes show what gigabytes would.

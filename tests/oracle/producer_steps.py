@@ -14,6 +14,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.record.control import ControlRecordType, EndTransactionMarker
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import increment_sequence
+from kafkalog.storage.file_names import SNAPSHOT_SUFFIX, offset_file
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import (
     BatchMetadata,
@@ -127,9 +128,9 @@ class Ours:
 
     def _damage(self, kept: str) -> str | None:
         offset = self.manager.latest_snapshot_offset
-        path = None if offset is None else self.manager.snapshot_file(offset)
-        if path is None:
+        if offset is None:
             return None
+        path = offset_file(self.directory, offset, SNAPSHOT_SUFFIX)
         data = path.read_bytes()
         path.write_bytes(data[: max(0, min(int(kept), len(data) - 1))])
         return path.name

@@ -16,8 +16,8 @@ from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel, LogAppendInfo
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.scheduler import ImmediateScheduler
 from kafkalog.storage.unified_log import Opening, WritableLog
+from tests.helpers.scheduling import ImmediateScheduler
 
 Answer = dict[str, Any]
 

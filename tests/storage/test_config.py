@@ -22,7 +22,7 @@ def test_the_defaults_are_those_of_a_brokers_topics() -> None:
     assert (config.segment_bytes, config.segment_ms, config.segment_index_bytes) == (1 << 30, 7 * DAY_MS, 10 << 20)
     assert (config.index_interval_bytes, config.max_message_bytes) == (4096, 1_048_588)
     assert (config.retention_ms, config.retention_bytes, config.delete_retention_ms) == (7 * DAY_MS, -1, DAY_MS)
-    assert config.flush_interval_messages == config.flush_messages == config.flush_ms == INT64_MAX
+    assert config.flush_messages == config.flush_ms == INT64_MAX
     assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (0, INT64_MAX)
     assert config.message_timestamp_type is TimestampType.CREATE_TIME
     assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (INT64_MAX, 3_600_000)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog import CompressionType, LogConfig, Record, TimestampType, errors
-from kafkalog.storage.scheduler import ImmediateScheduler
 from kafkalog.storage.unified_log import Opening, WritableLog
+from tests.helpers.scheduling import ImmediateScheduler
 
 NOW = 1_800_000_000_000
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=100, segment_index_bytes=240, max_message_bytes=400)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.checkpoint.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
+from kafkalog.storage.scheduler import ScheduledTask, Task
+from tests.helpers.scheduling import ImmediateScheduler
 
 NOTHING = (-1, -1)
 Entries: TypeAlias = list[tuple[int, int]]

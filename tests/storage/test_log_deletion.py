@@ -7,9 +7,9 @@ import pytest
 
 import kafkalog
 from kafkalog import LogConfig, Record
-from kafkalog.storage.scheduler import ImmediateScheduler
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.unified_log import Opening, WritableLog
+from tests.helpers.scheduling import ImmediateScheduler
 
 SMALL = LogConfig(segment_bytes=200, file_delete_delay_ms=0, retention_bytes=1)
 

@@ -28,11 +28,11 @@ from kafkalog.storage.file_names import (
 )
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.read_only_log import ReadOnlyLog
-from kafkalog.storage.scheduler import ImmediateScheduler
 from tests.helpers.failing import out_of_space, refuse_fsync, refuse_open
 from tests.helpers.locking import can_be_locked, other
 from tests.helpers.logs import CONFIG, NOW, bases, fill, values
 from tests.helpers.making import Clock
+from tests.helpers.scheduling import ImmediateScheduler
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 

@@ -20,9 +20,10 @@ from kafkalog.storage.file_names import (
     TopicPartition,
 )
 from kafkalog.storage.log_manager import Intervals
-from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
+from kafkalog.storage.scheduler import ScheduledTask, Task
 from tests.helpers.locking import can_be_locked
 from tests.helpers.logs import append, values
+from tests.helpers.scheduling import ImmediateScheduler
 
 
 @pytest.fixture

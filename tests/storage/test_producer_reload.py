@@ -279,7 +279,7 @@ def test_deleting_a_missing_snapshot_does_nothing(producers: Producers) -> None:
     producers.manager.remove_and_delete_snapshot(7)
     (producers.directory / "00000000000000000001.snapshot").unlink()
     producers.manager.remove_and_delete_snapshot(1)
-    assert producers.manager.snapshot_file(1) is None
+    assert producers.manager.latest_snapshot_offset is None
 
 
 def test_reload_snapshots_finds_snapshots_written_by_others(producers: Producers) -> None:
@@ -299,7 +299,7 @@ def test_snapshots_move_with_the_directory(producers: Producers, tmp_path: Path)
     moving.manager.update_map_end_offset(5)
     moving.manager.take_snapshot()
     assert sorted(path.name[-10:] for path in there.iterdir()) == ["1.snapshot", "5.snapshot"]
-    assert moving.manager.snapshot_file(1) == there / "00000000000000000001.snapshot"
+    assert moving.manager.remove_and_mark_for_deletion(1) == there / "00000000000000000001.snapshot.deleted"
 
 
 def test_no_snapshot_is_written_at_a_log_start_that_passed_all_snapshots(producers: Producers) -> None:

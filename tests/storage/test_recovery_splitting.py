@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog import CompressionType
 from kafkalog.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
+from kafkalog.storage.scheduler import ScheduledTask, Task
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 from kafkalog.storage.segment.replace_segments import SegmentHome, split_overflowed_segment
@@ -28,6 +28,7 @@ from tests.helpers.partition_dirs import (
     numbered,
     write_segments,
 )
+from tests.helpers.scheduling import ImmediateScheduler
 
 FAR = 2**31
 # Three segments' worth of offsets.

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkalog.storage.scheduler import BackgroundScheduler, ImmediateScheduler, ScheduledTask
+from kafkalog.storage.scheduler import BackgroundScheduler, ScheduledTask
 
 SECONDS = 180
 LATER = 3_600_000
@@ -280,24 +280,3 @@ def test_a_program_ends_with_its_work_done_if_it_forgets_to_shut_down_or_forks(p
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS, env=environment)
     assert ended.stdout.strip() == printed
     assert ended.stderr == ""
-
-
-# --- at once
-
-
-def test_the_immediate_scheduler_runs_single_tasks_at_once_in_the_calling_thread() -> None:
-    scheduler = ImmediateScheduler()
-    ran: list[int] = []
-    single = scheduler.schedule("single", lambda: ran.append(threading.get_ident()), delay_ms=LATER)
-    periodic = scheduler.schedule("periodic", lambda: ran.append(0), period_ms=1)
-    assert ran == [threading.get_ident()]
-    assert not single.is_pending
-    assert not periodic.is_pending
-
-
-def test_the_immediate_scheduler_raises_errors_and_ignores_tasks_after_shutdown() -> None:
-    scheduler = ImmediateScheduler()
-    with pytest.raises(ZeroDivisionError):
-        scheduler.schedule("wrong", lambda: 1 / 0)
-    scheduler.shutdown()
-    scheduler.schedule("too late", pytest.fail)

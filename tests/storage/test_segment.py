@@ -238,21 +238,6 @@ def test_a_timestamp_that_is_not_the_largest_so_far_gets_no_entry(tmp_path: Path
     made.close()
 
 
-def test_batches_of_another_file_are_appended_up_to_the_index_range(tmp_path: Path) -> None:
-    source = segment(tmp_path, 0, suffix=".source")
-    values = bytes(1024), bytes((1 << 20) + 1)
-    for offset, value in ((0, values[0]), (500, values[1]), (MAX_INT + 5, values[0]), (MAX_INT + 20, values[0])):
-        source.log.append(batch(offset, value, magic=2))
-    first, second = segment(tmp_path, 0), segment(tmp_path, MAX_INT)
-    taken = first.append_from_file(source.log)
-    assert offsets(first.read(0, MAX_INT)) == [0, 500]
-    assert first.read_next_offset() == 501
-    assert second.append_from_file(source.log, taken) == source.size - taken
-    assert offsets(second.read(0, MAX_INT)) == [MAX_INT + 5, MAX_INT + 20]
-    for each in (source, first, second):
-        each.close()
-
-
 def test_an_empty_append_does_nothing(seg: LogSegment) -> None:
     append(seg, ByteBufferMessageSet(b""))
     assert seg.size == 0

@@ -86,9 +86,6 @@ def test_neighbours_and_ranges_are_those_of_the_sorted_bases(known: set[int], of
     touched = [each for each in inorder if each < end and after[each] > offset]
     assert bases(segments.between(offset, end)) == (touched if length else [])
     assert bases(segments.values_from(offset)) == [each for each in inorder if after[each] > offset]
-    if known:
-        expected = [] if offset > inorder[-1] else [each for each in inorder[:-1] if after[each] > offset]
-        assert bases(segments.sealed_from(offset)) == expected
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:

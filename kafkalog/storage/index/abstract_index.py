@@ -134,10 +134,6 @@ class Index(ABC, Generic[Entry]):
         """The offset of the last entry; the base offset where there is none."""
         return self._last.offset
 
-    def can_append_offset(self, offset: int) -> bool:
-        """Whether an entry can hold the offset: it lies in base offset .. base offset + 2**31 - 1."""
-        return 0 <= offset - self.base_offset <= MAX_INT
-
     def entry(self, n: int) -> Entry:
         """The n-th entry, from 0. ValueError: there are not so many."""
         with self._lock:

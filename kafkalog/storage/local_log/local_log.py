@@ -81,7 +81,7 @@ class LocalLog:
     @property
     def unflushed_messages(self) -> int:
         """How many offsets lie between the recovery point and the log's end."""
-        return self.log_end_offset - self.recovery_point
+        return self.log_end.message_offset - self.recovery_point
 
     def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Sequence[BatchSpan]) -> None:
         """Append batches to the active segment, and move the log's end behind them."""

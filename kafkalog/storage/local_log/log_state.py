@@ -91,7 +91,7 @@ class LogState:
 
     def flush_if_due(self) -> None:
         """Flush once as many messages have been appended as the topic's flush.messages."""
-        if self.local.log_end.message_offset - self.local.recovery_point >= self.config.flush_messages:
+        if self.local.unflushed_messages >= self.config.flush_messages:
             self.flush()
 
     def flush_until(self, offset: int, recovery_point: int) -> None:

@@ -68,11 +68,6 @@ class ProducerStateEntry(NamedTuple):
         return self.batch_metadata[-1].last_seq if self.batch_metadata else -1
 
     @property
-    def first_data_offset(self) -> int:
-        """The first offset of the oldest batch known; -1 = none."""
-        return self.batch_metadata[0].first_offset if self.batch_metadata else -1
-
-    @property
     def last_data_offset(self) -> int:
         """The last offset of the latest batch; -1 = none."""
         return self.batch_metadata[-1].last_offset if self.batch_metadata else -1

@@ -124,11 +124,6 @@ class ProducerStateManager:
         return self._producers.copy()
 
     @property
-    def producer_id_count(self) -> int:
-        """How many producers are known."""
-        return len(self._producers)
-
-    @property
     def is_empty(self) -> bool:
         """Whether neither a producer is known nor a transaction that waits for the high watermark."""
         return not self._producers and not self._unreplicated
@@ -259,10 +254,6 @@ class ProducerStateManager:
     def oldest_snapshot_offset(self) -> int | None:
         """The offset of the oldest snapshot."""
         return min(self._snapshots, default=None)
-
-    def snapshot_file(self, offset: int) -> Path | None:
-        """The snapshot at exactly that offset."""
-        return self._snapshots.get(offset)
 
     def take_snapshot(self, *, sync: bool = True) -> Path | None:
         """Write a snapshot at `map_end_offset`, unless there is one as new; its path.

@@ -33,8 +33,6 @@ from kafkalog.storage.files.appendable_file import AppendableFile, Piece
 from kafkalog.storage.files.readable_file import ReadableFile, became_shorter
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
     from kafkalog.record.write_to import Target
 
 __all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset"]
@@ -345,25 +343,17 @@ class FileMessageSet(MessageSet):
         """
         instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
         if isinstance(message_set, ByteBufferMessageSet):
-            return self._append_bytes(message_set._buffer)
+            data = message_set._buffer
+            length = len(data)
+            # Nearly every set is one entry.
+            is_one = length >= SMALLEST_ENTRY and _SIZE.unpack_from(data, SIZE_AT)[0] == length - LOG_OVERHEAD
+            return self._writable("append to").append((data,), length, is_one or _ends_well(data), self._ensure_end)
         length, file = message_set.size_in_bytes, self._writable("append to")
         return file.append(_pieces(message_set, length), length, _ends_well(message_set), self._ensure_end)
-
-    def append_bytes(self, data: "ReadableBuffer") -> int:
-        """Write bytes of entries at the end, as `append` does those of a message set. Returns how many."""
-        if not isinstance(data, (bytes, bytearray)):
-            data = memoryview(data).cast("B")
-        return self._append_bytes(data)
 
     def append_entry(self, entry: bytes | bytearray) -> int:
         """Write one entry, which is known to be whole, as `append` does. Returns how many bytes the set has then."""
         return self._writable("append to").append_entry(entry, self._ensure_end)
-
-    def _append_bytes(self, data: Piece) -> int:
-        length = len(data)
-        # Nearly every piece is one entry.
-        is_one = length >= SMALLEST_ENTRY and _SIZE.unpack_from(data, SIZE_AT)[0] == length - LOG_OVERHEAD
-        return self._writable("append to").append((data,), length, is_one or _ends_well(data), self._ensure_end)
 
     def _ensure_end(self) -> None:
         """LogStateError: an entry that is appended could not be read, for what is before it."""

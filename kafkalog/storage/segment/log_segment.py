@@ -30,8 +30,6 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.segment_reader import ReadableSegment
 
 _log = logging.getLogger(__name__)
-# What one piece of another file may have when it is appended.
-CHUNK_BYTES = 1 << 20
 _DEFAULTS = LogConfig()
 
 
@@ -232,28 +230,6 @@ class LogSegment(ReadableSegment):
                 self._first_timestamp = None
             if self.max_timestamp_and_offset_so_far.timestamp >= 0:
                 self._largest = self._largest_after_truncation()
-
-    def append_from_file(self, message_set: FileMessageSet, start: int = 0) -> int:
-        """Append the batches from position `start` on, up to the first whose offset is too far from the base.
-
-        Returns how many bytes. OSError, CorruptRecordError: as `append`, and damage in `message_set`.
-        """
-        position = start
-        while chunk := self._append_chunk(message_set, position):
-            position += chunk
-        return position - start
-
-    def _append_chunk(self, message_set: FileMessageSet, position: int) -> int:
-        spans: list[BatchSpan] = []
-        size = 0
-        for batch in message_set.batches(position):
-            if not self._fits(batch.last_offset) or (spans and size + batch.size_in_bytes >= CHUNK_BYTES):
-                break
-            spans.append(BatchSpan(batch.last_offset, batch.max_timestamp, batch.size_in_bytes))
-            size += batch.size_in_bytes
-        if spans:
-            self.append(spans[-1].last_offset, message_set.read(position, size), spans)
-        return size
 
     def should_roll(self, params: RollParams) -> bool:
         """Whether what is to be appended belongs into a new segment."""

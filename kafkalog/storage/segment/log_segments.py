@@ -213,10 +213,6 @@ class LogSegments:
         bases, segments = self._sorted
         return segments[max(0, bisect_right(bases, start) - 1) :]
 
-    def sealed_from(self, start: int) -> tuple[LogSegment, ...]:
-        """The same without the active one. IndexError: there is no segment."""
-        return () if start > self.active.base_offset else self.values_from(start)[:-1]
-
     def __repr__(self) -> str:
         return f"<LogSegments {list(self._sorted.bases)}>"
 
