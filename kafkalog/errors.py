@@ -43,14 +43,13 @@ class KafkaLogError(Exception):
         return ": ".join([*where, self.message]) + (f" ({', '.join(details)})" if details else "")
 
     def at(self, path: str | None, position: int | None = None) -> Self:
-        """The same error with the file (and position) named, where the code that found it did not know them."""
-        return type(self)(
-            self.message,
-            self.path if self.path is not None else path,
-            self.position if self.position is not None else position,
-            self.expected,
-            self.found,
-        )
+        """Name the file (and position), where the code that found the error did not know them; return the error."""
+        if self.path is None:
+            self.path = path
+        if self.position is None:
+            self.position = position
+        self.args = self.message, self.path, self.position, self.expected, self.found
+        return self
 
 
 class CorruptRecordError(KafkaLogError):
@@ -92,12 +91,6 @@ class UnexpectedAppendOffsetError(KafkaLogError):
         what = "the first offset to append is before the log's end"
         error = cls(what, path, None, f"at least {log_end_offset}", first_offset)
         error.first_offset, error.last_offset = first_offset, last_offset
-        return error
-
-    def at(self, path: str | None, position: int | None = None) -> Self:
-        """The same error with the file (and position) named."""
-        error = super().at(path, position)
-        error.first_offset, error.last_offset = self.first_offset, self.last_offset
         return error
 
 
@@ -206,13 +199,6 @@ class RecordValidationError(KafkaLogError):
         first = "; ".join(f"record {each.index}: {each.message}" for each in errors[:3])
         error = cls(f"{reason.message}: {count} of the records are refused: {first}")
         error.reason, error.record_errors, error.refused_count = reason, errors, count
-        return error
-
-    def at(self, path: str | None, position: int | None = None) -> Self:
-        """The same error with the file (and position) named."""
-        error = super().at(path, position)
-        error.reason, error.record_errors = self.reason, self.record_errors
-        error.refused_count = self.refused_count
         return error
 
 

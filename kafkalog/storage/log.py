@@ -187,7 +187,8 @@ class Log(ABC):
         try:
             return fetch.fetch(self._segments_now(), self._log_end(), asked)
         except OffsetOutOfRangeError as error:
-            raise error.at(str(self.directory)) from None
+            error.at(str(self.directory))
+            raise
 
     def _bound(self, isolation: IsolationLevel) -> LogOffsetMetadata:
         """How far an isolation level sees."""

@@ -501,7 +501,10 @@ def test_the_error_with_its_records_survives_pickling_and_naming_of_the_file() -
     import pickle
 
     error = refused(entries([replace(record, key=None) for record in THREE], 2), compacted=True)
-    for same in (pickle.loads(pickle.dumps(error)), error.at("a/b.log", 7)):
+    error.add_note("noted")
+    named = pickle.loads(pickle.dumps(error)).at("a/b.log", 7).at("c.log", 8)
+    for same in (named, pickle.loads(pickle.dumps(named))):
         assert same.record_errors == error.record_errors
         assert type(same.reason) is type(error.reason)
-    assert str(error.at("a/b.log", 7)).startswith("a/b.log: position 7: ")
+        assert same.__notes__ == ["noted"]
+        assert str(same) == f"a/b.log: position 7: {error}"

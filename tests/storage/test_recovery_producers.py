@@ -15,7 +15,7 @@ from kafkalog.errors import InvalidTxnStateError
 from kafkalog.record.control import ControlRecordType
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.storage.file_names import TXN_INDEX_SUFFIX
-from kafkalog.storage.producer.producer_rows import telling_rows
+from kafkalog.storage.producer.rebuild_producer_state import telling_rows
 from tests.helpers.partition_dirs import (
     NOW,
     Stop,

@@ -173,6 +173,13 @@ def test_a_brokers_indexes_read_as_kafka_lists_them_and_are_written_with_the_sam
 # --- damage
 
 
+def test_the_error_of_an_entry_names_the_file_and_keeps_its_traceback(path: Path) -> None:
+    path.write_bytes(b"\0\1" + bytes(ENTRY_SIZE - 2))
+    with pytest.raises(CorruptIndexError, match=r"\.txnindex: position 0") as error:
+        list(TransactionIndex(path, 0, writable=False))
+    assert error.traceback[-1].name == "from_bytes"
+
+
 @pytest.mark.parametrize("version", [b"\0\1", b"\1\0", b"\xff\xff"])
 def test_an_unknown_version_is_an_error_with_its_position(four: TransactionIndex, path: Path, version: bytes) -> None:
     raw = bytearray(path.read_bytes())

@@ -119,7 +119,8 @@ class BatchAppender:
                 origin=how.origin,
             )
         except KafkaLogError as error:
-            raise error.at(self._path) from error
+            error.at(self._path)
+            raise
         self._take_over(result, incoming, now)
         return result.message_set
 

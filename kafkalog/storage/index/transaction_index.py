@@ -158,7 +158,8 @@ class TransactionIndex:
         try:
             return AbortedTxn.from_bytes(raw)
         except CorruptIndexError as error:
-            raise error.at(str(self._path), position) from None
+            error.at(str(self._path), position)
+            raise
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
         """The transactions that overlap offsets fetch_offset up to, not including, upper_bound_offset.

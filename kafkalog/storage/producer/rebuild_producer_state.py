@@ -5,16 +5,27 @@
     read                         |============================================>
     written                                     80              120       x      at the last two bases, and at x
 
-Only headers are read, and only a few batches of each producer are looked at, see `producer_rows`.
+Only headers are read, and only a few batches of each producer are looked at:
+
+    producer 7    data data data data data data data | marker | data data            | of a transaction: data data ...
+    told by       first     ...      the last five      all      those among the last five,      and the first
+
+Of a producer a log remembers its epoch, its last five batches of data, where its open transaction began, and what its
+last marker said. So, as long as nothing but data of one kind and epoch follows data, the first and the last five tell
+all; a log of small batches is read ten times as fast for it.
 
 Source: `rebuildProducerState`, `loadProducersFromRecords` in storage/.../internals/log/UnifiedLog.java.
 """
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch
-from kafkalog.storage.producer.producer_rows import telling_rows
+from kafkalog.storage.producer.producer_state_entry import BATCHES_TO_RETAIN
 from kafkalog.storage.producer.producer_state_manager import CompletedTxn, ProducerAppendInfo, ProducerStateManager
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
@@ -95,3 +106,38 @@ def _telling_batches(log: FileMessageSet, begin: int, end: int) -> Iterator[Reco
     for rows in log.read(begin, end - begin).header_runs():
         for row in rows[telling_rows(rows)]:
             yield from log.read(int(row["position"]), int(row["size_in_bytes"])).batches()
+
+
+def telling_rows(rows: NDArray[np.void]) -> NDArray[np.intp]:
+    """Which rows of a header table, in order, leave every producer in the state that all of them would leave it in.
+
+    Of each producer: the markers; each batch of another kind (transactional or not) or epoch than the one before; and
+    the last five of data.
+    """
+    ids = rows["producer_id"]
+    own = np.flatnonzero(ids >= 0)
+    if not len(own):
+        return own
+    # Columns, each once: rows are too wide to be copied.
+    ids = ids[own]
+    if ids.min() != ids.max():
+        order = np.argsort(ids, kind="stable")
+        own, ids = own[order], ids[order]
+    attributes = rows["attributes"][own]
+    data = (attributes & CONTROL_BIT) == 0
+    ends = np.append(_differs(ids), True)
+    changed = np.concatenate(([True], ends[:-1]))
+    changed[1:] |= _differs(rows["producer_epoch"][own]) | _differs(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT))
+    return np.sort(own[~data | changed | (data & _last_of_each(ends, data))])
+
+
+def _differs(column: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Which but the first differ from the one before."""
+    return np.asarray(column[1:] != column[:-1])
+
+
+def _last_of_each(ends: NDArray[np.bool_], counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows come before fewer than five counted ones of their producer; `ends`: the last row of each producer."""
+    seen = np.cumsum(counted)
+    producer: NDArray[np.intp] = np.cumsum(ends) - ends
+    return np.asarray(seen[ends][producer] - seen < BATCHES_TO_RETAIN)
