@@ -220,7 +220,7 @@ class Dump:
         self._complain(f"no {what} {'in that range ' if self.wish.is_bounded else ''}in any of the {logs} logs")
 
     def _tell_damage(self, source: Source, error: Exception) -> None:
-        from kafkalog.cli.survivors import way_round
+        from kafkalog.cli.damage_advice import way_round
         from kafkalog.errors import KafkaLogError
 
         advice = "" if self.wish.skip_damage or not isinstance(error, KafkaLogError) else way_round(source, error)

@@ -7,13 +7,16 @@ there are offsets since the message before.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, CompressionType
 from kafkalog.errors import KafkaLogError, NotALogError
+from kafkalog.record.layout import RECORD_BATCH_OVERHEAD
 from kafkalog.storage.file_names import segment_base_offset
+from kafkalog.storage.files.readable_file import ReadableFile
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.void]
 
-SHORTEST_BATCH = 61
 NO_TIMESTAMP = -1
 
 
@@ -127,39 +129,72 @@ def codec_name(number: int) -> str:
 
 
 def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], None] | None = None) -> Summary:
-    """What the headers of one file tell; damage, or why the file cannot be read, is in `errors`."""
+    """Summarise what the headers of one file tell.
+
+    A size field that leads beyond other batches shows itself by offsets that are missing behind it: the checksums of
+    such batches are computed, and that of the last one. Where there is damage, what survives it is summarised; what is
+    wrong first, or why the file cannot be read, is in `errors`.
+    """
+    advance = advance or (lambda _: None)
     summary = Summary(segments=1, start_offset=segment_base_offset(path.name))
     try:
-        with FileMessageSet(path, sealed=sealed) as file:
+        with FileMessageSet(path, sealed=sealed) as file, closing(ReadableFile(path)) as source:
             summary.size_in_bytes = file.size_in_bytes
-            _read_headers(file, summary, advance or (lambda _: None))
-    except (OSError, NotALogError) as error:
+            error = _read_headers(file, source, summary, advance)
+        if error is not None:
+            summary = _surviving(path, sealed, error)
+    except (OSError, NotALogError) as problem:
         summary.tail = "unreadable"
-        summary.errors.append(error)
-    return summary
-
-
-def _read_headers(file: FileMessageSet, summary: Summary, advance: Callable[[int], None]) -> None:
-    end = 0
-    try:
-        for run in file.header_runs():
-            rows, error = _sound(file, run)
-            if len(rows):
-                _add_run(summary, rows)
-                advance(-end)
-                end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
-                advance(end)
-            if error is not None:
-                raise error
-    except KafkaLogError as error:
-        summary.errors.append(error)
-        summary.tail = "damaged"
-    summary.tail_size = max(0, summary.size_in_bytes - end)
-    if summary.tail_size and not summary.errors:
-        summary.tail = file.read(end, summary.tail_size).end_of_data.kind.value
+        summary.errors.append(problem)
     if not summary.batches and not summary.errors:
         # Where the next offset goes.
         summary.end_offset = summary.start_offset
+    return summary
+
+
+def _read_headers(
+    file: FileMessageSet, source: ReadableFile, summary: Summary, advance: Callable[[int], None]
+) -> KafkaLogError | None:
+    """Take in all headers of a file. Return what is wrong; then the summary is of no use."""
+    before: Rows | None = None
+    try:
+        for rows in file.header_runs():
+            _ensure_known(file, rows)
+            _ensure_nothing_hidden(source, rows if before is None else _joined(before, rows))
+            _add_run(summary, rows)
+            advance(int(rows["size_in_bytes"].sum()))
+            before = rows[-1:]
+        if before is not None:
+            _ensure_valid(source, before)
+    except KafkaLogError as error:
+        return error
+    end = 0 if before is None else int(before["position"][0]) + int(before["size_in_bytes"][0])
+    summary.tail_size = max(0, summary.size_in_bytes - end)
+    if summary.tail_size:
+        summary.tail = file.read(end, summary.tail_size).end_of_data.kind.value
+    return None
+
+
+def _surviving(path: Path, sealed: bool, error: KafkaLogError) -> Summary:
+    """Summarise what survives in a damaged file; what its headers have shown first is an error of batches that do."""
+    from kafkalog.fsck.findings import Severity
+    from kafkalog.fsck.verifying import scope_of
+    from kafkalog.scan.records import Damage, surviving
+
+    summary = Summary(segments=1, start_offset=segment_base_offset(path.name), tail="damaged")
+    with closing(ReadableFile(path)) as file:
+        summary.size_in_bytes = summary.tail_size = file.size
+        for part in surviving(file, replace(scope_of(path), sealed=sealed)):
+            if isinstance(part, Damage):
+                if part.finding is None or part.finding.severity is not Severity.INFO:
+                    summary.errors = summary.errors or [part.error]
+                continue
+            rows = part.rows[part.rows["compression_type"] <= CompressionType.ZSTD]
+            if len(rows):
+                _add_run(summary, rows)
+                summary.tail_size -= int(rows["size_in_bytes"].sum())
+    summary.errors = summary.errors or [error]
+    return summary
 
 
 def _add_run(summary: Summary, rows: "Rows") -> None:
@@ -171,20 +206,39 @@ def _add_run(summary: Summary, rows: "Rows") -> None:
     summary.add_rows(rows, None if previous is None else previous - 1)
 
 
-def _sound(file: FileMessageSet, rows: "Rows") -> tuple["Rows", KafkaLogError | None]:
-    """The rows before the first that no reader can make sense of, and what is wrong with that one."""
-    import numpy as np
-
+def _ensure_known(file: FileMessageSet, rows: "Rows") -> None:
+    """KafkaLogError: no reader can make sense of a batch."""
     magic = rows["magic"]
-    bad = (magic < 0) | (magic > 2) | ((magic == 2) & (rows["size_in_bytes"] < SHORTEST_BATCH))
+    bad = (magic < 0) | (magic > 2) | ((magic == 2) & (rows["size_in_bytes"] < RECORD_BATCH_OVERHEAD))
     bad |= rows["compression_type"] > CompressionType.ZSTD
-    if not bad.any():
-        return rows, None
-    first = int(np.argmax(bad))
-    batch = next(iter(file.batches(int(rows["position"][first]))))
-    try:
+    if bad.any():
+        batch = next(file.batches(int(rows["position"][bad][0])))
         _ = batch.compression_type
         batch.ensure_valid()
-    except KafkaLogError as error:
-        return rows[:first], error
-    return rows, None
+
+
+def _ensure_nothing_hidden(source: ReadableFile, rows: "Rows") -> None:
+    """CorruptRecordError: offsets are missing behind a batch whose checksum does not hold."""
+    # The base offset of a wrapper is not in its header: -1 is never greater.
+    _ensure_valid(source, rows[:-1][rows["base_offset"][1:] > rows["last_offset"][:-1] + 1])
+
+
+def _ensure_valid(source: ReadableFile, rows: "Rows") -> None:
+    """CorruptRecordError: a checksum does not hold."""
+    from kafkalog._speedups.checksum import first_invalid
+    from kafkalog.record.batch_validity import wrong_checksum
+
+    if len(rows):
+        start = int(rows["position"][0])
+        end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+        bad, computed = first_invalid(source.view(start, end - start), rows, start)
+        if bad < len(rows):
+            raise wrong_checksum(rows[bad], computed).at(str(source.path))
+
+
+def _joined(before: "Rows", rows: "Rows") -> "Rows":
+    import numpy as np
+
+    both = np.empty(len(before) + len(rows), rows.dtype)
+    both[: len(before)], both[len(before) :] = before, rows
+    return both

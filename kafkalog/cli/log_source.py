@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -10,7 +10,7 @@ from kafkalog.cli.output import path_text
 from kafkalog.cli.positions import Range
 from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.record.record_batch import RecordBatch
-from kafkalog.record.record_columns import RecordColumns
+from kafkalog.record.record_columns import RecordColumns, between
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 from kafkalog.storage.file_names import TopicPartition, parse_partition_dir, real_path, segment_base_offset
 from kafkalog.storage.log import Log
@@ -153,17 +153,6 @@ class Source:
 
     def __exit__(self, *_: object) -> None:
         self._log.close()
-
-
-def between(parts: Iterable[RecordColumns], first: int, stop: int) -> Iterator[RecordColumns]:
-    """The records with first <= offset < stop of parts that rise."""
-    for part in parts:
-        low, high = int(part.offset[0]), int(part.offset[-1])
-        wanted = part if first <= low and high < stop else part.between(first, stop)
-        if len(wanted):
-            yield wanted
-        if high >= stop - 1:
-            return
 
 
 def partition_of_file(path: Path) -> TopicPartition | None:

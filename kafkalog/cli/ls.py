@@ -303,8 +303,9 @@ def ls(paths: tuple[Path, ...], topics: tuple[str, ...], form: str, wide: bool) 
     columns that matter least are hidden.
 
     A torn tail is what a broker that is writing, or that died, leaves at the end of a log. DAMAGED means that headers
-    do not follow each other: sizes, formats and codecs that cannot be, or a segment that ends in part of a batch
-    though another follows. Then the exit code is 1. Checksums are not looked at: whether the bytes of batches are
+    do not follow each other: sizes, formats and codecs that do not exist, a size that leads beyond other batches, or a
+    segment that ends in part of a batch though another follows. Then the row counts what survives, and the exit code is
+    1. Checksums are computed only where offsets are missing behind a batch, and of the last one: whether all bytes are
     sound is for `kafkalog verify` to say.
 
     In JSON the names are Kafka's (none, gzip, snappy, lz4, zstd), times ms since the epoch, null = none or not known.

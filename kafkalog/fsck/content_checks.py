@@ -50,31 +50,13 @@ class RecordCheck:
                     found += self._inside(columns, before)
                 break
             except KafkaLogError as error:
-                bad = self._row_of(error, entries)
+                bad = row_of(error, entries, self._reading)
                 row = entries.rows[bad]
                 # Of a batch that cannot be read to its end, what it had up to there says nothing.
                 found = [each for each in found if each.position != int(row["position"])]
                 found.append(self._unreadable(row, error))
                 entries, before = entries._replace(rows=entries.rows[bad + 1 :]), before[bad + 1 :]
         yield from found
-
-    def _row_of(self, error: KafkaLogError, entries: Entries) -> int:
-        if error.position is None:
-            raise error
-        starts = entries.rows["position"]
-        i = int(np.searchsorted(starts, error.position, "right")) - 1
-        # Where a batch ends too early, the place of the error is where the next one begins.
-        if i and error.position == int(starts[i]) and self._fails(entries._replace(rows=entries.rows[i - 1 : i])):
-            return i - 1
-        return i
-
-    def _fails(self, entries: Entries) -> bool:
-        try:
-            for _ in read_columns(entries, self._reading):
-                pass
-        except KafkaLogError:
-            return True
-        return False
 
     def _unreadable(self, row: np.void, error: KafkaLogError) -> Finding:
         at = error.position
@@ -164,6 +146,27 @@ class RecordCheck:
                     expected=hexadecimal(messages["checksum"][i]), found=hexadecimal(computed),
                 )  # fmt: skip
             done = i + 1
+
+
+def row_of(error: KafkaLogError, entries: Entries, reading: Reading) -> int:
+    """Return which row of `entries` an error is about that decoding them raised."""
+    if error.position is None:
+        raise error
+    starts = entries.rows["position"]
+    i = int(np.searchsorted(starts, error.position, "right")) - 1
+    # Where a batch ends too early, the place of the error is where the next one begins.
+    if i and error.position == int(starts[i]) and _fails(entries._replace(rows=entries.rows[i - 1 : i]), reading):
+        return i - 1
+    return i
+
+
+def _fails(entries: Entries, reading: Reading) -> bool:
+    try:
+        for _ in read_columns(entries, reading):
+            pass
+    except KafkaLogError:
+        return True
+    return False
 
 
 def _group_starts(rows: Rows) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT, CompressionType
 from kafkalog.fsck.findings import Finding, Severity
@@ -36,6 +37,18 @@ class Bounds:
     def last(self) -> int | None:
         """The last offset that indexes can refer to."""
         return None if self.base is None else self.base + MOST_OFFSETS
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest offset that the segment may hold."""
+        indexed = INT64_MAX if self.base is None else min(self.base + MOST_OFFSETS, INT64_MAX)
+        return self.base or 0, indexed if self.following is None else min(indexed, self.following - 1)
+
+    def inside(self, rows: Rows) -> Flags:
+        """Return which of `rows` have offsets that the segment may hold, as far as their headers tell."""
+        least, largest = self.span
+        flags: Flags = (first_offsets(rows) >= least) & (rows["last_offset"] <= largest)
+        return flags
 
 
 def about(row: np.void, path: str, severity: Severity, code: str, message: str, **what: Any) -> Finding:
@@ -145,29 +158,26 @@ class OrderCheck:
 
     def _outside(self, rows: Rows) -> Generator[Finding, None, Flags]:
         """Findings about rows outside the segment's offsets; returns which rows are inside."""
-        inside = np.ones(len(rows), np.bool_)
+        inside = self._bounds.inside(rows)
+        if inside.all():
+            return inside
         first, last = first_offsets(rows), rows["last_offset"]
-        base, most, following = self._bounds.base, self._bounds.last(), self._bounds.following
-        below, beyond = first < (0 if base is None else base), np.zeros_like(inside)
+        base, most, following = self._bounds.base or 0, self._bounds.last(), self._bounds.following
+        below, beyond = first < base, np.zeros_like(inside)
         if most is not None:
             beyond = (last > most) & ~below
         for i in np.flatnonzero(below).tolist():
-            yield self._misplaced(
-                rows[i], "offset-below-segment", "the offset is below the segment's base", base or 0, first[i]
-            )
+            message = "the offset is below the segment's base"
+            yield self._misplaced(rows[i], "offset-below-segment", message, base, first[i])
         for i in np.flatnonzero(beyond).tolist():
-            yield self._misplaced(
-                rows[i], "offset-beyond-segment", "the offset is beyond what a segment holds", most, last[i]
-            )
-        inside &= ~below & ~beyond
-        if following is not None:
-            over = inside & (last >= following)
-            if over.any() and not self._reaches_over:
-                self._reaches_over = True
-                i = int(over.argmax())
-                message = "the offsets reach into the next segment; later batches may do so too"
-                yield self._misplaced(rows[i], "segment-overlap", message, following - 1, last[i])
-            inside &= ~over
+            message = "the offset is beyond what a segment holds"
+            yield self._misplaced(rows[i], "offset-beyond-segment", message, most, last[i])
+        over = ~(inside | below | beyond)
+        if following is not None and over.any() and not self._reaches_over:
+            self._reaches_over = True
+            i = int(over.argmax())
+            message = "the offsets reach into the next segment; later batches may do so too"
+            yield self._misplaced(rows[i], "segment-overlap", message, following - 1, last[i])
         return inside
 
     def _misplaced(self, row: np.void, code: str, message: str, bound: int | None, found: Any) -> Finding:

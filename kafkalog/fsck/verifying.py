@@ -48,10 +48,16 @@ def verify_file(path: PathLike, options: Options | None = None, *, sealed: bool 
     look whether one is there. What cannot be read is a finding (`unreadable`), not an error.
     """
     path, options = Path(path), options or Options()
+    scope = scope_of(path)
+    is_sealed = scope.sealed if sealed is None else sealed
+    return _timed(_file(path, scope.bounds, is_sealed, options), options.summary)
+
+
+def scope_of(path: Path) -> Scope:
+    """Return what the names of a log file, and of the segments beside it, tell of it."""
     base = segment_base_offset(path.name)
     following = None if base is None else _following(path, base)
-    is_sealed = following is not None if sealed is None else sealed
-    return _timed(_file(path, Bounds(base, following), is_sealed, options), options.summary)
+    return Scope(str(path), Bounds(base, following), following is not None)
 
 
 def verify_partition(directory: PathLike, options: Options | None = None) -> Iterator[Finding]:

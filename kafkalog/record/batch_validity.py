@@ -52,7 +52,7 @@ def check_entries(rows: NDArray[np.void], view: memoryview, position: int = 0, *
     if bad == len(rows):
         return Validity(bad, None, compressed, control)
     is_readable = first_unreadable(rows[bad : bad + 1])
-    error = wrong_checksum(rows[bad], computed) if is_readable else _unreadable(rows[bad])
+    error = wrong_checksum(rows[bad], computed) if is_readable else unreadable(rows[bad])
     return Validity(bad, error, compressed, control)
 
 
@@ -86,7 +86,7 @@ def ensure_readable(rows: NDArray[np.void]) -> None:
         row = rows[unknown[0]]
         codec_of(int(row["compression_type"]), None, int(row["position"]))
     if bad < len(rows):
-        raise _unreadable(rows[bad])
+        raise unreadable(rows[bad])
 
 
 def ensure_end(view: memoryview, at: int) -> None:
@@ -123,7 +123,7 @@ def wrong_checksum(row: np.void, computed: int) -> CorruptRecordError:
     )
 
 
-def _unreadable(row: np.void) -> KafkaLogError:
+def unreadable(row: np.void) -> KafkaLogError:
     """Return the error for an entry of an unknown format, or shorter than its header."""
     position, magic, size = int(row["position"]), int(row["magic"]), int(row["size_in_bytes"])
     if not 0 <= magic <= 2:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 
-# A status that no kernel gives: whoever looks at a checksum before the batch is read tells of it so.
+# Statuses that no kernel gives: whoever looks at more than headers tells of it so.
 WRONG_CHECKSUM = -1
+TOO_SHORT = -2
 
 
 class EndKind(Enum):
@@ -98,5 +99,6 @@ _DAMAGE = {
     framing.SIZE_TOO_SMALL: "the size field is less than the smallest record's",
     framing.BAD_MAGIC: "the magic is none of 0, 1, 2",
     WRONG_CHECKSUM: "the checksum of a batch does not hold",
+    TOO_SHORT: "the batch is shorter than its header",
     framing.SIZE_TOO_LARGE: "the size field is larger than the largest message allowed",
 }

@@ -5,7 +5,7 @@ other. Nothing is copied into the arrays, so a `RecordColumns` keeps its buffer 
 as it lives.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, overload
 
@@ -185,3 +185,14 @@ class RecordColumns:
     def __repr__(self) -> str:
         span = f"offsets {self.offset[0]}..{self.offset[-1]}" if len(self) else "empty"
         return f"<RecordColumns of {len(self)} records, {span}>"
+
+
+def between(parts: Iterable[RecordColumns], start: int, stop: int) -> Iterator[RecordColumns]:
+    """Cut the records with start <= offset < stop out of parts whose offsets rise."""
+    for part in parts:
+        low, high = int(part.offset[0]), int(part.offset[-1])
+        wanted = part if start <= low and high < stop else part.between(start, stop)
+        if len(wanted):
+            yield wanted
+        if high >= stop - 1:
+            return

@@ -177,7 +177,7 @@ def test_a_task_reads_ranges_and_not_its_whole_split(orders: str, store: Any, mo
     parsed = options(orders)
     (split,) = plan_splits(parsed)
     monkeypatch.setattr(type(store), "cat_file", noted)
-    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 2000)
+    monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 2000)
     assert sum(each.num_rows for each in read_split(split, None, parsed)) == END
     assert len(asked) > 4
     assert min(asked) > 0

@@ -92,7 +92,7 @@ def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "RANGE_BYTES", 3000)
-    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 2000)
+    monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 2000)
     options = parsed(splitBytes=10_000)
     splits = planned(options)
     fetched = {each.key for each in server.requests if each.method == "GET" and each.key.endswith(".log")}

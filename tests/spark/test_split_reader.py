@@ -234,7 +234,7 @@ def test_a_file_that_shrinks_while_it_is_read_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
     monkeypatch.setattr(window.ReadWindow, "most", 1000)
-    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 500)
+    monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 1000)
     directory = log_of(tmp_path / "orders-0")
     split = splits(directory)[which]
     for fail in (True, False):
@@ -280,13 +280,15 @@ def test_a_damaged_size_field_takes_no_memory_before_the_checksum_holds(
     size = int.from_bytes(data[8:12], "big") + 12
     data[2 * size + 8 : 2 * size + 12] = (8000).to_bytes(4, "big")
     Path(path).write_bytes(data)
-    monkeypatch.setattr("kafkalog.spark.read.window.LARGEST_BELIEVED", 1000)
-    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 500)
+    monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 500)
     loaded: list[int] = []
     for kind in (MappedWindow, ReadWindow):
         monkeypatch.setattr(kind, "most", 1000)
         monkeypatch.setattr(kind, "_load", noted(kind._load, loaded))
     monkeypatch.setattr("kafkalog.fsck.batch_search._PIECE_BYTES", 1000)
+    monkeypatch.setattr("kafkalog.fsck.batch_search.WINDOW_BYTES", 1000)
+    monkeypatch.setattr("kafkalog.fsck.range_checksums.BLOCK_BYTES", 500)
+    monkeypatch.setattr("kafkalog.fsck.range_checksums._READ_BYTES", 1000)
     with pytest.raises(
         CorruptRecordError, match=rf"{path}: position {2 * size}: the checksum of a batch does not hold"
     ):
@@ -296,8 +298,7 @@ def test_a_damaged_size_field_takes_no_memory_before_the_checksum_holds(
 
 
 def test_a_large_batch_whose_checksum_holds_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.spark.read.window.LARGEST_BELIEVED", 1000)
-    monkeypatch.setattr("kafkalog.spark.read.window.RUN_BYTES", 500)
+    monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 500)
     monkeypatch.setattr(ReadWindow, "most", 1000)
     directory = written(tmp_path, batch(0), batch(1, [b"x" * 5000]), batch(2))
     assert offsets(directory) == [0, 1, 2]

@@ -17,8 +17,8 @@ from kafkalog.record.record_columns import RecordColumns
 from kafkalog.spark.schema import CORRUPT, HEADERS, Column, arrow_schema
 
 if TYPE_CHECKING:
+    from kafkalog.scan.records import Damage
     from kafkalog.spark.read.planner import Split
-    from kafkalog.spark.read.split_reader import Damage
 
 MOST_ROWS = 8192
 MOST_BYTES = 4 << 20

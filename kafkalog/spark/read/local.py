@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from kafkalog._speedups import framing
 from kafkalog._speedups.framing import find_file_entry, scan_file_headers
 from kafkalog.errors import KafkaLogError, NotALogError
-from kafkalog.fsck.batch_search import SoundEntries
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.spark.read.cuts import NO_ENTRIES, SparseIndex
-from kafkalog.spark.read.partition_source import LogEnd, PartitionSource, SegmentFile, segment_file_list
-from kafkalog.spark.read.window import DAMAGE
+from kafkalog.spark.read.partition_source import LogEnd, PartitionSource, SegmentFile, end_of, segment_file_list
 from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.file_names import (
@@ -165,21 +163,9 @@ def _listed(directory: str) -> tuple[tuple[SegmentFile, ...], tuple[str, ...]]:
 
 
 def _end_of(segment: SegmentFile) -> LogEnd:
-    """Where the last segment ends: a torn or zeroed tail is none of it, damage is, for its reader to see."""
-    position, offset = _last_indexed(segment), segment.base_offset
+    start = _last_indexed(segment)
     with closing(ReadableFile(segment.path)) as file:
-        while True:
-            status = framing.END
-            for rows, stopped, at in _runs(file.fileno(), position, segment.size):
-                own = rows["last_offset"][rows["last_offset"] >= segment.base_offset]
-                offset = int(own[-1]) + 1 if len(own) else offset
-                position, status = at, stopped
-            if status not in DAMAGE:
-                return LogEnd(offset, position, segment.size - position if status == framing.TORN else 0)
-            behind = SoundEntries(file, segment.size).first(position + 1, segment.size)
-            if behind is None:
-                return LogEnd(offset, segment.size)
-            position = behind
+        return end_of(file, segment, _runs(file.fileno(), start, segment.size))
 
 
 def _last_indexed(segment: SegmentFile) -> int:

@@ -14,6 +14,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups import framing
+from kafkalog.fsck.header_checks import Bounds
+from kafkalog.fsck.walk import Run, Source, Tail, walk
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.read.log_scan import NO_END
 
@@ -129,6 +132,44 @@ def segment_file_list(found: list[tuple[int, str, int]]) -> tuple[SegmentFile, .
         return ()
     sealed = [SegmentFile(*each, following[0], sealed=True) for each, following in pairwise(found)]
     return (*sealed, SegmentFile(*found[-1]))
+
+
+def end_of(source: Source, segment: SegmentFile, runs: Iterable[tuple[NDArray[np.void], int, int]]) -> LogEnd:
+    """Return where the last segment ends: a torn or zeroed tail is none of the log, damage is, for its reader to see.
+
+    Args:
+        source: The file of the segment.
+        segment: The segment, with the size up to which it is looked at.
+        runs: Header rows from a batch near the end on, and for each run the status with which it stopped, and where.
+    """
+    start, offset, end = 0, segment.base_offset, segment.size
+    claimed = np.empty(0, np.int64)
+    for rows, status, position in runs:
+        end = position if status == framing.ZEROED else end
+        if not len(rows):
+            start = start or position
+            continue
+        start = int(rows["position"][-1])
+        before = np.concatenate([claimed, rows["last_offset"][:-1]])
+        claimed = rows["last_offset"][-1:]
+        own = before[before >= segment.base_offset]
+        offset = int(own[-1]) + 1 if len(own) else offset
+    # The size field of the last batch may lead beyond others, or beyond the end.
+    found = _walked(source, segment, range(start, end), offset)
+    # Where the last batch does not survive, and no other was looked at, the others tell.
+    return found if found.offset > segment.base_offset else _walked(source, segment, range(end), offset)
+
+
+def _walked(source: Source, segment: SegmentFile, positions: range, offset: int) -> LogEnd:
+    """Return where the segment ends. offset: the log end before the first position."""
+    bounds = Bounds(segment.base_offset)
+    for item in walk(source, bounds, positions.start, positions.stop):
+        if isinstance(item, Run):
+            own = item.rows["last_offset"][bounds.inside(item.rows)]
+            offset = int(own[-1]) + 1 if len(own) else offset
+        elif isinstance(item, Tail) or (item.why.status == framing.TORN and not item.followed):
+            return LogEnd(offset, item.start, item.end - item.start if item.why.status == framing.TORN else 0)
+    return LogEnd(offset, positions.stop)
 
 
 class Refused(NamedTuple):

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups import framing
 from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog.errors import NotALogError
 from kafkalog.record.decoding import Reading, read_columns
@@ -29,10 +28,11 @@ from kafkalog.spark.read.partition_source import (
     Refused,
     SegmentFile,
     Wanted,
+    end_of,
     ensure_not_wanted,
     segment_file_list,
 )
-from kafkalog.spark.read.window import DAMAGE, ShorterFileError, Window
+from kafkalog.spark.read.window import ShorterFileError, Window
 from kafkalog.storage.checkpoint.checkpoint_file import read_leader_epoch_checkpoint, read_offset_checkpoint
 from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -218,17 +218,11 @@ class RemotePartition(PartitionSource):
             return LogEnd(self.log_start_offset, 0)
         last = self.segments[-1]
         entries = self._offset_entries(last)
-        offset, position = last.base_offset, self._checked(last, entries[-1:])
-        torn = False
+        position = self._checked(last, entries[-1:])
         with closing(RemoteWindow(last.path)) as window:
-            for rows, stop in window.walk(position, last.size):
-                own = rows["last_offset"][rows["last_offset"] >= last.base_offset]
-                offset = int(own[-1]) + 1 if len(own) else offset
-                position, torn = stop.position, stop.status == framing.TORN
-                if stop.status in DAMAGE:
-                    # For its reader to see.
-                    position = last.size
-        return LogEnd(max(offset, self.log_start_offset), position, last.size - position if torn else 0)
+            runs = ((rows, stop.status, stop.position) for rows, stop in window.walk(position, last.size))
+            end = end_of(window, last, runs)
+        return end._replace(offset=max(end.offset, self.log_start_offset))
 
     @cached_property
     def leader_epoch(self) -> int:

@@ -1,34 +1,33 @@
 """A split to Arrow batches: what one task does.
 
-    window ─ headers ─ bounds, aborted transactions ─ checksums, decompression, kernel ─ RecordColumns ─ Arrow batches
+    window ─ walk: headers, checksums ─ aborted transactions ─ decompression, kernel ─ RecordColumns ─ Arrow batches
 
 A position out of an index is a hint: where no sound batch begins at a split's start, the segment is walked from its
-start to the first batch behind it. Damage raises (onCorrupt=fail), is passed over to the next sound batch and counted
-(skip), or becomes a row of its own besides (permissive).
+start to the first batch behind it. Damage raises (onCorrupt=fail), is passed over and counted (skip), or becomes a row
+of its own besides (permissive).
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups import framing
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT
-from kafkalog.errors import CorruptRecordError, KafkaLogError
-from kafkalog.fsck.batch_search import SoundEntries
-from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
+from kafkalog.fsck.file_check import Scope
+from kafkalog.fsck.header_checks import Bounds
+from kafkalog.record.decoding import Entries, Reading, pieces
 from kafkalog.record.decompress import DEFAULT_LIMIT
-from kafkalog.record.framing import Stop
 from kafkalog.record.record_columns import RecordColumns
+from kafkalog.scan.records import Damage, decoded, surviving
 from kafkalog.spark.read.discover import is_remote
 from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 from kafkalog.spark.read.planner import AnySplit, Split
-from kafkalog.spark.read.window import DAMAGE, MappedWindow, ReadWindow, ShorterFileError, Window
+from kafkalog.spark.read.window import MappedWindow, ReadWindow, ShorterFileError, Window
 from kafkalog.spark.schema import Column, columns_of
 from kafkalog.storage.file_names import TXN_INDEX_SUFFIX, file_names
 from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
@@ -42,15 +41,6 @@ _log = logging.getLogger(__name__)
 DECOMPRESSION_LIMIT = DEFAULT_LIMIT
 # Of how many batches one is too few to be read by itself.
 _LEFT_OVER = 4
-
-
-class Damage(NamedTuple):
-    """What could not be read: where, its offset as far as its header tells (None: it does not), and what is wrong."""
-
-    path: str
-    position: int
-    offset: int | None
-    message: str
 
 
 def read_split(
@@ -125,46 +115,56 @@ def _lost(split: Split, options: ReadOptions, error: Exception) -> None:
 
 
 class _SplitReader:
-    """Walks over the batches that begin in a split."""
+    """Reads the batches that begin in a split."""
 
     def __init__(self, split: Split, options: ReadOptions, window: Window, aborted: AbortedBatches | None) -> None:
         self._split = split
         self._options = options
         self._window = window
         self._end = split.end_pos
+        self._scope = Scope(split.path, Bounds(split.base_offset, split.next_base), split.sealed)
+        # Whoever walks has checked the checksums.
         self._reading = Reading(
-            control=options.include_control, decompression_limit=DECOMPRESSION_LIMIT, path=split.path
+            check_crcs=False,
+            control=options.include_control,
+            decompression_limit=DECOMPRESSION_LIMIT,
+            path=split.path,
         )
         self._aborted = aborted
-        self._search: SoundEntries | None = None
         self._damaged = 0
         self._is_cut = False
 
     def parts(self) -> Iterator[RecordColumns | Damage]:
         self._ensure_as_planned()
-        position = self._first_batch()
-        while position < self._end:
-            entries, stop = self._window.scan(position, self._end)
-            position = stop.position
-            try:
-                yield from self._columns(entries)
-                if not stop.more and position < self._end:
-                    if self._is_cut and stop.status not in DAMAGE:
-                        return
-                    raise self._early_end(stop)
-            except ShorterFileError:
-                raise
-            except KafkaLogError as error:
-                damage, position = self._passed_over(error, entries.rows, stop.position)
-                if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not self._is_told_of(damage):
-                    yield damage
+        for each in self._surviving():
+            if isinstance(each, Damage):
+                if each.is_tail and self._is_cut:
+                    return
+                yield from self._passed_over(each)
+                continue
+            for rows in _evened(self._wanted(each.rows)):
+                self._ensure_there(rows)
+                for part in decoded(each._replace(rows=rows), self._reading, self._scope.bounds):
+                    yield from self._passed_over(part) if isinstance(part, Damage) else self._asked_for(part)
         if self._damaged:
             places = "1 damaged place was" if self._damaged == 1 else f"{self._damaged} damaged places were"
             _log.warning("%s: %s passed over", self._split.path, places)
 
-    def _is_told_of(self, damage: Damage) -> bool:
-        """Whether another split tells of it, which has the records before of the same batch."""
-        return self._split.shared and damage.position == self._split.start_pos
+    def _passed_over(self, damage: Damage) -> Iterator[Damage]:
+        """What is told of damage; its error, with onCorrupt=fail."""
+        if self._options.on_corrupt is OnCorrupt.FAIL:
+            raise damage.error
+        self._damaged += 1
+        _log.warning("passed over: %s", damage.message)
+        # Of a batch that several splits share, the one with the records before tells.
+        is_told_of = self._split.shared and damage.position == self._split.start_pos
+        if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not is_told_of:
+            yield damage
+
+    def _asked_for(self, columns: RecordColumns) -> Iterator[RecordColumns]:
+        wanted = columns.between(self._split.first_offset, self._split.last_offset + 1)
+        if len(wanted):
+            yield wanted
 
     def _ensure_as_planned(self) -> None:
         """ShorterFileError: the file is not the one that was planned."""
@@ -177,79 +177,27 @@ class _SplitReader:
             _log.warning("%s", error)
             self._end, self._is_cut = min(self._end, size), True
 
-    # --- walking
+    def _surviving(self) -> Iterator[Entries | Damage]:
+        """The batches and the damage that begin in the split.
 
-    def _first_batch(self) -> int:
-        """Where the first batch of the split begins, be it damaged."""
+        Where no sound batch begins at its start, the segment is walked from its own start: so neither a wrong index nor
+        damage at a cut loses or repeats a record.
+        """
         start = self._split.start_pos
-        if start == 0 or start >= self._end or self._is_sound(start):
-            return start
-        passed, reached = 0, 0
-        for rows, stop in self._window.walk(0, start):
-            passed = int(rows["position"][-1]) if len(rows) else passed
-            reached = stop.position
-            if not stop.more and reached < start:
-                return self._unreached(start, self._early_end(stop))
-        if reached == start:
-            return start
-        _log.warning("%s: no batch begins at %d, as the index has it", self._split.path, start)
-        if self._options.on_corrupt is OnCorrupt.FAIL or self._is_sound(passed):
-            return reached
-        # It is damaged, and its size may lead anywhere: whose split it is in tells of it.
-        return self._sound_from(start)
-
-    def _unreached(self, start: int, error: KafkaLogError) -> int:
-        """Damage lies between the segment's start and the split's: no walk tells where batches begin behind it."""
-        if self._options.on_corrupt is OnCorrupt.FAIL:
-            raise error
-        return self._sound_from(start)
-
-    def _sound_from(self, start: int) -> int:
-        found = self._next_sound(start)
-        if found > start:
-            _log.warning("%s: no sound batch begins in [%d, %d)", self._split.path, start, found)
-        return found
+        if start >= self._end or start == 0 or self._is_sound(start):
+            yield from surviving(self._window, self._scope, start, self._end)
+            return
+        own = (cut for each in surviving(self._window, self._scope, 0, self._end) if (cut := _behind(each, start)))
+        for i, each in enumerate(own):
+            position = each.position if isinstance(each, Damage) else int(each.rows["position"][0])
+            if i == 0 and position > start:
+                _log.warning("%s: no batch begins at %d, as the index has it", self._split.path, start)
+            yield each
 
     def _is_sound(self, position: int) -> bool:
         """Whether a batch of this segment begins there whose checksum holds."""
         row = self._window.sound_entry(position)
-        if row is None:
-            return False
-        base, last = int(row["base_offset"]), int(row["last_offset"])
-        # The base offset of a wrapper is not in its header.
-        return self._split.base_offset <= (last if base < 0 else base) <= last < self._split.next_base
-
-    def _early_end(self, stop: Stop) -> KafkaLogError:
-        """What it means that a walk stopped before the split's end."""
-        if stop.status in DAMAGE:
-            return stop.damage(self._split.path)
-        kind = stop.end(self._split.path).kind.value
-        what = f"the segment ends in a {kind} tail where there were batches when the read was planned"
-        if self._split.sealed:
-            what = f"a segment that has a successor ends in a {kind} tail"
-            what += ", or a length in it is damaged" if stop.status == framing.TORN else ""
-        left = f"{self._window.size - stop.position} bytes more"
-        return CorruptRecordError(what, self._split.path, stop.position, "a batch", left)
-
-    # --- records
-
-    def _columns(self, entries: Entries) -> Iterator[RecordColumns]:
-        first, end = self._split.first_offset, self._split.last_offset + 1
-        sound = self._first_foreign(entries.rows)
-        for rows in _evened(self._wanted(entries.rows[:sound])):
-            self._ensure_there(rows)
-            for columns in read_columns(entries._replace(rows=rows), self._reading):
-                own = self._own(columns)
-                wanted = columns[:own].between(first, end)
-                if len(wanted):
-                    yield wanted
-                if own < len(columns):
-                    position = columns.batches["position"][columns.batch[own]]
-                    raise self._foreign(int(position), int(columns.offset[own]))
-        if sound < len(entries.rows):
-            row = entries.rows[sound]
-            offset = max(int(row["base_offset"]), int(row["last_offset"]))
-            raise self._foreign(int(row["position"]), offset)
+        return row is not None and bool(self._scope.bounds.inside(row.reshape(1))[0])
 
     def _ensure_there(self, rows: NDArray[np.void]) -> None:
         """ShorterFileError: the file has been cut since they were found: touching them would end the process."""
@@ -259,8 +207,6 @@ class _SplitReader:
     def _wanted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """The rows whose batches may hold records that are asked for."""
         split = self._split
-        if not len(rows):
-            return rows
         if rows["last_offset"].min() < split.first_offset or rows["base_offset"].max() > split.last_offset:
             after = (rows["magic"] >= 2) & (rows["base_offset"] > split.last_offset)
             rows = rows[(rows["last_offset"] >= split.first_offset) & ~after]
@@ -270,57 +216,13 @@ class _SplitReader:
             rows = rows[~aborted] if aborted.any() else rows
         return rows
 
-    def _first_foreign(self, rows: NDArray[np.void]) -> int:
-        """The first row whose offsets cannot be in the segment, or their number: no checksum covers offsets."""
-        base, following = self._split.base_offset, self._split.next_base
-        # The base offset of a wrapper is not in its header.
-        foreign = (rows["last_offset"] >= following) | (rows["last_offset"] < base)
-        foreign |= (rows["base_offset"] < base) & (rows["magic"] >= 2)
-        return int(foreign.argmax()) if foreign.any() else len(rows)
 
-    def _own(self, columns: RecordColumns) -> int:
-        """How many records come before the first whose offset cannot be in the segment."""
-        base, following = self._split.base_offset, self._split.next_base
-        if base <= int(columns.offset.min()) and int(columns.offset.max()) < following:
-            return len(columns)
-        return int(((columns.offset < base) | (columns.offset >= following)).argmax())
-
-    def _foreign(self, position: int, offset: int) -> CorruptRecordError:
-        expected = f"{self._split.base_offset}..{self._split.next_base - 1}"
-        what = "an offset that is not of this segment"
-        return CorruptRecordError(what, self._split.path, position, expected, offset)
-
-    # --- damage
-
-    def _passed_over(self, error: KafkaLogError, rows: NDArray[np.void], stopped: int) -> tuple[Damage, int]:
-        """What is damaged, and where to go on. The error itself, with onCorrupt=fail."""
-        if self._options.on_corrupt is OnCorrupt.FAIL:
-            raise error
-        at = stopped if error.position is None else error.position
-        self._damaged += 1
-        row = int(np.searchsorted(rows["position"], at, "right")) - 1
-        if at >= stopped or row < 0:
-            position, following, offset = stopped, None, None
-        else:
-            position = int(rows["position"][row])
-            following = position + int(rows["size_in_bytes"][row])
-            found = int(rows["base_offset"][row])
-            offset = found if found >= 0 else int(rows["last_offset"][row])
-        damage = Damage(self._split.path, position, offset, str(error.at(self._split.path)))
-        _log.warning("passed over: %s", damage.message)
-        return damage, self._behind(position, following)
-
-    def _behind(self, position: int, following: int | None) -> int:
-        """Where to go on behind damage: where its size leads, if to a batch; else at the next batch that is found."""
-        if following is not None and self._is_sound(following):
-            return following
-        return self._next_sound(position + 1)
-
-    def _next_sound(self, position: int) -> int:
-        if self._search is None:
-            self._search = SoundEntries(self._window, self._window.size)
-        found = self._search.first(position, self._end)
-        return self._end if found is None else found
+def _behind(part: Entries | Damage, start: int) -> Entries | Damage | None:
+    """What of it begins at `start` or behind."""
+    if isinstance(part, Damage):
+        return part if part.position >= start else None
+    rows = part.rows[part.rows["position"] >= start]
+    return part._replace(rows=rows) if len(rows) else None
 
 
 def _evened(rows: NDArray[np.void]) -> list[NDArray[np.void]]:

@@ -31,8 +31,6 @@ MAPPED_BYTES = 16 << 20
 READ_BYTES = 4 << 20
 # Header rows are read for so many bytes at once: the records left over at a run's end are a small Arrow batch.
 RUN_BYTES = 4 << 20
-# Why a walk may stop where more could follow.
-DAMAGE = (framing.SIZE_TOO_SMALL, framing.BAD_MAGIC, framing.SIZE_TOO_LARGE, WRONG_CHECKSUM)
 # Bytes: a larger batch is looked through before it is read, as memory is taken for what its size says.
 LARGEST_BELIEVED = 16 << 20
 # What is asked for where one batch is looked at: most of them are smaller.

@@ -1,0 +1,64 @@
+"""How to go on behind the damage that has ended a dump."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from kafkalog.cli.log_source import Source
+from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.verifying import scope_of
+from kafkalog.record.decoding import Entries, Reading
+from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.scan.records import surviving
+from kafkalog.storage.file_names import segment_base_offset
+from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+
+
+def way_round(source: Source, error: KafkaLogError) -> str:
+    """Return what to add to the line about the damage; "" where nothing follows."""
+    paths = [file.path for file in source.files]
+    if error.position is None or error.path not in paths:
+        return ""
+    i = paths.index(error.path)
+    batch = _next_batch(Path(error.path), error.position)
+    if batch is None:
+        following = segment_base_offset(Path(paths[i + 1]).name) if i + 1 < len(paths) else None
+        return "" if following is None else _advice(following)
+    offset = batch.base_offset
+    return _advice(offset if _can_be_asked_for(source.files[i], offset, batch.position) else None)
+
+
+def _advice(offset: int | None) -> str:
+    return "; --skip-damage goes on after it" + ("" if offset is None else f", as does --from {offset}")
+
+
+def _next_batch(path: Path, position: int) -> RecordBatch | None:
+    """Return the next batch at a position or behind it that can be decoded; None: there is none."""
+    with closing(ReadableFile(path)) as file:
+        for entries in surviving(file, scope_of(path)):
+            if isinstance(entries, Entries):
+                rows = entries.rows[entries.rows["position"] >= position]
+                for batch in batches_of(entries._replace(rows=rows), Reading()):
+                    # The error of a batch that ends too early is where the next one begins: that one is sound.
+                    if _is_sound(batch):
+                        return batch
+    return None
+
+
+def _is_sound(batch: RecordBatch) -> bool:
+    try:
+        batch.columns()
+    except KafkaLogError:
+        return False
+    return True
+
+
+def _can_be_asked_for(file: FileMessageSet, offset: int, position: int) -> bool:
+    """Return whether the headers lead from the start of the file to `offset`, at `position` or behind it."""
+    try:
+        found = file.search(offset) if offset >= 0 else None
+    except KafkaLogError:
+        return False
+    return found is not None and found.position >= position

@@ -1,0 +1,363 @@
+"""The walk over the batches of one file that may be damaged. Everybody who goes on behind damage uses it.
+
+    batch | batch | wrong checksum | batch | lost bytes ...... | batch | torn or zeroed tail
+    ^ Run(rows, valid)                     ^ Lost(start, end)  ^ Run   ^ Tail(kind)
+
+A batch with a wrong checksum is stepped over by its size field when what follows shows that field to be right: a sound
+batch soon after, or the end of the data; and no sound batches that fill its end, which a size field that is too large
+has swallowed. Otherwise the framing is lost there: the walk goes on at the next batch whose checksum holds.
+
+A run is read once, and scanned and checked in memory. A walk may begin at any position where a batch does, and end
+anywhere: the batches that begin in [start, end) belong to it. Bytes behind `end` are read only to judge damage.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from kafkalog._speedups import framing
+from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
+from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.framing import scan_headers
+from kafkalog.fsck.batch_search import SoundEntries, Viewed
+from kafkalog.fsck.header_checks import Bounds, Flags, Rows
+from kafkalog.fsck.range_checksums import CRC32, CRC32C
+from kafkalog.record.decoding import Entries
+from kafkalog.record.framing import TOO_SHORT, WRONG_CHECKSUM, EndKind, Stop
+from kafkalog.record.layout import (
+    BATCH_CRC_AT,
+    BATCH_CRC_FROM,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_CRC_AT,
+    MESSAGE_CRC_FROM,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_OVERHEAD_V0,
+    SIZE_AT,
+)
+
+RUN_ROWS = 8192
+RUN_BYTES = 4 << 20
+# After lost framing runs are short at first: what they read beyond the next damage is read again.
+_CAREFUL_BYTES = 16 * 1024
+# So many well-formed size fields that lead to each other are no accident.
+_LINKS = 16
+# Where one header is looked at.
+_PEEK_BYTES = 64
+_ZEROS_BYTES = 1 << 20
+_HEAD_BYTES = 23
+# An entry of each format with nothing in it.
+SHORTEST = (26, 34, RECORD_BATCH_OVERHEAD)
+
+
+class Source(Viewed, Protocol):
+    """A file that is walked over."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, now."""
+
+
+class Run(NamedTuple):
+    """Batches that follow each other, where their size fields say.
+
+    rows: of the header table. valid, shape (n,): of a known format, and the checksum holds. computed: by index, the
+    checksums of those whose stored one does not hold. view: their bytes, the first at `position`; of a single batch
+    that is longer than a run only the beginning.
+    """
+
+    rows: Rows
+    valid: Flags
+    computed: dict[int, int]
+    view: memoryview
+    position: int
+
+    @property
+    def end(self) -> int:
+        """The position after the last batch."""
+        return int(self.rows["position"][-1]) + int(self.rows["size_in_bytes"][-1])
+
+    def entries(self, source: Source) -> Entries:
+        """Return the batches with all their bytes."""
+        length = self.end - self.position
+        view = self.view if len(self.view) >= length else source.view(self.position, length)
+        return Entries(self.rows, view, self.position)
+
+
+class Lost(NamedTuple):
+    """Bytes [start, end) in which no batch can be read, up to the next one (followed) or the end of the file.
+
+    why: what is wrong at `start`. sizes: the value of the size field with which all of these bytes would be one sound
+    batch, and the one it has; None: there is none. previous_offset: the last offset before them; None: unknown.
+    """
+
+    start: int
+    end: int
+    why: Stop
+    previous_offset: int | None
+    sizes: tuple[int, int] | None
+    followed: bool
+
+
+class Tail(NamedTuple):
+    """The data ends at `start`, before the file does: the rest is the beginning of a batch (TORN), or ZEROED."""
+
+    kind: EndKind
+    start: int
+    end: int
+    why: Stop
+    previous_offset: int | None
+
+
+Item: TypeAlias = Run | Lost | Tail
+
+
+def walk(source: Source, bounds: Bounds | None = None, start: int = 0, end: int | None = None) -> Iterator[Item]:
+    """Walk over the batches that begin in [start, end) of a file, as long as it is now.
+
+    Args:
+        source: The file.
+        bounds: The offsets that the segment may hold; they tell a torn batch from garbage.
+        start: Position in bytes where a batch begins.
+        end: Position in bytes; None: the end of the file.
+
+    Yields:
+        Runs of batches, lost bytes and at most one tail, in the order of their positions, without gaps.
+
+    Raises:
+        CorruptRecordError: The file became shorter.
+        OSError: The file cannot be read.
+    """
+    return _Walk(source, bounds or Bounds()).items(start, end)
+
+
+def header_at(source: Source, position: int) -> Rows:
+    """Return the header row of the batch that begins at a position, shape (1,); shape (0,) where none does."""
+    return _Walk(source, Bounds()).header_at(position)
+
+
+def readable(rows: Rows) -> Flags:
+    """Return which of `rows` are of a known format and not shorter than its header."""
+    magic, size = rows["magic"], rows["size_in_bytes"]
+    flags: Flags = (magic >= 0) & (magic <= 2) & (size >= np.array(SHORTEST)[np.clip(magic, 0, 2)])
+    return flags
+
+
+class _Walk:
+    def __init__(self, source: Source, bounds: Bounds) -> None:
+        self._source = source
+        self._bounds = bounds
+        self._size = source.size
+        self._sound = SoundEntries(source, self._size)
+        self._previous_offset: int | None = None
+
+    def items(self, start: int, end: int | None) -> Iterator[Item]:
+        at, end, span = start, self._size if end is None else min(end, self._size), RUN_BYTES
+        while at < end:
+            entries, stop = self._scan(at, min(span, end - at))
+            run, stop = self._judge(entries, stop)
+            if len(run.rows):
+                self._note(run)
+                yield run
+            at = stop.position
+            if stop.more or at >= end:
+                span = min(2 * span, RUN_BYTES)
+            elif stop.status == framing.ZEROED:
+                yield Tail(EndKind.ZEROED, at, self._size, stop, self._previous_offset)
+                return
+            else:
+                item = self._behind(stop)
+                yield item
+                at, span = item.end, _CAREFUL_BYTES
+
+    def _note(self, run: Run) -> None:
+        own = run.rows["last_offset"][run.valid & self._bounds.inside(run.rows)]
+        if len(own):
+            self._previous_offset = int(own[-1])
+
+    # --- headers
+
+    def _scan(self, position: int, span: int) -> tuple[Entries, Stop]:
+        """Return the batches that lie whole in the next `span` bytes, or else the first, and why there are no more."""
+        view = self._source.view(position, min(max(span, _PEEK_BYTES), self._size - position))
+        rows, *figures = scan_headers(view, position, 0, RUN_ROWS, span=span)
+        stop = Stop(*figures)._replace(position=position + figures[1])
+        entries, left = Entries(rows, view, position), self._size - position
+        if len(view) == left or stop.status not in {framing.END, framing.TORN, framing.ZEROED}:
+            return entries, stop
+        # The view ends there, and not the file.
+        if len(rows):
+            return entries, Stop(framing.LIMIT, stop.position, 0, 0)
+        if stop.status == framing.ZEROED:
+            return entries, stop if self._is_zero(position) else Stop(
+                framing.SIZE_TOO_SMALL, position, RECORD_OVERHEAD_V0, 0
+            )
+        length = stop.expected
+        if length > left:
+            return entries, stop._replace(found=left)
+        if length > INT32_MAX:
+            size = length - LOG_OVERHEAD
+            return entries, Stop(framing.SIZE_TOO_LARGE, position, INT32_MAX - LOG_OVERHEAD, size)
+        return entries._replace(rows=_row_of(view, position, length)), Stop(framing.LIMIT, position + length, 0, 0)
+
+    def _is_zero(self, position: int) -> bool:
+        for at in range(position, self._size, _ZEROS_BYTES):
+            view = self._source.view(at, min(_ZEROS_BYTES, self._size - at))
+            if np.frombuffer(view, np.uint8).any():
+                return False
+        return True
+
+    def header_at(self, position: int) -> Rows:
+        """Return as the function of that name."""
+        return self._scan(position, _PEEK_BYTES)[0].rows[:1]
+
+    # --- which batches are valid, and which of the others can be stepped over
+
+    def _judge(self, entries: Entries, stop: Stop) -> tuple[Run, Stop]:
+        """Return the batches up to where the framing is lost, or the scan stopped, and which of the two it was."""
+        rows = entries.rows
+        computed = self._wrong_checksums(entries) if len(rows) else {}
+        valid = readable(rows)
+        valid[list(computed)] = False
+        for i in np.flatnonzero(~valid).tolist():
+            if not self._linked(rows, valid, i, stop) or self._swallowed(rows[i]):
+                stop = _cause(rows[i], computed.get(i))
+                rows, valid = rows[:i], valid[:i]
+                break
+        return Run(rows, valid, computed, entries.view, entries.position), stop
+
+    def _wrong_checksums(self, entries: Entries) -> dict[int, int]:
+        """Return the computed checksums of the rows whose stored one does not hold, by index."""
+        rows, view, start = entries
+        if int(rows["size_in_bytes"][0]) > len(view):
+            # One batch that is longer than a run. Its size may be a lie: its bytes are not taken into memory at once.
+            value = self._sound.checksum(rows[0])
+            return {} if value == int(rows["checksum"][0]) else {0: value}
+        wrong: dict[int, int] = {}
+        i = 0
+        while i < len(rows):
+            bad, value = first_invalid(view, rows[i:], start)
+            if i + bad < len(rows):
+                wrong[i + bad] = value
+            i += bad + 1
+        return wrong
+
+    def _linked(self, rows: Rows, valid: Flags, i: int, stop: Stop) -> bool:
+        """Return whether what follows row i shows that its size field is right."""
+        following = valid[i + 1 : i + 1 + _LINKS]
+        if following.any() or len(following) == _LINKS:
+            return True
+        links = 0
+        while stop.more and links < _LINKS:
+            entries, stop = self._scan(stop.position, _PEEK_BYTES)
+            links += len(entries.rows)
+            if any(map(self._is_sound, entries.rows)):
+                return True
+        if links >= _LINKS:
+            return True
+        if stop.status == framing.ZEROED:
+            # A size field that is too small leaves behind it the end of the batch, which may well be zeros.
+            return self._right_size(int(rows["position"][i]), self._size) is None
+        return stop.status == framing.END
+
+    def _is_sound(self, row: np.void) -> bool:
+        magic, size = int(row["magic"]), int(row["size_in_bytes"])
+        known = 0 <= magic <= 2 and size >= SHORTEST[magic]
+        return known and self._sound.checksum(row) == int(row["checksum"])
+
+    def _swallowed(self, row: np.void) -> bool:
+        """Return whether sound batches fill the end of this damaged one: then its size is too large."""
+        start, end = int(row["position"]) + 1, int(row["position"]) + int(row["size_in_bytes"])
+        while (place := self._sound.first(start, end)) is not None:
+            while place < end and self._sound.first(place, place + 1) is not None:
+                start = place + 1
+                place += int(self.header_at(place)["size_in_bytes"][0])
+            if place == end:
+                return True
+        return False
+
+    # --- where no batch follows
+
+    def _behind(self, stop: Stop) -> Lost | Tail:
+        """Search for the next batch, and say what lies before it."""
+        start = stop.position
+        place = self._next_sound(start + 1)
+        end = self._size if place is None else place
+        sizes = self._right_size(start, end)
+        if sizes is None and place is None and stop.status == framing.TORN and self._may_be_torn(start):
+            return Tail(EndKind.TORN, start, end, stop, self._previous_offset)
+        return Lost(start, end, stop, self._previous_offset, sizes, place is not None)
+
+    def _next_sound(self, start: int) -> int | None:
+        """Return the position of the next sound batch that may be one of the log's own; None: there is none.
+
+        A damaged wrapper whose content did not compress shows its inner messages, as sound as the log's; those of
+        format 1 have offsets that count from 0.
+        """
+        least, most = self._offsets_ahead()
+        while (place := self._sound.first(start, self._size)) is not None:
+            (row,) = self.header_at(place)
+            if row["magic"] >= 2 or least <= int(row["last_offset"]) <= most:
+                break
+            start = place + 1
+        return place
+
+    def _offsets_ahead(self) -> tuple[int, int]:
+        """Return the least and the largest offset that the next batch may have."""
+        last, most = self._previous_offset, self._bounds.last()
+        least = (self._bounds.base or 0) if last is None else last + 1
+        return least, INT64_MAX if most is None else most
+
+    def _right_size(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the size that makes the checksum of a batch over [start, end) hold, and the other one it has."""
+        head = self._head(start, end)
+        if len(head) < _HEAD_BYTES or head[MAGIC_AT] > 2:
+            return None
+        size, found = end - start - LOG_OVERHEAD, _int32(head, SIZE_AT)
+        if size == found or size > INT32_MAX:
+            return None
+        is_batch = head[MAGIC_AT] == 2
+        polynomial, crc_at, crc_from = (
+            (CRC32C, BATCH_CRC_AT, BATCH_CRC_FROM) if is_batch else (CRC32, MESSAGE_CRC_AT, MESSAGE_CRC_FROM)
+        )
+        stored = _int32(head, crc_at) & 0xFFFFFFFF
+        holds = end - start > crc_from and self._sound.range_checksum(start + crc_from, end, polynomial) == stored
+        return (size, found) if holds else None
+
+    def _may_be_torn(self, start: int) -> bool:
+        """Return whether the bytes from `start` on may be the beginning of the batch that was to follow."""
+        head = self._head(start, self._size)
+        if len(head) >= SIZE_AT:
+            least, most = self._offsets_ahead()
+            if not max(0, least) <= int.from_bytes(head[:SIZE_AT], "big", signed=True) <= most:
+                return False
+        if len(head) >= LOG_OVERHEAD and _int32(head, SIZE_AT) < RECORD_OVERHEAD_V0:
+            return False
+        return len(head) <= MAGIC_AT or head[MAGIC_AT] <= 2
+
+    def _head(self, start: int, end: int) -> memoryview:
+        return self._source.view(start, min(_HEAD_BYTES, end - start))
+
+
+def _row_of(view: memoryview, position: int, length: int) -> Rows:
+    """Return the header row, shape (1,), of a batch of `length` bytes of which `view` is only the beginning."""
+    head = bytearray(view[:RECORD_BATCH_OVERHEAD])
+    head[SIZE_AT:LOG_OVERHEAD] = (len(head) - LOG_OVERHEAD).to_bytes(LOG_OVERHEAD - SIZE_AT, "big")
+    rows: Rows = scan_headers(head, position)[0].copy()
+    rows["size_in_bytes"] = length
+    return rows
+
+
+def _cause(row: np.void, computed: int | None) -> Stop:
+    """Say why the framing is lost at a batch that is not valid."""
+    position, magic = int(row["position"]), int(row["magic"])
+    if not 0 <= magic <= 2:
+        return Stop(framing.BAD_MAGIC, position, 2, magic)
+    if computed is None:
+        return Stop(TOO_SHORT, position, SHORTEST[magic], int(row["size_in_bytes"]))
+    return Stop(WRONG_CHECKSUM, position, int(row["checksum"]), computed)
+
+
+def _int32(data: memoryview, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "big", signed=True)

@@ -1,0 +1,261 @@
+"""The records of a log or a file, past damage.
+
+    walk -> Entries: batches that are valid, and have offsets of their segment     -> decoded: RecordColumns
+            Damage: a batch that is not, lost bytes, a torn or zeroed tail            Damage: content out of the format
+
+`surviving` and `decoded` are the two steps for one file, from any position to any other; `records` and `batches` take
+them over the files of a log. What survives is the same for everybody: a batch whose checksum holds, up to the first of
+its records that cannot be decoded or has an offset of another segment.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkalog._speedups import framing
+from kafkalog.errors import CorruptRecordError, KafkaLogError
+from kafkalog.fsck.content_checks import row_of
+from kafkalog.fsck.file_check import Scope, damaged_batch, lost_finding
+from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.header_checks import Bounds
+from kafkalog.fsck.verifying import scope_of
+from kafkalog.fsck.walk import Lost, Run, Source, Tail, readable, walk
+from kafkalog.record.batch_validity import unreadable, wrong_checksum
+from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
+from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.record.record_columns import RecordColumns, between
+from kafkalog.storage.file_names import segment_base_offset
+from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.log import Log
+from kafkalog.storage.read.log_scan import NO_END
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+
+
+class Damage(NamedTuple):
+    """Something that cannot be read.
+
+    position: of the batch, or of the first lost byte. offset: of its first record, as far as a header tells. finding:
+    what `verify` says of it, if that is about framing or checksums. is_tail: the data ends there.
+    """
+
+    path: str
+    position: int
+    offset: int | None
+    error: KafkaLogError
+    finding: Finding | None = None
+    is_tail: bool = False
+
+    @property
+    def message(self) -> str:
+        """What is wrong, and where."""
+        return str(self.error)
+
+
+Report = Callable[[Damage], object]
+
+
+def records(
+    log: Log | FileMessageSet, start: int = 0, stop: int = NO_END, *, report: Report, control: bool = False
+) -> Iterator[RecordColumns]:
+    """Read the records with start <= offset < stop, past damage.
+
+    Args:
+        log: A log, or one file.
+        start: The first offset. Damage before the batch that has it is not reported.
+        stop: The offset after the last.
+        report: Called with each damage, before the records behind it.
+        control: Whether to read control records too.
+
+    Yields:
+        The records, at most some thousand at a time.
+
+    Raises:
+        CorruptRecordError: A file became shorter.
+        OSError: A file cannot be read.
+    """
+    return between(_records(log, start, report, control), start, stop)
+
+
+def _records(log: Log | FileMessageSet, start: int, report: Report, control: bool) -> Iterator[RecordColumns]:
+    for file, scope in _files(log, start):
+        reading = Reading(check_crcs=False, control=control, path=scope.path)
+        for entries in _from(start, surviving(file, scope), report):
+            for rows in pieces(entries.rows):
+                for part in decoded(entries._replace(rows=rows), reading, scope.bounds):
+                    if isinstance(part, Damage):
+                        report(part)
+                    else:
+                        yield part
+
+
+def batches(log: Log | FileMessageSet, start: int = 0, *, report: Report) -> Iterator[tuple[Path, RecordBatch]]:
+    """Read the batches from the one on that holds offset `start`, and where they are.
+
+    Batches that are damaged, but can be stepped over, are among them; nothing of them is reported. Arguments and errors
+    are those of `records`.
+    """
+    for file, scope in _files(log, start):
+        for entries in _from(start, surviving(file, scope, keep_damaged=True), report):
+            for batch in batches_of(entries, Reading(path=scope.path)):
+                yield Path(scope.path), batch
+
+
+def last_offset(file: FileMessageSet) -> int | None:
+    """Return the last offset of the last batch that survives in a file; None: there is none."""
+    last = None
+    for source, scope in _files(file, 0):
+        for each in surviving(source, scope):
+            if isinstance(each, Entries):
+                last = int(each.rows["last_offset"][-1])
+    return last
+
+
+def _files(log: Log | FileMessageSet, start: int) -> Iterator[tuple[ReadableFile, Scope]]:
+    """Open the files that may hold offset `start` or later, one after the other."""
+    paths = [segment.path for segment in log.segments] if isinstance(log, Log) else [Path(log.path)]
+    following = [segment_base_offset(path.name) for path in paths[1:]]
+    for path, next_base in zip(paths, [*following, None], strict=True):
+        if next_base is None or next_base > start:
+            with closing(ReadableFile(path)) as file:
+                yield file, scope_of(path)
+
+
+def _from(start: int, items: "Iterable[Entries | Damage]", report: Report) -> Iterator[Entries]:
+    """Give out entries from the one on that holds offset `start`, and report damage next to them and behind."""
+    passed: list[Damage] = []
+    reached = False
+    for item in items:
+        if isinstance(item, Damage):
+            report(item) if reached else passed.append(item)
+        elif reached:
+            yield item
+        else:
+            holds = item.rows["last_offset"] >= start
+            reached = bool(holds.any())
+            if reached:
+                _report_all(passed, report)
+                yield item._replace(rows=item.rows[int(holds.argmax()) :])
+            passed.clear()
+    _report_all(passed, report)
+
+
+def _report_all(passed: list[Damage], report: Report) -> None:
+    for each in passed:
+        report(each)
+
+
+# --- one file
+
+
+def surviving(
+    source: Source, scope: Scope, start: int = 0, end: int | None = None, *, keep_damaged: bool = False
+) -> Iterator[Entries | Damage]:
+    """Read the batches that begin in [start, end) of a file, past damage.
+
+    Args:
+        source: The file.
+        scope: Its path, as errors name it, the offsets that it may hold, and whether it has a successor.
+        start: Position in bytes where a batch begins.
+        end: Position in bytes; None: the end of the file.
+        keep_damaged: Whether batches that are damaged, but can be stepped over, are entries like others.
+
+    Yields:
+        Entries, a run of them at a time, and damage, in the order of their positions.
+
+    Raises:
+        CorruptRecordError: The file became shorter.
+        OSError: The file cannot be read.
+    """
+    for item in walk(source, scope.bounds, start, end):
+        if not isinstance(item, Run):
+            finding = lost_finding(source, item, scope)
+            yield Damage(scope.path, item.start, None, _loss(item, scope), finding, isinstance(item, Tail))
+        elif keep_damaged:
+            yield item.entries(source)
+        else:
+            yield from _surviving_in(item, source, scope)
+
+
+def _surviving_in(run: Run, source: Source, scope: Scope) -> Iterator[Entries | Damage]:
+    survives = run.valid & scope.bounds.inside(run.rows)
+    if not survives.any():
+        yield from (_damaged(run, i, scope) for i in range(len(run.rows)))
+        return
+    entries, first = run.entries(source), 0
+    for i in [*np.flatnonzero(~survives).tolist(), len(run.rows)]:
+        if first < i:
+            yield entries._replace(rows=entries.rows[first:i])
+        if i < len(run.rows):
+            yield _damaged(run, i, scope)
+        first = i + 1
+
+
+def _damaged(run: Run, i: int, scope: Scope) -> Damage:
+    row, finding = run.rows[i], None
+    error: KafkaLogError
+    if run.valid[i]:
+        error = _foreign(int(row["position"]), max(int(row["base_offset"]), int(row["last_offset"])), scope.bounds)
+    else:
+        finding = damaged_batch(run, i, scope.path)
+        is_readable = readable(run.rows[i : i + 1])[0]
+        error = wrong_checksum(row, run.computed[i]) if is_readable else unreadable(row)
+    return _about(row, error.at(scope.path), scope.path)._replace(finding=finding)
+
+
+def _about(row: np.void, error: KafkaLogError, path: str) -> Damage:
+    # The base offset of a wrapper is not in its header.
+    offset = int(row["base_offset"]) if row["base_offset"] >= 0 else int(row["last_offset"])
+    return Damage(path, int(row["position"]), offset, error)
+
+
+def _foreign(position: int, offset: int, bounds: Bounds) -> CorruptRecordError:
+    least, largest = bounds.span
+    return CorruptRecordError("an offset that is not of this segment", None, position, f"{least}..{largest}", offset)
+
+
+def _loss(item: Lost | Tail, scope: Scope) -> KafkaLogError:
+    """Return the error that reading ends with where it does not go on behind damage."""
+    if item.why.status not in {framing.TORN, framing.ZEROED}:
+        return item.why.damage(scope.path)
+    what = f"{'a segment that has a successor' if scope.sealed else 'the segment'} ends in a "
+    what += "torn tail, or a length in it is damaged" if item.why.status == framing.TORN else "zeroed tail"
+    return CorruptRecordError(what, scope.path, item.start, "a batch", f"{item.end - item.start} bytes")
+
+
+def decoded(entries: Entries, reading: Reading, bounds: Bounds) -> Iterator[RecordColumns | Damage]:
+    """Decode the records of entries that survive, past content that does not follow the format.
+
+    Args:
+        entries: Few enough to be decoded at once: `pieces` cuts them.
+        reading: How to decode them.
+        bounds: The offsets that the segment may hold.
+    """
+    rows, path = entries.rows, reading.path or ""
+    while len(rows):
+        here = entries._replace(rows=rows)
+        try:
+            for columns in read_columns(here, reading):
+                own = _own(columns, bounds)
+                if own:
+                    yield columns[:own] if own < len(columns) else columns
+                if own < len(columns):
+                    position = int(columns.batches["position"][columns.batch[own]])
+                    raise _foreign(position, int(columns.offset[own]), bounds).at(path)
+        except KafkaLogError as error:
+            bad = row_of(error, here, reading)
+            yield _about(rows[bad], error, path)
+            rows = rows[bad + 1 :]
+        else:
+            return
+
+
+def _own(columns: RecordColumns, bounds: Bounds) -> int:
+    """Count the records before the first whose offset is of another segment: no checksum covers offsets."""
+    least, largest = bounds.span
+    offset = columns.offset
+    if least <= int(offset.min()) and int(offset.max()) <= largest:
+        return len(columns)
+    return int(((offset < least) | (offset > largest)).argmax())
