@@ -44,8 +44,8 @@ class Segment:
         return f"{self.archive}/{self.topic}/{self.log.stem.lstrip('0') or '0'}"
 
     def batches(self) -> list[dict[str, Any]]:
-        """Kafka's batches, their records' keys, values and headers as bytes. Parsed once: do not change them."""
-        return list(_batches(self.expected))
+        """Return Kafka's batches, each a dict of the caller's own; keys, values and headers are bytes."""
+        return [dict(batch) for batch in _batches(self.expected)]
 
 
 @dataclass(frozen=True)
