@@ -39,13 +39,13 @@ def _share(seed: int) -> float:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_that_was_appended_is_there_once_after_the_process_stops_at_a_call(root: Path, seed: int) -> None:
+def test_every_appended_record_is_there_once_after_the_process_stops_at_a_call(root: Path, seed: int) -> None:
     runs.stopped_at(root, seed, _calls(root, seed, _share(seed)), STEPS)
 
 
 @pytest.mark.parametrize("strictly", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_that_was_flushed_is_there_once_after_the_power_goes_at_a_call(
+def test_every_flushed_record_is_there_once_after_the_power_is_lost_at_a_call(
     root: Path, seed: int, strictly: bool
 ) -> None:
     runs.power_lost_at(root, seed, _calls(root, seed, _share(seed)), STEPS, strictly=strictly)
@@ -54,7 +54,7 @@ def test_all_that_was_flushed_is_there_once_after_the_power_goes_at_a_call(
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("times", [1, 1000])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_what_the_disk_refuses_is_not_in_the_log_and_nothing_else_goes(
+def test_appends_refused_by_the_disk_are_not_in_the_log_and_no_other_is_lost(
     root: Path, half: bool, times: int, code: int
 ) -> None:
     seed = 2 * times + half
@@ -63,7 +63,7 @@ def test_what_the_disk_refuses_is_not_in_the_log_and_nothing_else_goes(
     runs.failing_at(root / "run", seed, Fail(at, times, code, half), STEPS)
 
 
-def test_all_that_was_appended_is_there_once_after_the_process_is_killed() -> None:
+def test_every_appended_record_is_there_once_after_the_process_is_killed() -> None:
     command = [sys.executable, "-m", "tests.crash.run", "--kind", "kill", "--runs", "8"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -97,14 +97,14 @@ def test_a_directory_that_is_not_there_or_not_ours_is_an_error(path: Path) -> No
     assert not path.parent.with_name(path.parent.name + ".tmp").exists()
 
 
-def test_what_a_crash_left_behind_is_written_over(path: Path) -> None:
+def test_a_temporary_file_of_a_crash_is_overwritten(path: Path) -> None:
     path.with_name("checkpoint.tmp").write_bytes(b"x" * 10_000)
     write_atomically(path, NEW)
     assert path.read_bytes() == NEW
     assert names(path) == ["checkpoint"]
 
 
-def test_readers_never_see_a_part(path: Path) -> None:
+def test_readers_never_see_part_of_a_file(path: Path) -> None:
     contents = [bytes([letter]) * 100_000 for letter in b"ab"]
     path.write_bytes(contents[0])
     stop = threading.Event()

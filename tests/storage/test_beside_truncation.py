@@ -1,9 +1,9 @@
-"""One thread begins a log anew, closes or deletes it; others flush and read it meanwhile, and are told what is so."""
+"""One thread truncates, closes or deletes a log while others flush and read it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog import Record, WritableLog
+from kafkalog import FileMessageSet, Record, RecordColumns, WritableLog
 from kafkalog.errors import LogStateError
 from kafkalog.storage.local_log import LocalLog
 from kafkalog.storage.log_state import LogState
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.segment_files import SegmentFiles
-from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.walking import Walk
 from tests.helpers.making import SMALL, segment
 
 
@@ -56,35 +53,15 @@ def before(method: Callable[..., Any], work: Callable[[], object]) -> Callable[.
 # --- the list of segments
 
 
-@pytest.mark.parametrize(
-    ("offset", "seen"),
-    [(2, [(3, 6), (6,), (2,)]), (6, [(3, 6), (6,), (6,)]), (20, [(3, 6), (6,), (20,)])],
-    ids=["before", "at", "behind"],
-)
-def test_a_log_that_begins_anew_has_one_segment_at_any_time_never_none_and_never_both(
-    log: WritableLog, offset: int, seen: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = []
-
-    def note(segments: LogSegments, name: str, value: Any) -> None:
-        object.__setattr__(segments, name, value)
-        if name == "_sorted":
-            found.append(segments.base_offsets)
-
-    monkeypatch.setattr(LogSegments, "__setattr__", note, raising=False)
-    log.truncate_fully_and_start_at(offset)
-    assert found == seen
-
-
 def ask_all(log: WritableLog) -> None:
     assert [record.value for record in log] in ([b"6", b"7", b"8"], [])
     assert log.count() in (3, 0)
     assert (log.high_watermark, log.last_stable_offset) in ((6, 6), (2, 2), (9, 9))
-    assert log.segments
+    assert len(log.segments) == 1, "neither none nor both the old one and the new one"
 
 
 @pytest.mark.parametrize("offset", [2, 6, 20])
-def test_others_flush_and_read_while_the_new_segment_is_made(
+def test_other_threads_flush_and_read_one_segment_while_a_full_truncation_replaces_it(
     log: WritableLog, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
@@ -105,7 +82,9 @@ def test_others_flush_and_read_while_the_new_segment_is_made(
     assert [(record.offset, record.value) for record in log] == [(offset, b"new")]
 
 
-def test_two_truncations_behind_a_reader_are_no_damage(log: WritableLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_truncations_during_a_read_are_not_reported_as_damage(
+    log: WritableLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def cut_and_go_on() -> None:
         log.truncate_to(1)
         for number in range(1, 6):
@@ -120,7 +99,15 @@ def test_two_truncations_behind_a_reader_are_no_damage(log: WritableLog, monkeyp
 
     # It takes the first segment, behind which offset 3 follows, for one of three records; and finds six in it.
     monkeypatch.setattr(LogSegment, "opened", before(LogSegment.opened, cut_and_go_on))
-    monkeypatch.setattr(Walk, "_check_is_now_own", before(Walk._check_is_now_own, begin_anew))
+    columns, work = FileMessageSet.columns, [begin_anew]
+
+    def late(messages: FileMessageSet, *arguments: Any, **named: Any) -> Iterator[RecordColumns]:
+        for part in columns(messages, *arguments, **named):
+            if work:
+                elsewhere(work.pop())
+            yield part
+
+    monkeypatch.setattr(FileMessageSet, "columns", late)
     assert [record.value for record in log] == [b"0", b"b1", b"b2", b"c3"]
 
 
@@ -130,29 +117,31 @@ def test_two_truncations_behind_a_reader_are_no_damage(log: WritableLog, monkeyp
 @pytest.mark.parametrize(
     "ask", [lambda made: made.flush(), lambda made: made.opened().close()], ids=["flushed", "opened"]
 )
-def test_a_segment_is_found_by_whoever_asks_for_it_while_its_files_get_another_name(
+def test_a_segment_is_flushed_and_opened_while_its_files_are_renamed(
     tmp_path: Path, ask: Callable[[LogSegment], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = segment(tmp_path)
     made.flush()
     made.seal()
     made.flush()
-    moved, asked = SegmentFiles._moved_to, list[Future[None]]()
+    replace, asked = Path.replace, list[Future[None]]()
     with ThreadPoolExecutor(1) as pool:
 
-        def late(self: SegmentFiles, path: Path) -> None:
-            asked.append(pool.submit(ask, made))
-            # It waits for the new name; if it did not, it would be done, and have found nothing.
-            wait(asked, timeout=0.2)
-            moved(self, path)
+        def late(path: Path, target: Path) -> Path:
+            moved = replace(path, target)
+            if not asked:
+                asked.append(pool.submit(ask, made))
+                # It waits until the segment knows its new name; otherwise it would fail now, and be done.
+                wait(asked, timeout=0.05)
+            return moved
 
-        monkeypatch.setattr(SegmentFiles, "_moved_to", late)
+        monkeypatch.setattr(Path, "replace", late)
         made.change_file_suffixes("", ".deleted")
         asked[0].result()
     made.release()
 
 
-def test_a_segment_that_goes_gets_no_indexes_any_more(tmp_path: Path) -> None:
+def test_a_retired_segment_gets_no_indexes(tmp_path: Path) -> None:
     made = segment(tmp_path, config=SMALL)
     made.change_file_suffixes("", ".deleted")
     made.retire()
@@ -164,7 +153,7 @@ def test_a_segment_that_goes_gets_no_indexes_any_more(tmp_path: Path) -> None:
 # --- a log that is closed or deleted
 
 
-def test_a_flush_that_ends_after_the_log_was_deleted_says_nothing(
+def test_a_flush_that_ends_after_the_log_was_deleted_raises_nothing(
     log: WritableLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flush = LocalLog.flush
@@ -181,12 +170,12 @@ def test_a_flush_that_ends_after_the_log_was_deleted_says_nothing(
 def test_a_log_that_is_deleted_while_it_is_flushed_has_no_directory_to_flush(
     log: WritableLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalLog, "_flush_segment", before(LocalLog._flush_segment, log.delete))
+    monkeypatch.setattr(LogSegment, "flush", before(LogSegment.flush, log.delete))
     log.flush()
     assert not log.directory.exists()
 
 
-def test_a_flush_beside_who_closes_the_log_is_told_that_it_is_closed(
+def test_a_flush_while_another_thread_closes_the_log_raises_that_it_is_closed(
     log: WritableLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LogState, "check_alone", before(LogState.check_alone, log.close))
@@ -212,7 +201,7 @@ def test_a_log_that_was_deleted_is_closed(log: WritableLog, asked: str) -> None:
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_so_is_one_that_is_about_to_be(log: WritableLog, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_being_deleted_is_closed(log: WritableLog, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = []
 
     def ask() -> None:
@@ -220,6 +209,6 @@ def test_so_is_one_that_is_about_to_be(log: WritableLog, asked: str, monkeypatch
             ASKED[asked](log)
         wrong.append(error.value)
 
-    monkeypatch.setattr("kafkalog.storage.writable_log._remove_directory", before(lambda path: path.rmdir, ask))
+    monkeypatch.setattr(Path, "rmdir", before(Path.rmdir, ask))
     log.delete()
     assert len(wrong) == 1

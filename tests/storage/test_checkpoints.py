@@ -50,7 +50,7 @@ def test_a_later_checkpoint_takes_the_place_of_the_earlier(path: Path) -> None:
     assert read_offset_checkpoint(path) == {TopicPartition("t", 1): 7}
 
 
-def test_nothing_is_written_as_two_zeros(path: Path) -> None:
+def test_an_empty_checkpoint_is_written_as_two_zeros(path: Path) -> None:
     for write, read in (
         (lambda: write_offset_checkpoint(path, {}), read_offset_checkpoint),
         (lambda: write_leader_epoch_checkpoint(path, []), read_leader_epoch_checkpoint),
@@ -112,7 +112,7 @@ def test_a_file_that_does_not_follow_the_format_is_damage_that_names_it(path: Pa
     assert error.value.path == str(path)
 
 
-def test_what_is_no_file_is_no_checkpoint(path: Path) -> None:
+def test_a_directory_is_no_checkpoint(path: Path) -> None:
     path.mkdir()
     with pytest.raises(CorruptCheckpointError, match="regular file"):
         read_offset_checkpoint(path)
@@ -145,7 +145,7 @@ offsets = st.dictionaries(
 
 
 @given(offsets)
-def test_what_is_written_is_read_again(tmp_path_factory, entries: dict[TopicPartition, int]) -> None:
+def test_written_offsets_are_read_again(tmp_path_factory, entries: dict[TopicPartition, int]) -> None:
     path = tmp_path_factory.getbasetemp() / "offsets"
     write_offset_checkpoint(path, entries, sync=False)
     assert read_offset_checkpoint(path) == entries

@@ -14,7 +14,7 @@ from kafkalog.storage.clean_shutdown import (
 )
 
 
-def test_the_mark_is_written_as_kafka_writes_it_and_taken_back_once(tmp_path: Path) -> None:
+def test_the_clean_shutdown_file_has_kafkas_content_and_is_deleted_once(tmp_path: Path) -> None:
     assert not was_clean_shutdown(tmp_path)
     write_clean_shutdown(tmp_path, 17)
     assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":17}'
@@ -25,7 +25,7 @@ def test_the_mark_is_written_as_kafka_writes_it_and_taken_back_once(tmp_path: Pa
     assert not delete_clean_shutdown(tmp_path)
 
 
-def test_who_is_no_broker_has_no_epoch(tmp_path: Path) -> None:
+def test_a_writer_that_is_no_broker_writes_epoch_minus_one(tmp_path: Path) -> None:
     write_clean_shutdown(tmp_path)
     assert read_broker_epoch(tmp_path) == -1
     assert [each.name for each in tmp_path.iterdir()] == [".kafka_cleanshutdown"]
@@ -45,12 +45,12 @@ def test_who_is_no_broker_has_no_epoch(tmp_path: Path) -> None:
         b'{"brokerEpo',
     ],
 )
-def test_that_the_file_is_there_counts_whatever_it_says(tmp_path: Path, content: bytes) -> None:
+def test_a_clean_shutdown_file_counts_whatever_its_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".kafka_cleanshutdown").write_bytes(content)
     assert was_clean_shutdown(tmp_path)
     assert read_broker_epoch(tmp_path) is None
 
 
-def test_what_it_says_besides_is_ignored(tmp_path: Path) -> None:
+def test_unknown_fields_of_the_clean_shutdown_file_are_ignored(tmp_path: Path) -> None:
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b' {"brokerEpoch": 5, "version": 9, "new": [1]}\n')
     assert read_broker_epoch(tmp_path) == 5

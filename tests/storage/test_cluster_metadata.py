@@ -41,14 +41,14 @@ def test_a_manager_that_reads_has_the_metadata_of_the_cluster(data_dir: Path) ->
         assert list(manager) == [METADATA, "orders-0"]
 
 
-def test_the_mark_of_a_clean_shutdown_does_not_wait_for_the_metadata_of_the_cluster(data_dir: Path) -> None:
+def test_a_manager_closes_cleanly_without_opening_the_metadata_of_the_cluster(data_dir: Path) -> None:
     (data_dir / ".kafka_cleanshutdown").unlink()
     with LogManager(data_dir, "a") as manager:
         assert manager["orders-0"].log_end_offset == 1
     assert was_clean_shutdown(data_dir)
 
 
-def test_nor_where_the_other_partitions_are_opened_one_by_one(data_dir: Path) -> None:
+def test_a_single_log_closes_cleanly_without_opening_the_metadata_of_the_cluster(data_dir: Path) -> None:
     (data_dir / ".kafka_cleanshutdown").unlink()
     with kafkalog.open(data_dir / "orders-0", "a"):
         assert not was_clean_shutdown(data_dir)

@@ -56,7 +56,7 @@ def test_numbers_and_bools_need_not_be_texts() -> None:
     assert LogConfig.from_topic_config(topic) == LogConfig(segment_ms=5, preallocate=True, min_cleanable_dirty_ratio=1)
 
 
-def test_what_a_topic_does_not_set_is_the_brokers() -> None:
+def test_settings_that_a_topic_leaves_out_are_the_brokers() -> None:
     broker = LogConfig(segment_ms=5, retention_ms=9)
     assert LogConfig.from_topic_config({"retention.ms": "-1"}, broker) == replace(broker, retention_ms=-1)
     assert LogConfig.from_topic_config({}) == LogConfig()
@@ -73,7 +73,7 @@ def test_what_a_topic_does_not_set_is_the_brokers() -> None:
         ("log.retention.hours", ": retention.ms is"),
     ],
 )
-def test_a_name_that_is_none_is_refused_with_the_one_that_may_be_meant(name: str, nearest: str) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, nearest: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is looked at
         LogConfig.from_topic_config({name: "1"})
     assert str(error.value) == f"{name} is no setting of a topic{nearest}"
@@ -113,13 +113,13 @@ def test_a_name_that_is_none_is_refused_with_the_one_that_may_be_meant(name: str
         ("follower_replication_throttled_replicas", (1,), "partition:broker"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_named_with_what_is(setting: str, value: object, allowed: str) -> None:
+def test_an_invalid_value_is_named_with_the_allowed_ones(setting: str, value: object, allowed: str) -> None:
     with pytest.raises(ValueError, match=allowed) as error:
         LogConfig(**{setting: value})
     assert str(error.value).startswith(f"{setting} is {value!r}: ")
 
 
-def test_a_text_that_is_not_allowed_is_named_by_kafkas_name() -> None:
+def test_an_invalid_text_is_named_by_kafkas_name_of_the_setting() -> None:
     with pytest.raises(ValueError, match=r"^internal\.segment\.bytes is '13': a whole number from 14"):
         LogConfig.from_topic_config({"internal.segment.bytes": "13"})
     with pytest.raises(ValueError, match=r"^preallocate is 'yes': true or false is allowed"):
@@ -132,12 +132,12 @@ def test_a_text_that_is_not_allowed_is_named_by_kafkas_name() -> None:
         LogConfig.from_topic_config({"cleanup.policy": "none"})
 
 
-def test_a_list_stands_for_what_kafka_separates_by_commas() -> None:
+def test_a_list_stands_for_kafkas_comma_separated_values() -> None:
     config = LogConfig.from_topic_config({"cleanup.policy": ["compact", "delete"]})
     assert config.cleanup_policy == ("compact", "delete")
 
 
-def test_what_only_older_brokers_know_is_of_no_effect() -> None:
+def test_settings_of_older_brokers_have_no_effect() -> None:
     old = {"message.format.version": "2.8", "message.downconversion.enable": "true", "segment.ms": 7}
     assert LogConfig.from_topic_config(old) == LogConfig(segment_ms=7)
 
@@ -148,7 +148,7 @@ def test_settings_that_are_no_mapping_are_refused(wrong: Any) -> None:
         LogConfig.from_topic_config(wrong)
 
 
-def test_a_name_that_is_no_text_is_refused() -> None:
+def test_a_name_that_is_not_a_string_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^1 is no setting of a topic"):
         LogConfig.from_topic_config({1: 2})  # type: ignore[dict-item]
 
@@ -243,6 +243,6 @@ numbers = st.fixed_dictionaries(
 
 
 @given(numbers)
-def test_settings_written_out_in_kafkas_words_are_the_same_again(settings: dict[str, object]) -> None:
+def test_settings_survive_the_way_to_kafkas_names_and_back(settings: dict[str, object]) -> None:
     config = LogConfig(**settings)
     assert LogConfig.from_topic_config(config.to_topic_config()) == config

@@ -213,7 +213,7 @@ def test_batches_and_headers_stop_at_damage_in_the_framing_too(opened: Open) -> 
         assert again.value.position == error.value.position == PLACE
 
 
-def test_checksums_are_left_alone_where_that_is_asked(opened: Open) -> None:
+def test_checksums_are_not_checked_where_that_is_requested(opened: Open) -> None:
     messages = opened(around(with_field(">I", 17, 0)))
     found = [columns.value(i) for columns in messages.columns(check_crcs=False) for i in range(len(columns))]
     assert found == [*BEFORE, b"c", b"d", *AFTER]
@@ -316,7 +316,7 @@ def test_a_sealed_file_may_not_end_in_a_torn_or_zeroed_tail(tmp_path: Path) -> N
 
 
 @given(damaged(message_sets()) | st.binary(max_size=300))
-def test_whatever_the_bytes_every_walk_gives_the_same_records_and_error(data: bytes) -> None:
+def test_records_and_columns_end_in_the_same_error_for_any_bytes(data: bytes) -> None:
     messages = memory(data)
     by_objects, *by_columns = map(outcome, walks(messages))
     for found in by_columns:
@@ -332,7 +332,7 @@ def test_whatever_the_bytes_every_walk_gives_the_same_records_and_error(data: by
 
 
 @given(damaged(message_sets()))
-def test_whatever_the_bytes_a_batch_reads_alone_as_it_does_among_others(data: bytes) -> None:
+def test_a_batch_read_alone_yields_the_same_records_as_among_others_for_any_bytes(data: bytes) -> None:
     messages = memory(data)
     records: list[Record] = []
     error = None

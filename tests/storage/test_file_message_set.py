@@ -88,7 +88,7 @@ def test_a_range_without_bytes_holds_no_entry(write: Write, start: int, end: int
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4), (0, -1)])
-def test_a_range_that_is_none_is_refused(write: Write, start: int, end: int | None) -> None:
+def test_an_invalid_range_is_refused(write: Write, start: int, end: int | None) -> None:
     path = write(one(0)).path
     with pytest.raises(ValueError, match=r"(start|end) is -?\d+ bytes"):
         FileMessageSet(path, start=start, end=end)
@@ -123,7 +123,7 @@ def test_a_batch_larger_than_the_largest_allowed_is_damage(write: Write) -> None
     )
 
 
-def test_batches_are_walked_from_a_position(write: Write) -> None:
+def test_batches_are_read_from_a_position_on(write: Write) -> None:
     messages = write(one(0) + one(1) + one(2))
     assert [(batch.last_offset, batch.position) for batch in messages.batches(len(one(0)))] == [
         (1, len(one(0))),
@@ -131,7 +131,7 @@ def test_batches_are_walked_from_a_position(write: Write) -> None:
     ]
 
 
-def test_a_file_can_be_walked_many_times_at_once(write: Write) -> None:
+def test_a_file_can_be_iterated_many_times_at_once(write: Write) -> None:
     messages = write(one(0) + one(1))
     walks = [iter(messages) for _ in range(3)]
     assert [[next(walk).offset for walk in walks] for _ in range(2)] == [[0, 0, 0], [1, 1, 1]]
@@ -146,7 +146,7 @@ def test_a_file_that_grows_is_read_as_far_as_it_has_grown(write: Write) -> None:
     assert messages.end_of_data.kind.name == "END"
 
 
-def test_a_file_that_is_cut_while_it_is_read_kills_nobody(write: Write) -> None:
+def test_a_file_cut_while_it_is_read_does_not_kill_the_process(write: Write) -> None:
     """Leaders change and followers cut their logs; touching a mapped page that is gone would end the process."""
     data = b"".join(one(offset, value=bytes(3000)) for offset in range(2000))
     messages = write(data)
@@ -160,7 +160,7 @@ def test_a_file_that_is_cut_while_it_is_read_kills_nobody(write: Write) -> None:
     assert [record.offset for record in messages] == [0, 1, 2]
 
 
-def test_what_was_read_outlives_the_file(write: Write) -> None:
+def test_batches_and_columns_outlive_the_file(write: Write) -> None:
     with write(one(0) + one(1)) as messages:
         batch, *_ = messages.batches()
         columns, *_ = messages.columns()
@@ -219,7 +219,7 @@ def test_search_gives_the_batch_that_holds_an_offset_or_the_next_one(write: Writ
     assert messages.search(51) is None
 
 
-def test_search_starts_where_it_is_told(write: Write) -> None:
+def test_search_starts_at_the_given_position(write: Write) -> None:
     messages = write(one(0) + one(1) + one(2))
     found = messages.search(0, start=len(one(0)))
     assert found is not None
@@ -254,7 +254,7 @@ def test_search_finds_the_first_batch_that_reaches_an_offset(
 
 
 @pytest.mark.parametrize("wanted", [2**63, 2**80])
-def test_no_batch_reaches_what_is_more_than_an_offset_or_time_can_be_and_any_what_is_less(
+def test_searching_for_numbers_beyond_64_bits_finds_no_batch_above_and_the_first_below(
     write: Write, wanted: int
 ) -> None:
     message_set = write(V2Batch(records(b"a", offset=4)).encoded())

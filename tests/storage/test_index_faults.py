@@ -167,7 +167,9 @@ def test_a_disk_that_becomes_full_fails_an_append_and_leaves_the_entries(tmp_pat
         assert (disk / "0.index").stat().st_size == (reserved + 1) * 8
 
 
-def test_where_blocks_cannot_be_reserved_they_are_written(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_written_where_the_system_cannot_reserve_them(
+    index: OffsetIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(os, "posix_fallocate")
     index.append(51, 1)
     index.resize(1 << 20)
@@ -206,7 +208,7 @@ def test_an_index_that_cannot_be_trimmed_is_closed_all_the_same(
         index.lookup(51)
 
 
-def test_a_flush_that_fails_says_so(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_flush_raises(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index.append(51, 1)
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(OSError, match="No space"):

@@ -23,7 +23,7 @@ ENTRIES = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12).flatmap(
 
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
 @given(before=ENTRIES, entries=ENTRIES)
-def test_many_at_once_are_as_one_by_one(
+def test_adding_many_entries_equals_adding_them_one_by_one(
     tmp_path_factory: pytest.TempPathFactory,
     kind: type[OffsetIndex | TimeIndex],
     before: list[tuple[int, int]],

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -15,11 +15,10 @@ import pytest
 import kafkalog
 from kafkalog import LogConfig, Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage import appending, data_dir_session, embedded, local_log, lock, segment
-from kafkalog.storage.local_log import LocalLog
+from kafkalog.storage import appending, data_dir_session, embedded, local_log, lock, segment, truncating
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.scheduler import BackgroundScheduler
-from kafkalog.storage.truncating import Truncation
+from kafkalog.storage.segment import LogSegment
 
 SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=240, segment_bytes=400)
 
@@ -33,6 +32,16 @@ def interrupt(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
+def then_interrupt(method: Callable[..., object]) -> Callable[..., None]:
+    """Return the method followed by an interrupt."""
+
+    def interrupted(*arguments: Any) -> None:
+        method(*arguments)
+        raise KeyboardInterrupt
+
+    return interrupted
+
+
 def append(log: WritableLog, value: bytes) -> None:
     log.append([Record(value)])
 
@@ -44,7 +53,7 @@ def test_a_batch_whose_append_was_interrupted_once_it_was_written_is_not_in_the_
     with kafkalog.open(directory, "a", SMALL) as log:
         append(log, b"0")
         with monkeypatch.context() as patch:
-            patch.setattr(LocalLog, "_end_at", interrupt)
+            patch.setattr(LogSegment, "append_batch", then_interrupt(LogSegment.append_batch))
             with pytest.raises(KeyboardInterrupt):
                 append(log, b"x")
         assert [record.value for record in log] == [b"0"]
@@ -58,13 +67,13 @@ def test_a_batch_whose_append_was_interrupted_once_it_was_written_is_not_in_the_
         assert again.log_end_offset == again.high_watermark == len(expected)
 
 
-def test_a_truncation_that_is_interrupted_leaves_a_log_that_takes_no_more_until_it_is_opened_again(
+def test_an_interrupted_truncation_closes_the_log_to_appends_until_it_is_opened_again(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = kafkalog.open(directory, "a")
     for number in range(4):
         append(log, b"%d" % number)
-    monkeypatch.setattr(Truncation, "_rebuild_producers", interrupt)
+    monkeypatch.setattr(truncating, "rebuild_producer_state", interrupt)
     with pytest.raises(KeyboardInterrupt):
         log.truncate_to(2)
     assert log.high_watermark <= log.log_end_offset
@@ -75,21 +84,21 @@ def test_a_truncation_that_is_interrupted_leaves_a_log_that_takes_no_more_until_
         assert [record.value for record in again] == [b"0", b"1"]
 
 
-def interrupt_a_change_of(directory: Path) -> None:
-    with kafkalog.open(directory, "a") as log:
-        append(log, b"x")
-        with log._state.local.uninterrupted():
-            raise KeyboardInterrupt
-
-
-def test_leaving_the_with_block_does_not_hide_what_has_interrupted_a_change(directory: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        interrupt_a_change_of(directory)
+def test_leaving_the_with_block_does_not_hide_the_interruption_of_a_change(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(truncating, "rebuild_producer_state", interrupt)
+    log = kafkalog.open(directory, "a")
+    append(log, b"x")
+    append(log, b"y")
+    with pytest.raises(KeyboardInterrupt), log:
+        log.truncate_to(1)
+    monkeypatch.undo()
     with kafkalog.open(directory, "a") as again:
         assert [record.value for record in again] == [b"x"]
 
 
-def test_a_scheduler_whose_thread_was_kept_from_its_start_does_what_is_due_and_stops(
+def test_a_scheduler_whose_thread_did_not_start_runs_due_tasks_and_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[str] = []
@@ -104,20 +113,27 @@ def test_a_scheduler_whose_thread_was_kept_from_its_start_does_what_is_due_and_s
 
 @pytest.fixture
 def _few_to_look_through() -> Iterator[None]:
-    """To collect garbage after each signal takes no longer than what the test itself has made."""
+    """Leave out of each garbage collection whatever there was before the test."""
     gc.collect()
     gc.freeze()
     yield
     gc.unfreeze()
 
 
-LOCKING = {lock.__file__, data_dir_session.__file__}
+def source(module: ModuleType) -> str:
+    assert module.__file__ is not None
+    return module.__file__
+
+
+LOCKING = {source(lock), source(data_dir_session)}
 
 
 def interrupted_once_more(
     struck: set[tuple[str, int]], action: Callable[[], object], files: Collection[str] = LOCKING
 ) -> bool:
-    """Do it, and have a signal strike at a line of these files where none has struck; False: there is none.
+    """Call `action` and interrupt it at a line of these files that is not in `struck` yet.
+
+    Return False if there is none.
 
     The interpreter lets signals in where something is called, and not between a `with` and its lock.
     """
@@ -146,12 +162,11 @@ def interrupted_once_more(
     return len(struck) > before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_to_look_through")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("what", ["open and close", "close"])
-def test_wherever_a_signal_strikes_while_a_lock_is_taken_or_released_no_byte_of_it_stays_locked(
-    tmp_path: Path, what: str
-) -> None:
+def test_a_signal_at_any_line_of_locking_and_unlocking_leaves_nothing_locked(tmp_path: Path, what: str) -> None:
     struck: set[tuple[str, int]] = set()
     more = True
     while more:
@@ -161,18 +176,26 @@ def test_wherever_a_signal_strikes_while_a_lock_is_taken_or_released_no_byte_of_
             more = interrupted_once_more(struck, kafkalog.open(tmp_path / "topic-0", "a").close)
         gc.collect()
         lock_data_dir(tmp_path).release()
-        assert not lock._files
     assert len(struck) > 20
 
 
+def takes_appends(log: WritableLog) -> bool:
+    try:
+        append(log, b"v")
+    except LogStateError:
+        return False
+    return True
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_to_look_through")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_wherever_a_signal_strikes_in_an_append_readers_find_what_the_log_says_it_holds(directory: Path) -> None:
-    files = {each.__file__ for each in (embedded, local_log, segment, appending)}
+def test_a_signal_at_any_line_of_an_append_leaves_the_log_and_its_end_in_agreement(directory: Path) -> None:
+    files = {source(each) for each in (embedded, local_log, segment, appending)}
     struck: set[tuple[str, int]] = set()
     log = kafkalog.open(directory, "a", SMALL)
     while interrupted_once_more(struck, partial(append, log, b"v" * 20), files):
-        if log._state.local.failure is not None:
+        if not takes_appends(log):
             log.abandon()
             gc.collect()
             log = kafkalog.open(directory, "a", SMALL)

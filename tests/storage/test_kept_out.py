@@ -12,7 +12,7 @@ from kafkalog.storage import data_dir_session
 from kafkalog.storage.partition_metadata import write_partition_metadata
 
 
-def test_a_log_whose_lock_file_was_removed_takes_no_more_once_it_is_flushed_and_is_recovered(tmp_path: Path) -> None:
+def test_a_log_whose_lock_file_was_removed_refuses_changes_and_is_recovered_when_opened_again(tmp_path: Path) -> None:
     log = kafkalog.open(tmp_path / "t-0", "a")
     log.append([Record(b"0")])
     (tmp_path / ".lock").unlink()
@@ -25,7 +25,7 @@ def test_a_log_whose_lock_file_was_removed_takes_no_more_once_it_is_flushed_and_
         assert [record.value for record in again] == [b"0"]
 
 
-def test_a_manager_whose_lock_file_was_removed_says_so_when_it_is_closed_and_lets_go(tmp_path: Path) -> None:
+def test_a_manager_whose_lock_file_was_removed_raises_on_close_and_releases_its_lock(tmp_path: Path) -> None:
     manager = LogManager(tmp_path, "a")
     (tmp_path / ".lock").unlink()
     with pytest.raises(ExceptionGroup) as raised:
@@ -35,7 +35,7 @@ def test_a_manager_whose_lock_file_was_removed_says_so_when_it_is_closed_and_let
     LogManager(tmp_path, "a").close()
 
 
-def test_a_partition_that_is_a_link_is_not_written_to_by_two(tmp_path: Path) -> None:
+def test_a_linked_partition_has_one_writer(tmp_path: Path) -> None:
     for name in ("data", "links"):
         (tmp_path / name).mkdir()
     kafkalog.open(tmp_path / "data" / "t-0", "a").close()
@@ -51,7 +51,7 @@ def test_a_partition_that_is_a_link_is_not_written_to_by_two(tmp_path: Path) -> 
         LogManager(tmp_path / "links", "a")
 
 
-def test_another_processs_topic_id_is_taken_over_where_it_was_written_just_before(
+def test_a_topic_id_that_another_process_has_just_written_is_adopted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = data_dir_session.begin

@@ -51,7 +51,7 @@ class Later:
 # --- assigning (case 104)
 
 
-def test_a_new_cache_knows_nothing_and_leaves_an_empty_file(cache: LeaderEpochCache, path: Path) -> None:
+def test_a_new_cache_is_empty_and_creates_an_empty_file(cache: LeaderEpochCache, path: Path) -> None:
     assert path.read_bytes() == b""
     assert cache.is_empty
     assert cache.entries == ()
@@ -79,7 +79,7 @@ def test_a_new_entry_drops_those_it_contradicts(cache: LeaderEpochCache, assigne
     assert list(with_entries(cache, *assigned).entries) == left
 
 
-def test_a_dropped_entry_is_worth_a_warning_unless_nothing_was_appended_in_it(cache: LeaderEpochCache, caplog) -> None:
+def test_dropping_an_entry_is_logged_unless_nothing_was_appended_in_its_epoch(cache: LeaderEpochCache, caplog) -> None:
     with caplog.at_level(logging.WARNING):
         with_entries(cache, (2, 9), (3, 9))
         assert caplog.records == []
@@ -117,7 +117,7 @@ def test_an_epoch_before_all_that_are_known_ends_where_they_begin(cache: LeaderE
     assert with_entries(cache, (5, 11), (6, 12)).end_offset_for(4, 20) == (4, 11)
 
 
-def test_an_epoch_that_a_later_one_contradicted_cannot_be_told(cache: LeaderEpochCache) -> None:
+def test_an_epoch_dropped_for_a_later_one_has_no_end_offset(cache: LeaderEpochCache) -> None:
     assert with_entries(cache, (1, 5), (2, 6), (1, 7)).end_offset_for(2, 20) == NOTHING
 
 
@@ -126,7 +126,7 @@ def test_a_record_was_appended_in_the_last_epoch_that_began_by_its_offset(cache,
     assert with_entries(cache, (0, 10), (1, 20), (5, 30)).epoch_for_offset(offset) == epoch
 
 
-def test_the_neighbours_of_an_epoch_need_not_have_it_between_them(cache: LeaderEpochCache) -> None:
+def test_previous_and_next_epochs_are_found_for_epochs_without_an_entry(cache: LeaderEpochCache) -> None:
     with_entries(cache, (2, 6), (4, 8), (6, 10))
     assert [cache.previous_epoch(epoch) for epoch in range(1, 9)] == [None, None, 2, 2, 4, 4, 6, 6]
     assert [cache.next_epoch(epoch) for epoch in range(1, 9)] == [2, 4, 4, 6, 6, None, None, None]
@@ -198,7 +198,7 @@ def test_a_truncation_that_changes_nothing_is_not_written(path: Path) -> None:
     assert later.tasks == []
 
 
-def test_the_scheduler_writes_nothing_where_the_directory_has_gone(tmp_path: Path) -> None:
+def test_the_scheduler_writes_nothing_after_the_directory_was_renamed(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     cache = with_entries(LeaderEpochCache(directory / "epochs", scheduler=ImmediateScheduler()), (2, 6), (3, 9))
@@ -297,7 +297,7 @@ def _model(entries: list[tuple[int, int]], what: str, *numbers: int) -> list[tup
     return [(each[0], numbers[0]) for each in before[-1:]] + [each for each in entries if each[1] > numbers[0]]
 
 
-def test_a_cache_that_is_closed_has_written_what_was_to_be_written_later_and_writes_no_more(path: Path) -> None:
+def test_closing_a_cache_writes_pending_changes_and_ends_writing(path: Path) -> None:
     scheduler = Later()
     cache = LeaderEpochCache(path, scheduler=scheduler)
     cache.assign(1, 0)

@@ -32,14 +32,14 @@ def open_files(directory: Path) -> int:
 # --- processes
 
 
-def test_a_locked_data_directory_is_refused_to_another_process_which_learns_whose_it_is(data: Path) -> None:
+def test_a_locked_data_directory_is_refused_to_another_process_naming_the_owner(data: Path) -> None:
     with lock_data_dir(data), other("data_dir", data) as refused:
         assert refused.answer.startswith("refused")
         assert str(data / ".lock") in refused.answer
         assert f"process {os.getpid()}" in refused.answer
 
 
-def test_what_another_process_holds_is_refused_here_with_its_process_id(data: Path) -> None:
+def test_a_lock_of_another_process_is_refused_here_naming_that_process(data: Path) -> None:
     before = open_files(data)
     with other("data_dir", data) as holder:
         for take, directory in ((lock_data_dir, data), (lock_partition, data / "t-0")):
@@ -51,7 +51,7 @@ def test_what_another_process_holds_is_refused_here_with_its_process_id(data: Pa
     lock_data_dir(data).release()
 
 
-def test_processes_may_each_hold_another_partition_and_never_the_same(data: Path) -> None:
+def test_two_processes_may_lock_different_partitions_but_not_the_same(data: Path) -> None:
     with lock_partition(data / "t-0"), other("partition", data / "t-1") as second:
         assert second.has_it
         assert not can_be_locked("partition", data / "t-0")
@@ -60,7 +60,7 @@ def test_processes_may_each_hold_another_partition_and_never_the_same(data: Path
             lock_partition(data / "t-1")
 
 
-def test_one_partition_is_enough_to_keep_a_broker_out_and_a_broker_keeps_out_all(data: Path) -> None:
+def test_a_locked_partition_excludes_a_broker_and_a_broker_excludes_all_partitions(data: Path) -> None:
     with lock_partition(data / "t-0"):
         assert not can_be_locked("data_dir", data)
     with lock_data_dir(data):
@@ -79,7 +79,7 @@ def test_a_released_lock_is_free_for_others_and_the_file_stays(data: Path) -> No
     assert can_be_locked("data_dir", data)
 
 
-def test_a_killed_process_holds_nothing(data: Path) -> None:
+def test_a_killed_process_releases_its_lock(data: Path) -> None:
     with other("data_dir", data) as holder:
         holder.kill()
         with lock_data_dir(data) as lock:
@@ -98,7 +98,7 @@ def test_the_byte_of_a_partition_follows_from_its_name_as_every_version_must_agr
 # --- this process
 
 
-def test_this_process_too_gets_each_lock_once(data: Path) -> None:
+def test_the_same_process_gets_each_lock_once(data: Path) -> None:
     with lock_partition(data / "t-0"):
         for take, directory in ((lock_partition, data / "t-0"), (lock_data_dir, data)):
             with pytest.raises(LogLockedError, match="this process"):
@@ -109,7 +109,7 @@ def test_this_process_too_gets_each_lock_once(data: Path) -> None:
         lock_partition(data / "t-1")
 
 
-def test_neither_a_refusal_nor_a_release_costs_the_other_locks_of_this_process(data: Path, tmp_path: Path) -> None:
+def test_refused_and_released_locks_leave_the_process_its_other_locks(data: Path, tmp_path: Path) -> None:
     (data / "alias").symlink_to(data)
     first, second = lock_partition(data / "t-0"), lock_partition(data / "alias" / "t-1")
     with pytest.raises(LogLockedError):
@@ -124,7 +124,7 @@ def test_neither_a_refusal_nor_a_release_costs_the_other_locks_of_this_process(d
     assert can_be_locked("data_dir", data)
 
 
-def test_of_many_threads_one_gets_the_lock(data: Path) -> None:
+def test_one_of_many_threads_gets_the_lock(data: Path) -> None:
     start, locks, refusals = threading.Barrier(8), [], []
 
     def take() -> None:
@@ -144,7 +144,7 @@ def test_of_many_threads_one_gets_the_lock(data: Path) -> None:
     locks[0].release()
 
 
-def test_a_process_that_was_started_meanwhile_neither_has_the_lock_nor_ends_it(data: Path) -> None:
+def test_a_child_process_neither_has_nor_releases_its_parents_lock(data: Path) -> None:
     with lock_data_dir(data):
         subprocess.run(python("pass"), check=True)
         assert not can_be_locked("data_dir", data)
@@ -174,7 +174,7 @@ sys.stdin.readline()
 """
 
 
-def test_a_forked_child_has_no_lock_and_does_not_end_its_parents(data: Path) -> None:
+def test_a_forked_child_neither_has_nor_releases_its_parents_lock(data: Path) -> None:
     with started(python(FORK, data)) as parent:
         assert parent.answer == "held"
         assert not can_be_locked("data_dir", data)
@@ -183,7 +183,7 @@ def test_a_forked_child_has_no_lock_and_does_not_end_its_parents(data: Path) -> 
 # --- the file
 
 
-def test_a_lock_file_that_a_stopping_broker_removes_meanwhile_is_not_the_one_that_is_locked(data, monkeypatch) -> None:
+def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(data, monkeypatch) -> None:
     lockf, removed, before = fcntl.lockf, [], open_files(data)
 
     def remove_first(*arguments: int) -> None:
@@ -201,13 +201,13 @@ def test_a_lock_file_that_a_stopping_broker_removes_meanwhile_is_not_the_one_tha
     assert open_files(data) == before
 
 
-def test_without_a_directory_there_is_no_lock(data: Path) -> None:
+def test_a_directory_that_does_not_exist_is_not_locked(data: Path) -> None:
     for take, directory in ((lock_data_dir, data / "none"), (lock_partition, data / "none" / "t-0")):
         with pytest.raises(FileNotFoundError):
             take(directory)
 
 
-def test_an_error_that_is_no_refusal_is_told_as_it_is_and_leaves_nothing_open(data: Path, monkeypatch) -> None:
+def test_other_errors_of_locking_are_raised_and_leave_no_file_open(data: Path, monkeypatch) -> None:
     before = open_files(data)
 
     def no_locks(*_arguments: int) -> None:
@@ -228,7 +228,7 @@ def test_a_partition_is_known_by_its_name_however_its_path_is_written(data: Path
             assert not can_be_locked("partition", data / lock.directory.name)
 
 
-def test_a_lock_file_that_is_removed_lets_nobody_in_of_this_process_and_its_holder_finds_out(data: Path) -> None:
+def test_a_removed_lock_file_still_excludes_this_process_and_its_owner_notices(data: Path) -> None:
     with lock_partition(data / "t-0") as lock:
         lock.ensure_held()
         (data / ".lock").unlink()
@@ -240,7 +240,7 @@ def test_a_lock_file_that_is_removed_lets_nobody_in_of_this_process_and_its_hold
     lock_data_dir(data).release()
 
 
-def test_a_partition_that_is_a_link_is_locked_where_it_leads_to_and_where_it_lies(data: Path, tmp_path: Path) -> None:
+def test_a_linked_partition_is_locked_at_its_target_and_at_the_link(data: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "t-0").symlink_to(data / "t-0")
@@ -251,6 +251,6 @@ def test_a_partition_that_is_a_link_is_locked_where_it_leads_to_and_where_it_lie
     assert can_be_locked("data_dir", elsewhere)
 
 
-def test_a_lock_that_is_forgotten_is_released(data: Path) -> None:
+def test_a_garbage_collected_lock_is_released(data: Path) -> None:
     lock_data_dir(data)
     assert can_be_locked("partition", data / "t-0")

@@ -44,7 +44,7 @@ def test_segments_are_read_in_the_order_of_their_offsets(partition: Path) -> Non
 
 @pytest.mark.parametrize("start", range(7))
 @pytest.mark.parametrize("end", [*range(8), None])
-def test_a_range_of_offsets_gives_just_those(partition: Path, start: int, end: int | None) -> None:
+def test_a_range_of_offsets_yields_its_records(partition: Path, start: int, end: int | None) -> None:
     three_segments(partition)
     log = kafkalog.open(partition)
     wanted = list(range(6))[start : 6 if end is None else end]
@@ -164,7 +164,7 @@ def test_a_directory_that_holds_no_log_is_named(tmp_path: Path) -> None:
     assert error.value.path == str(directory)
 
 
-def test_a_copied_segment_is_read_whatever_its_directory_is_called(tmp_path: Path) -> None:
+def test_a_copied_segment_is_read_from_a_directory_of_any_name(tmp_path: Path) -> None:
     directory = tmp_path / "backup"
     directory.mkdir()
     three_segments(directory)

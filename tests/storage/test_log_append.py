@@ -59,7 +59,7 @@ def stamped(magic: int) -> dict[str, Any]:
 # --- as the leader
 
 
-def test_appending_tells_the_first_offset_of_each_batch_across_a_roll(directory: Path) -> None:
+def test_appends_return_the_first_offset_of_each_batch_across_a_roll(directory: Path) -> None:
     with opened(directory) as log:
         assert append(log, b"a", b"b", b"c") == 0
         assert append(log, b"d", b"e", b"f") == 3
@@ -69,7 +69,7 @@ def test_appending_tells_the_first_offset_of_each_batch_across_a_roll(directory:
         assert values(log) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"]
 
 
-def test_what_was_appended_is_told(directory: Path) -> None:
+def test_an_append_returns_a_summary_of_its_batches(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 2)
         given_batch = batch(b"a", b"b", timestamp=NOW + 5, compression_type=CompressionType.GZIP)
@@ -82,7 +82,7 @@ def test_what_was_appended_is_told(directory: Path) -> None:
         assert [b.partition_leader_epoch for b in log.batches(2)] == [7]
 
 
-def test_nothing_is_appended_of_nothing(directory: Path) -> None:
+def test_an_empty_message_set_appends_nothing(directory: Path) -> None:
     with opened(directory) as log:
         for info in (log.append_as_leader(ByteBufferMessageSet(b""), 0), log.append([])):
             assert (info.first_offset, info.last_offset, info.offsets_count) == (-1, -1, 0)
@@ -90,7 +90,7 @@ def test_nothing_is_appended_of_nothing(directory: Path) -> None:
         assert epochs(log) == []
 
 
-def test_a_torn_tail_of_what_a_client_sent_is_left_out(directory: Path) -> None:
+def test_a_torn_tail_sent_by_a_client_is_left_out(directory: Path) -> None:
     sent = bytes(batch(b"whole").buffer)
     with opened(directory) as log:
         info = log.append_as_leader(ByteBufferMessageSet(sent + sent[:-1]), 0)
@@ -118,7 +118,7 @@ def test_replicated_batches_that_a_leader_appends_get_its_offsets_and_must_keep_
             log.append_as_leader(batch(bytes(200)), 2, AppendOrigin.REPLICATION)
 
 
-def test_a_coordinator_that_has_been_replaced_is_told_so_whatever_else_it_got_wrong(directory: Path) -> None:
+def test_a_replaced_coordinator_is_refused_before_other_errors_are_looked_for(directory: Path) -> None:
     sent = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
     with opened(directory) as log:
         log.append_as_leader(batch(b"a", **sent), 0)
@@ -212,7 +212,7 @@ def test_a_batch_larger_than_a_message_may_be_is_refused_from_a_client_and_taken
         assert values(log) == [b"short", b"a good deal longer"]
 
 
-def test_a_batch_that_grows_beyond_the_limit_when_it_is_compressed_anew_is_refused(directory: Path) -> None:
+def test_a_batch_that_exceeds_the_limit_after_recompression_is_refused(directory: Path) -> None:
     sent = batch(b"x" * 4000, compression_type=CompressionType.ZSTD)
     config = LogConfig(max_message_bytes=sent.size_in_bytes + 10, compression_type=CompressionType.NONE)
     with opened(directory, config) as log, pytest.raises(RecordTooLargeError, match="converted"):
@@ -345,7 +345,7 @@ def _with_count(messages: ByteBufferMessageSet, count: int) -> ByteBufferMessage
 
 
 @pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_leaves_the_log_as_it_was(directory: Path, sent: Any) -> None:
+def test_a_refused_append_leaves_the_log_unchanged(directory: Path, sent: Any) -> None:
     with opened(directory, LogConfig(max_message_bytes=1000)) as log:
         append(log, b"first", epoch=1)
         before = files(directory)
@@ -367,7 +367,7 @@ def test_leader_epochs_are_noted_with_the_first_offset_appended_in_each(director
         assert epochs(log) == [(3, 0), (5, 2), (8, 10)]
 
 
-def test_an_epoch_that_a_refused_append_left_begins_where_it_is_appended_to_in_truth(directory: Path) -> None:
+def test_the_epoch_of_a_refused_append_begins_at_its_first_accepted_append(directory: Path) -> None:
     with opened(directory, replace(CONFIG, segment_bytes=200)) as log:
         with pytest.raises(RecordBatchTooLargeError):
             follow(log, 19, bytes(200), epoch=3)

@@ -23,7 +23,7 @@ def log(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("config", [{}, {"segment.bytes": 100}, "segment.bytes=100"])
-def test_a_config_that_is_none_is_refused_before_anything_is_made(tmp_path: Path, config: Any) -> None:
+def test_a_config_of_another_type_is_refused_before_any_file_is_created(tmp_path: Path, config: Any) -> None:
     home = tmp_path / "data"
     for ask in (
         lambda: kafkalog.open(home / "t-0", "a", config),
@@ -36,7 +36,7 @@ def test_a_config_that_is_none_is_refused_before_anything_is_made(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_config_that_is_none_makes_no_partition(tmp_path: Path) -> None:
+def test_a_config_of_another_type_creates_no_partition(tmp_path: Path) -> None:
     with LogManager(tmp_path, "a") as manager:
         with pytest.raises(TypeError, match="config is a LogConfig"):
             manager.create("t-0", {"segment.bytes": 100})  # type: ignore[arg-type]
@@ -52,14 +52,12 @@ def test_a_config_that_is_none_makes_no_partition(tmp_path: Path) -> None:
         ({"config": {}}, "config is a LogConfig"),
     ],
 )
-def test_what_a_log_cannot_be_opened_with_is_named(
-    log: WritableLog, mode: Any, options: dict[str, Any], told: str
-) -> None:
+def test_invalid_options_of_open_are_named(log: WritableLog, mode: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises((TypeError, ValueError), match=told):
         kafkalog.open(log.directory, mode, **options)
 
 
-def test_progress_that_cannot_be_called_is_named(tmp_path: Path) -> None:
+def test_a_progress_argument_that_is_not_callable_is_named(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="progress is a function of bytes done and bytes to do, not int"):
         kafkalog.open(tmp_path / "t-0", "a", progress=3)  # type: ignore[call-overload]
     assert list(tmp_path.iterdir()) == []
@@ -72,13 +70,13 @@ def test_a_file_is_no_directory_in_either_mode(tmp_path: Path, mode: Any) -> Non
         kafkalog.open(tmp_path / "t-0", mode)
 
 
-def test_a_mode_that_is_worked_out_opens_what_it_says(log: WritableLog, tmp_path: Path) -> None:
+def test_each_mode_opens_its_class_of_log(log: WritableLog, tmp_path: Path) -> None:
     for mode, kind in zip("ra", (Log, WritableLog), strict=True):
         with kafkalog.open(tmp_path / f"{mode}-0" if mode == "a" else log.directory, mode) as other:
             assert type(other) is kind
 
 
-def test_what_is_read_beyond_names_the_log(log: WritableLog) -> None:
+def test_reading_out_of_range_names_the_log(log: WritableLog) -> None:
     for start in (-1, 3):
         with pytest.raises(OffsetOutOfRangeError) as error:
             log.read(start, 100)
@@ -89,7 +87,7 @@ def test_what_is_read_beyond_names_the_log(log: WritableLog) -> None:
     ("arguments", "told"),
     [((0, -1), "max_length is -1 bytes"), ((0, "1"), "max_length is a whole"), ((None, 1), "start_offset is a whole")],
 )
-def test_what_cannot_be_read_is_named_as_the_caller_knows_it(log: WritableLog, arguments: Any, told: str) -> None:
+def test_invalid_arguments_of_read_are_named(log: WritableLog, arguments: Any, told: str) -> None:
     with pytest.raises((TypeError, ValueError), match=told):
         log.read(*arguments)
 
@@ -101,13 +99,13 @@ def test_isolation_is_given_to_count_by_name_as_to_all_others(log: WritableLog) 
 
 
 @pytest.mark.parametrize("special", [-5, -6])
-def test_of_remote_storage_there_is_no_offset(log: WritableLog, special: int) -> None:
+def test_special_timestamps_of_remote_storage_have_no_offset(log: WritableLog, special: int) -> None:
     found = log.offset_for_timestamp(special)
     assert found is not None
     assert found.offset == -1
 
 
-def test_records_that_are_refused_name_the_log_and_what_it_takes(tmp_path: Path) -> None:
+def test_the_error_for_refused_records_names_the_log_and_its_limit(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0", LogConfig(message_timestamp_before_max_ms=50)) as log:
         with pytest.raises(RecordValidationError, match="at most 50 ms before") as error:
             log.append_as_leader(batch(timestamp=NOW - 51), 0)
@@ -128,7 +126,7 @@ def test_no_segment_of_a_log_that_is_only_read_is_deleted_or_renamed(log: Writab
     assert {path.name for path in log.directory.iterdir()} == before
 
 
-def test_what_a_log_knows_can_be_looked_at(tmp_path: Path) -> None:
+def test_epochs_and_producers_have_readable_representations(tmp_path: Path) -> None:
     with opened(tmp_path / "t-0") as log:
         assert "no epochs" in repr(log.leader_epochs)
         append(log, b"a", epoch=3, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -137,5 +135,5 @@ def test_what_a_log_knows_can_be_looked_at(tmp_path: Path) -> None:
         assert repr(log.producer_state) == "<ProducerStateManager of t-0: 1 producers at 2>"
 
 
-def test_intervals_are_found_where_the_manager_is() -> None:
+def test_intervals_can_be_imported_from_the_package() -> None:
     assert kafkalog.Intervals(flush_ms=5).flush_ms == 5

@@ -1,4 +1,4 @@
-"""Segments that leave a log while others still have to do with them."""
+"""Segments that are deleted from a log while they are still in use."""
 
 import warnings
 from pathlib import Path
@@ -11,7 +11,7 @@ from kafkalog.storage.scheduler import ImmediateScheduler
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.writable_log import Opening, WritableLog
 
-SMALL = LogConfig(segment_bytes=200, file_delete_delay_ms=0)
+SMALL = LogConfig(segment_bytes=200, file_delete_delay_ms=0, retention_bytes=1)
 
 
 def test_a_log_that_was_truncated_is_closed_without_a_file_left_open(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_segment_that_retention_deletes_while_it_is_flushed_does_not_fail_the_
 
     def deleted_first(segment: LogSegment) -> None:
         if segment.base_offset == 0 and len(log.segments) > 1:
-            log._retention.delete_segments([segment])
+            log.delete_old_segments()
         flush(segment)
 
     with monkeypatch.context() as patched:

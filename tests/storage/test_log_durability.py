@@ -81,7 +81,7 @@ def test_flushed_records_of_a_new_partition_are_there(machine: Machine) -> None:
     assert values(machine.start()) == [b"a", b"b"]
 
 
-def test_a_partition_whose_name_an_earlier_crash_kept_from_the_disk_is_there_once_it_is_flushed(
+def test_a_flush_makes_a_partition_durable_whose_directory_entry_was_lost_in_a_crash(
     machine: Machine,
 ) -> None:
     (machine.data_dir / "orders-0").mkdir()
@@ -104,7 +104,7 @@ def test_a_segment_that_was_flushed_before_it_was_rolled_is_whole(machine: Machi
     assert [list(segment.time_index) for segment in again.segments[:2]] == [[(NOW, 0)], [(NOW, 1)]]
 
 
-def test_truncated_segments_do_not_come_back_behind_what_was_appended_since(machine: Machine) -> None:
+def test_truncated_segments_do_not_return_after_later_appends(machine: Machine) -> None:
     log = machine.start()
     for value in (b"a", b"b" * 200, b"c" * 200):
         append(log, value)
@@ -116,7 +116,7 @@ def test_truncated_segments_do_not_come_back_behind_what_was_appended_since(mach
     assert values(machine.start()) == [b"d"]
 
 
-def test_what_was_truncated_is_gone(machine: Machine) -> None:
+def test_truncated_records_do_not_return_after_a_crash(machine: Machine) -> None:
     log = machine.start()
     append(log, b"a")
     append(log, b"b")
@@ -126,7 +126,7 @@ def test_what_was_truncated_is_gone(machine: Machine) -> None:
     assert values(machine.start()) == [b"a"]
 
 
-def test_what_is_appended_after_a_truncation_is_recovered_though_a_checkpoint_had_been_beyond_it(
+def test_records_appended_after_a_truncation_below_the_checkpoint_are_recovered(
     machine: Machine,
 ) -> None:
     log = machine.start()
@@ -198,7 +198,7 @@ def test_an_empty_segment_that_cannot_be_replaced_takes_no_records(machine: Mach
         append(log, b"a")
 
 
-def test_a_truncation_that_fails_lets_nothing_more_in_and_loses_nothing_before_it(machine: Machine) -> None:
+def test_a_failed_truncation_closes_the_log_to_appends_and_loses_no_earlier_record(machine: Machine) -> None:
     log = machine.start()
     for _ in range(6):
         append(log, b"x" * 100)

@@ -217,7 +217,7 @@ def checkpoint(directory: Path, name: str, offset: int) -> None:
 
 
 @pytest.mark.parametrize(("written", "expected"), [(None, 10), (7, 7), (0, 2), (2, 2), (10, 10), (99, 10)], ids=str)
-def test_the_high_watermark_is_the_checkpoints_brought_into_the_log(
+def test_the_high_watermark_is_the_checkpoints_limited_to_the_log(
     tmp_path: Path, written: int | None, expected: int
 ) -> None:
     directory = tmp_path / "topic-0"

@@ -77,7 +77,7 @@ def test_a_log_is_copied_by_opening_its_files_again(tmp_path: Path) -> None:
         assert list(log.segments[0].log) == list(log)[:1]
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_opening_a_pipe_or_device_fails_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/null")):
         with pytest.raises(NotALogError, match="not a regular file"):
@@ -85,7 +85,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left", "sealed"), [(0, False), (1000, False), (0, True), (1000, True), (1_500_000, True)])
-def test_a_file_cut_while_it_is_read_is_an_error_and_no_end(tmp_path: Path, left: int, sealed: bool) -> None:
+def test_a_file_cut_while_it_is_read_is_an_error(tmp_path: Path, left: int, sealed: bool) -> None:
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(b"".join(V2Batch(records(bytes(1000), offset=offset)).encoded() for offset in range(5000)))
     with FileMessageSet(path, sealed=sealed) as messages:
@@ -137,13 +137,13 @@ def values(messages: kafkalog.ByteBufferMessageSet) -> list[bytes | None]:
     return [part.value(0) for part in messages.columns(check_crcs=False)]
 
 
-def test_a_hundred_thousand_empty_gzip_members_take_no_time() -> None:
+def test_a_hundred_thousand_empty_gzip_members_are_skipped_in_linear_time() -> None:
     """Were each to copy what follows it, this would copy 100 GB."""
     assert values(compressed(gzip.compress(region(b"v")) + gzip.compress(b"") * 100_000, 1)) == [b"v"]
 
 
 @pytest.mark.parametrize("where", ["before", "after", "between"])
-def test_zstd_frames_to_be_skipped_are_skipped(where: str) -> None:
+def test_skippable_zstd_frames_are_skipped(where: str) -> None:
     frame = zstandard.compress(region(b"v"))
     empty = zstandard.compress(b"")
     data = {"before": SKIPPABLE + frame, "after": frame + SKIPPABLE, "between": frame + SKIPPABLE + empty}[where]
@@ -155,7 +155,7 @@ def test_a_skippable_frame_that_overruns_is_damage() -> None:
         values(compressed(zstandard.compress(region(b"v")) + SKIPPABLE[:-1], 4))
 
 
-def test_what_only_a_written_log_has_says_how_to_open_one(tmp_path: Path) -> None:
+def test_attributes_of_a_writable_log_name_the_mode_to_open_one(tmp_path: Path) -> None:
     with kafkalog.open(partition(tmp_path / "t-0", 1)) as log:
         with pytest.raises(AttributeError, match=r"append: this log is read-only; kafkalog\.open\(path, 'a'\)"):
             _ = log.append  # type: ignore[attr-defined]
@@ -164,7 +164,9 @@ def test_what_only_a_written_log_has_says_how_to_open_one(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("held", ["columns", "batches"])
-def test_what_is_held_of_a_sealed_segment_outlives_its_truncation_by_another(tmp_path: Path, held: str) -> None:
+def test_batches_and_columns_of_a_sealed_segment_outlive_its_truncation_by_another_process(
+    tmp_path: Path, held: str
+) -> None:
     directory = partition(tmp_path / "t-0", 2)
     with kafkalog.open(directory) as log:
         pieces = list(getattr(log, held)())

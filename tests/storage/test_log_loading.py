@@ -52,7 +52,7 @@ def index_state(log: WritableLog) -> list[object]:
 
 
 @pytest.mark.parametrize("recovery_point", [0, 10, 50, 99, 100])
-def test_whatever_was_flushed_a_log_that_crashed_is_what_it_was(directory: Path, recovery_point: int) -> None:
+def test_a_crashed_log_is_recovered_from_any_recovery_point(directory: Path, recovery_point: int) -> None:
     config = replace(CONFIG, segment_bytes=30 * SIZE)
     with opened(directory, config) as log:
         for i in range(100):
@@ -104,14 +104,14 @@ def test_segments_that_were_deleted_by_hand_leave_the_start_that_the_checkpoint_
         assert append(log, b"v") == 500
 
 
-def test_a_directory_on_its_way_out_without_segments_can_be_loaded(tmp_path: Path) -> None:
+def test_a_directory_being_deleted_without_segments_can_be_loaded(tmp_path: Path) -> None:
     directory = tmp_path / "topic-0.0123456789abcdef0123456789abcdef-delete"
     directory.mkdir()
     with opened(directory) as log:
         assert len(log.segments) == 1
 
 
-def test_what_was_deleted_before_a_crash_is_removed_and_does_not_come_back(directory: Path) -> None:
+def test_segments_deleted_before_a_crash_do_not_return(directory: Path) -> None:
     with opened(directory, ONE_A_SEGMENT) as log:
         fill(log, 5)
         log.close()
@@ -178,9 +178,7 @@ def test_closing_flushes_and_leaves_a_snapshot_at_the_end(directory: Path) -> No
     assert len((directory / f"{0:020d}.timeindex").read_bytes()) == 12
 
 
-def test_a_failed_flush_is_told_and_the_log_takes_nothing_more(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_flush_raises_and_closes_the_log_to_appends(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing() -> None:
         raise OSError(5, "Input/output error")
 
@@ -202,7 +200,7 @@ def test_a_failed_flush_is_told_and_the_log_takes_nothing_more(
 
 
 @pytest.mark.parametrize("how", list(Ending))
-def test_how_a_log_ended_is_told_once(directory: Path, how: Ending) -> None:
+def test_the_end_of_a_log_is_reported_once(directory: Path, how: Ending) -> None:
     told: list[Ending] = []
     with opened(directory, at_end=lambda _, ending: told.append(ending)) as log:
         fill(log, 1)
@@ -217,7 +215,7 @@ def test_how_a_log_ended_is_told_once(directory: Path, how: Ending) -> None:
 # --- what goes wrong on opening
 
 
-def test_a_directory_that_is_no_partitions_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_a_partitions_name_is_refused(tmp_path: Path) -> None:
     for name in ("topic", "topic-", "-1", "topic-1a"):
         with pytest.raises(ValueError, match="not the name of a partition"):
             WritableLog.load(tmp_path / name)
@@ -246,7 +244,7 @@ def test_a_partition_opened_by_itself_has_the_id_that_its_topic_has(tmp_path: Pa
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_another_partition_that_does_not_say_what_it_is_is_no_reason_to_keep_anything_locked(tmp_path: Path) -> None:
+def test_damaged_metadata_of_another_partition_leaves_nothing_locked(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "a-0", "a"):
         pass
     (tmp_path / "a-0" / PARTITION_METADATA).write_text("nonsense")

@@ -65,7 +65,7 @@ def test_records_that_change_the_log_while_they_are_taken_are_not_appended(
         assert values(again) == [*after[0], b"next"]
 
 
-def test_batches_before_the_one_whose_records_changed_the_log_stay_and_are_told_of(directory: Path) -> None:
+def test_batches_before_the_one_whose_records_changed_the_log_stay_and_are_reported(directory: Path) -> None:
     def records(log: WritableLog) -> Iterator[Record]:
         yield Record(b"a" * 100)
         yield Record(b"b" * 100)
@@ -139,7 +139,7 @@ def test_a_data_directory_stays_where_it_was_opened(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("isolation", ["txn_committed", "TXN_COMMITTED", "read_committed", None, 1])
-def test_how_far_a_read_sees_is_an_isolation_level_and_nothing_like_one(directory: Path, isolation: object) -> None:
+def test_an_isolation_that_is_no_isolation_level_is_refused(directory: Path, isolation: object) -> None:
     with opened(directory) as log:
         append(log, b"open", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
         for read in (log.records, log.columns, log.batches, log.count, lambda isolation: log.read(0, 9, isolation)):
@@ -149,7 +149,7 @@ def test_how_far_a_read_sees_is_an_isolation_level_and_nothing_like_one(director
 
 
 @pytest.mark.parametrize("start", [101, 200, -1])
-def test_a_log_never_starts_behind_its_end_or_before_0(directory: Path, start: int) -> None:
+def test_a_log_start_after_the_end_or_before_0_is_refused(directory: Path, start: int) -> None:
     with opened(directory) as log:
         fill(log, 2)
         with pytest.raises(ValueError, match=f"cannot start at {start}|log_start_offset is {start}"):
@@ -171,7 +171,7 @@ def test_a_segment_is_begun_at_no_offset_that_the_log_does_not_reach(directory: 
 # --- what a log gives out
 
 
-def test_closing_what_was_read_closes_nothing_of_the_log(directory: Path) -> None:
+def test_closing_a_message_set_that_was_read_does_not_close_the_log(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 2)
         for end in ("close", "release", "retire"):
@@ -189,7 +189,7 @@ def test_closing_what_was_read_closes_nothing_of_the_log(directory: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["x-2147483648", "x-99999999999", "x-01", "x-00"])
-def test_a_number_that_is_no_partitions_is_refused_before_anything_is_there(tmp_path: Path, name: str) -> None:
+def test_an_invalid_partition_number_is_refused_before_any_file_is_created(tmp_path: Path, name: str) -> None:
     with pytest.raises(NotALogError, match="<topic>-<number>"):
         kafkalog.open(tmp_path / "data" / name, "a")
     with LogManager(tmp_path / "data", "a") as manager, pytest.raises(ValueError, match=name):
@@ -199,7 +199,7 @@ def test_a_number_that_is_no_partitions_is_refused_before_anything_is_there(tmp_
     kafkalog.open(tmp_path / "data" / "x-2147483647", "a").close()
 
 
-def test_a_directory_with_too_large_a_number_is_no_partitions() -> None:
+def test_a_directory_with_too_large_a_number_is_no_partition_directory() -> None:
     assert parse_partition_dir("x-2147483648") is None
 
 
@@ -214,9 +214,7 @@ def test_a_directory_with_too_large_a_number_is_no_partitions() -> None:
         (HIGH_WATERMARK_CHECKPOINT, "its end"),
     ],
 )
-def test_a_garbled_checkpoint_is_named_with_what_deleting_it_means_and_can_be_deleted(
-    tmp_path: Path, name: str, then: str
-) -> None:
+def test_a_damaged_checkpoint_is_named_with_the_effect_of_deleting_it(tmp_path: Path, name: str, then: str) -> None:
     with kafkalog.open(tmp_path / "a-0", "a") as log:
         log.append([Record(b"v")])
     (tmp_path / name).write_text("0\nnonsense\n")

@@ -45,7 +45,7 @@ def test_a_leader_takes_a_segment_file_that_a_client_would_send(directory: Path,
 
 
 @pytest.mark.parametrize("wrong", [b"bytes", [Record(b"v")], None])
-def test_what_is_no_set_of_messages_is_named(directory: Path, wrong: Any) -> None:
+def test_an_argument_that_is_no_message_set_is_named(directory: Path, wrong: Any) -> None:
     with opened(directory) as log:
         for take in (log.append_as_follower, lambda given: log.append_as_leader(given, 0)):
             with pytest.raises(TypeError, match=f"message_set is a MessageSet.*, not {type(wrong).__name__}"):
@@ -109,7 +109,7 @@ def test_a_marker_ends_a_transaction(directory: Path, kind: ControlRecordType, s
         assert len(log.read(0, EVERYTHING, IsolationLevel.TXN_COMMITTED).aborted_transactions or ()) == (not seen)
 
 
-def test_a_marker_says_what_it_was_made_of() -> None:
+def test_a_marker_has_the_fields_it_was_made_with() -> None:
     made = end_transaction_marker(ControlRecordType.ABORT, 2**62, 12, coordinator_epoch=5, timestamp=NOW)
     (sent,) = made.batches()
     assert (sent.producer_id, sent.producer_epoch, sent.is_control, sent.is_transactional) == (2**62, 12, True, True)
@@ -142,7 +142,7 @@ def test_a_marker_of_the_second_transaction_version_needs_a_later_epoch(director
         ({"timestamp": -1}, "timestamp is -1 ms since the epoch"),
     ],
 )
-def test_what_no_marker_can_say_is_named(given: dict[str, Any], told: str) -> None:
+def test_invalid_fields_of_a_marker_are_named(given: dict[str, Any], told: str) -> None:
     fields = {"kind": ControlRecordType.COMMIT, "producer_id": 1, "producer_epoch": 0, "timestamp": NOW} | given
     with pytest.raises((TypeError, ValueError), match=told):
         end_transaction_marker(**fields)

@@ -48,7 +48,7 @@ def test_nothing_at_or_above_the_high_watermark_is_deleted(directory: Path) -> N
         assert (values(log), log.log_start_offset) == ([b"next"], 100)
 
 
-def test_whatever_the_high_watermark_every_segment_but_the_first_begins_above_it(directory: Path) -> None:
+def test_retention_deletes_expired_segments_up_to_each_high_watermark(directory: Path) -> None:
     with opened(directory, config(segment_bytes=3 * SIZE, **SHORT)) as log:
         for _ in range(100):
             append(log, b"v", timestamp=EXPIRED)
@@ -145,7 +145,7 @@ def test_deleting_records_lets_the_segments_before_the_start_go(
         assert [record.offset for record in log] == list(range(log_start, 15))
 
 
-def test_retention_that_ran_finds_nothing_when_it_runs_again(directory: Path) -> None:
+def test_a_second_run_of_retention_deletes_nothing(directory: Path) -> None:
     with opened(directory, config(**SHORT)) as log:
         append(log, b"future", timestamp=NOW + 10_000)
         log.roll()
@@ -159,7 +159,7 @@ def test_retention_that_ran_finds_nothing_when_it_runs_again(directory: Path) ->
 # --- how segments go
 
 
-def test_deleted_segments_are_renamed_first_and_those_who_read_them_go_on(directory: Path) -> None:
+def test_deleted_segments_are_renamed_first_and_readers_go_on(directory: Path) -> None:
     waiting: list[object] = []
 
     class Keeping:

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel
-from kafkalog.errors import LogStateError
 from kafkalog.storage import rolling
 from kafkalog.storage.appending import sync_file
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.log import Log
-from kafkalog.storage.scheduler import BackgroundScheduler
 from tests.helpers.logs import (
     CONFIG,
     HOUR_MS,
@@ -41,16 +41,16 @@ class Waiting:
 
     def __init__(self) -> None:
         self.tasks: list[tuple[str, int]] = []
-        self._work: list[object] = []
+        self._work: list[Callable[[], object]] = []
 
-    def schedule(self, name: str, task: object, delay_ms: int = 0, period_ms: int = -1) -> None:
+    def schedule(self, name: str, task: Callable[[], object], delay_ms: int = 0, period_ms: int = -1) -> None:
         self.tasks.append((name, delay_ms))
         self._work.append(task)
 
     def run(self) -> None:
         work, self._work, self.tasks = self._work, [], []
         for task in work:
-            task()  # type: ignore[operator]
+            task()
 
     def shutdown(self) -> None:
         pass
@@ -116,7 +116,7 @@ def test_a_segment_whose_indexes_are_full_is_rolled(directory: Path) -> None:
         assert values(log) == [b"%d" % number for number in range(30)]
 
 
-def test_rolling_an_empty_segment_begins_it_anew(directory: Path) -> None:
+def test_rolling_an_empty_segment_replaces_it(directory: Path) -> None:
     with opened(directory) as log:
         old = active(log)
         log.roll(0)
@@ -140,7 +140,7 @@ def test_the_files_of_an_empty_segment_that_was_rolled_are_renamed_and_deleted_l
         assert values(log) == [b"v"]
 
 
-def test_an_empty_segment_without_room_in_its_indexes_is_begun_anew_by_an_append(directory: Path) -> None:
+def test_an_append_replaces_an_empty_segment_whose_indexes_are_full(directory: Path) -> None:
     with opened(directory) as log:
         active(log).resize_indexes(0)
         assert active(log).offset_index.is_full
@@ -150,28 +150,15 @@ def test_an_empty_segment_without_room_in_its_indexes_is_begun_anew_by_an_append
         assert active(log).time_index.max_entries == CONFIG.segment_index_bytes // 12
 
 
-def test_a_segment_is_not_begun_at_or_before_the_active_one(directory: Path) -> None:
-    with opened(directory) as log:
-        fill(log, 3)
-        log.roll()
-        fill(log, 1)
-        local = log._state.local
-        local.log_end = local.log_end._replace(message_offset=1)
-        with pytest.raises(LogStateError, match="segment of that offset"):
-            log.roll()
-        local.log_end = local.log_end._replace(message_offset=4)
-        assert bases(log) == [0, 3]
-
-
-def test_a_followers_segment_may_be_begun_later_than_at_the_logs_end(directory: Path) -> None:
-    with opened(directory) as log:
-        fill(log, 2)
-        log._roller.roll_at(100)
+def test_a_follower_begins_a_segment_at_the_base_offset_of_its_batch(directory: Path) -> None:
+    with opened(directory, LogConfig(segment_bytes=10 * SIZE)) as log:
+        fill(log, 10)
+        follow(log, 100, b"v")
         assert bases(log) == [0, 100]
-        assert log.log_end_offset == 2
+        assert seen(log, 10) == [100]
 
 
-def test_files_left_over_are_cleared_away_for_a_new_segment(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_stale_files_are_removed_for_a_new_segment(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     with opened(directory) as log:
         fill(log, 3)
         (directory / f"{3:020d}.log").write_bytes(b"left over")
@@ -221,9 +208,7 @@ def test_a_rolled_segment_is_flushed_in_the_background(directory: Path) -> None:
         assert log.recovery_point == 3
 
 
-def test_a_segment_is_flushed_though_its_snapshot_is_deleted_at_that_very_moment(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_is_flushed_while_its_snapshot_is_deleted(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sync_too_late(path: Path) -> None:
         path.unlink()
         sync_file(path)
@@ -237,7 +222,7 @@ def test_a_segment_is_flushed_though_its_snapshot_is_deleted_at_that_very_moment
         assert log.recovery_point == 3
 
 
-def test_a_task_that_comes_after_the_log_was_closed_does_nothing(directory: Path) -> None:
+def test_a_background_task_after_the_log_was_closed_does_nothing(directory: Path) -> None:
     waiting = Waiting()
     with opened(directory, scheduler=waiting) as log:
         fill(log, 3)
@@ -322,12 +307,13 @@ def test_the_high_watermark_at_the_end_moves_to_the_new_segment_with_it(director
         assert seen(log, 3, IsolationLevel.HIGH_WATERMARK) == []
 
 
-def test_a_log_with_a_thread_of_its_own_leaves_none_behind_when_it_is_closed(directory: Path) -> None:
+def test_closing_a_log_ends_its_background_thread(directory: Path) -> None:
+    before = set(threading.enumerate())
     with opened(directory, LogConfig(segment_bytes=3 * SIZE), scheduler=None) as log:
         fill(log, 20)
-        scheduler = log._state.scheduler
-        assert isinstance(scheduler, BackgroundScheduler)
+        assert set(threading.enumerate()) - before
         log.close()
+        assert not set(threading.enumerate()) - before
         assert log.recovery_point == 20
     with Log(directory) as reopened:
         assert values(reopened) == [b"%d" % number for number in range(20)]

@@ -199,7 +199,7 @@ def test_a_follower_indexes_the_same_transactions(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [".txnindex", "index", ".snapshot", ""])
-def test_lost_indexes_and_snapshots_are_built_anew_after_a_crash(directory: Path, lost: str) -> None:
+def test_lost_indexes_and_snapshots_are_rebuilt_after_a_crash(directory: Path, lost: str) -> None:
     with opened(directory) as log:
         append_mix(log, roll_every=3)
         log.flush()
@@ -212,7 +212,7 @@ def test_lost_indexes_and_snapshots_are_built_anew_after_a_crash(directory: Path
         assert log.last_stable_offset == 90
 
 
-def test_what_was_not_flushed_is_indexed_anew_after_a_crash(directory: Path) -> None:
+def test_unflushed_transactions_are_indexed_again_after_a_crash(directory: Path) -> None:
     with opened(directory) as log:
         append_mix(log, roll_every=3)
         last = bases(log)[-2]
@@ -223,7 +223,7 @@ def test_what_was_not_flushed_is_indexed_anew_after_a_crash(directory: Path) -> 
         assert aborted(log) == MIX
 
 
-def test_an_aborted_transaction_over_many_segments_is_told_to_whoever_reads_its_first_batch(directory: Path) -> None:
+def test_a_read_of_the_first_batch_of_a_long_aborted_transaction_returns_the_transaction(directory: Path) -> None:
     with opened(directory) as log:
         producer = Producer(log, 7)
         for _ in range(5):
@@ -264,7 +264,7 @@ def test_an_open_transaction_keeps_the_last_stable_offset_when_the_log_is_opened
             assert (log.last_stable_offset, log.high_watermark) == (2, 6)
 
 
-def test_a_transaction_cut_off_by_truncation_is_open_no_more_and_one_whose_marker_is_cut_is_open_again(
+def test_truncation_forgets_transactions_and_reopens_those_whose_marker_is_cut_off(
     directory: Path,
 ) -> None:
     with opened(directory) as log:
@@ -373,7 +373,7 @@ def test_a_plain_batch_within_a_transaction_is_refused(directory: Path) -> None:
 # --- duplicates
 
 
-def test_a_batch_that_is_sent_again_is_told_where_it_is_and_not_written_again(directory: Path) -> None:
+def test_a_batch_sent_again_returns_its_offsets_and_is_not_written_again(directory: Path) -> None:
     with opened(directory) as log:
 
         def send(sequence: int, count: int = 1) -> tuple[int, int, bool]:
@@ -424,7 +424,7 @@ def test_two_batches_of_one_append_follow_each_other(directory: Path) -> None:
 # --- compacted batches, snapshots
 
 
-def test_of_a_compacted_batch_the_last_sequence_counts(directory: Path) -> None:
+def test_the_last_sequence_of_a_compacted_batch_counts(directory: Path) -> None:
     kept = ByteBufferMessageSet.from_records(
         [Record(b"v", b"k", timestamp=NOW)] * 2,
         offsets=(23, 26),
@@ -464,7 +464,7 @@ def test_a_snapshot_is_taken_once_at_an_offset(directory: Path) -> None:
         assert (snapshots(log), producers_in(log, 1)) == ([1], [1])
 
 
-def test_records_deleted_behind_a_snapshot_leave_the_producers_they_were_of_unknown(directory: Path) -> None:
+def test_producers_whose_records_were_deleted_after_a_snapshot_are_unknown(directory: Path) -> None:
     config = replace(CONFIG, segment_bytes=200)
     with opened(directory, config) as log:
         for producer in (1, 2):
@@ -483,7 +483,7 @@ def test_records_deleted_behind_a_snapshot_leave_the_producers_they_were_of_unkn
         assert active(log).base_offset == 1
 
 
-def test_entries_of_the_index_are_what_the_log_tells(directory: Path) -> None:
+def test_aborted_transactions_of_a_log_are_those_of_its_index(directory: Path) -> None:
     with opened(directory) as log:
         append_mix(log)
         assert list(active(log).txn_index) == [AbortedTxn(*entry) for entry in MIX]

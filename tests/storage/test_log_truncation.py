@@ -37,7 +37,7 @@ def numbers(stop: int) -> list[bytes]:
     return [b"%d" % number for number in range(stop)]
 
 
-def test_whole_segments_go_and_the_one_that_holds_the_offset_is_cut(directory: Path) -> None:
+def test_truncation_deletes_later_segments_and_cuts_the_one_with_the_offset(directory: Path) -> None:
     with opened(directory, LogConfig(segment_bytes=10 * SIZE)) as log:
         for number in range(12):
             append(log, b"%d" % number)
@@ -49,7 +49,7 @@ def test_whole_segments_go_and_the_one_that_holds_the_offset_is_cut(directory: P
         assert values(log) == numbers(7)
 
 
-def test_truncating_takes_off_the_end_and_appending_brings_it_back(directory: Path) -> None:
+def test_truncation_removes_the_end_and_appends_continue_there(directory: Path) -> None:
     with opened(directory, LogConfig(segment_bytes=10 * SIZE)) as log:
         fill(log, 10)
         size = log.size_in_bytes
@@ -70,7 +70,7 @@ def test_truncating_takes_off_the_end_and_appending_brings_it_back(directory: Pa
         assert (log.log_start_offset, log.log_end_offset, log.size_in_bytes) == (0, 0, 0)
 
 
-def test_a_batch_that_goes_on_beyond_the_offset_goes_whole_and_leaves_a_gap(directory: Path) -> None:
+def test_truncation_within_a_batch_removes_all_of_it_and_leaves_a_gap(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 1)
         append(log, b"a", b"b", b"c")
@@ -87,7 +87,7 @@ def test_negative_offsets_are_refused(directory: Path, offset: int) -> None:
                 truncate(offset)
 
 
-def test_truncating_takes_the_recovery_point_and_the_high_watermark_along(directory: Path) -> None:
+def test_truncation_lowers_the_recovery_point_and_the_high_watermark(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 10)
         replicated(log)
@@ -106,7 +106,7 @@ def test_truncating_below_the_logs_start_moves_the_start(directory: Path) -> Non
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (4, 4, 4)
 
 
-def test_beginning_anew_forgets_transactions_and_producers_and_may_start_earlier(directory: Path) -> None:
+def test_a_full_truncation_forgets_transactions_and_producers_and_may_start_earlier(directory: Path) -> None:
     with opened(directory) as log:
         fill(log, 3)
         append(log, b"open", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -119,7 +119,7 @@ def test_beginning_anew_forgets_transactions_and_producers_and_may_start_earlier
         assert append(log, b"next") == 2
 
 
-def test_the_segments_that_go_are_deleted_later(directory: Path) -> None:
+def test_truncated_segments_are_deleted_later(directory: Path) -> None:
     with opened(directory, THREE_A_SEGMENT) as log:
         fill(log, 9)
         log.truncate_to(1)
@@ -127,7 +127,7 @@ def test_the_segments_that_go_are_deleted_later(directory: Path) -> None:
         assert files(directory, ".deleted") == {}
 
 
-def test_snapshots_of_segments_that_go_go_too(directory: Path) -> None:
+def test_snapshots_of_truncated_segments_are_deleted(directory: Path) -> None:
     with opened(directory, THREE_A_SEGMENT) as log:
         for sequence in range(12):
             append(log, b"v", producer_id=9, producer_epoch=0, base_sequence=sequence)
@@ -191,7 +191,7 @@ def test_an_epoch_can_be_truncated_away_and_begun_again(directory: Path) -> None
         assert log.leader_epochs.end_offset_for(2, log.log_end_offset) == (1, 5)
 
 
-def test_what_was_truncated_stays_so_after_closing_and_after_a_crash(directory: Path) -> None:
+def test_a_truncation_survives_closing_and_a_crash(directory: Path) -> None:
     with opened(directory, THREE_A_SEGMENT) as log:
         fill(log, 10)
         log.truncate_to(4)
