@@ -17,7 +17,6 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.checkpoints import read_offset_checkpoint
 from kafkalog.storage.config import LogConfig
-from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.log import Log
 from kafkalog.storage.partition_metadata import random_topic_id, write_partition_metadata
 from kafkalog.storage.paths import (
@@ -30,6 +29,7 @@ from kafkalog.storage.paths import (
     TopicPartition,
 )
 from kafkalog.storage.scheduler import ImmediateScheduler
+from tests.helpers.failing import out_of_space, refuse_fsync, refuse_open
 from tests.helpers.locking import can_be_locked, other
 from tests.helpers.logs import CONFIG, NOW, bases, fill, values
 from tests.helpers.making import Clock
@@ -44,7 +44,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 def manager(data_dir: Path, config: LogConfig = CONFIG, **settings: Any) -> LogManager[WritableLog]:
     """A manager without a thread, whose clock stands still."""
-    settings = {"scheduler": ImmediateScheduler(), "clock": Clock(NOW)} | settings
+    settings = {"scheduler": ImmediateScheduler(), "clock": Clock(NOW), **settings}
     return LogManager(data_dir, "a", config, **settings)
 
 
@@ -67,7 +67,7 @@ def test_the_partitions_are_a_mapping_in_the_order_of_topics_and_numbers(data_di
         inside = list(written)
     assert inside == ["a-2", "a-9", "a-10", "a-b-0", "b-0"]
     for mode in ("r", "a"):
-        with LogManager(data_dir, mode) as found:  # type: ignore[call-overload]
+        with LogManager(data_dir, mode) as found:
             assert (list(found), len(found)) == (inside, 5)
             assert {name: values(log) for name, log in found.items()} == {name: [name.encode()] for name in names}
             assert "a-2" in found
@@ -86,7 +86,7 @@ def test_directories_that_are_no_partitions_in_use_are_left_out(data_dir: Path) 
         (data_dir / name).mkdir()
     (data_dir / "topic-5").write_text("a file")
     for mode in ("r", "a"):
-        with LogManager(data_dir, mode) as found:  # type: ignore[call-overload]
+        with LogManager(data_dir, mode) as found:
             assert list(found) == ["topic-0"]
 
 
@@ -105,7 +105,7 @@ def test_names_that_are_no_partitions_are_refused(data_dir: Path, name: str) -> 
 def test_a_closed_manager_gives_nothing_more(data_dir: Path, mode: str) -> None:
     with manager(data_dir) as written:
         written.create("topic-0")
-    found = LogManager(data_dir, mode)  # type: ignore[call-overload]
+    found = LogManager(data_dir, mode)
     log = found["topic-0"]
     found.close()
     found.close()
@@ -116,13 +116,12 @@ def test_a_closed_manager_gives_nothing_more(data_dir: Path, mode: str) -> None:
         list(log)
 
 
-def test_reading_writes_creates_and_locks_nothing(data_dir: Path) -> None:
+def test_reading_writes_and_creates_nothing(data_dir: Path) -> None:
     with manager(data_dir) as written:
         appended(written.create("topic-0"), b"v")
     before = {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")}
     with LogManager(data_dir) as found:
         assert values(found["topic-0"]) == [b"v"]
-        assert can_be_locked("data_dir", data_dir)
         for change in (lambda: found.create("topic-1"), lambda: found.delete("topic-0"), found.checkpoint):
             with pytest.raises(io.UnsupportedOperation):
                 change()
@@ -132,14 +131,23 @@ def test_reading_writes_creates_and_locks_nothing(data_dir: Path) -> None:
     }
 
 
-def test_what_is_no_directory_is_named(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_reader_takes_no_lock(data_dir: Path) -> None:
+    with manager(data_dir) as written:
+        written.create("topic-0")
+    with LogManager(data_dir) as found:
+        assert found["topic-0"].count() == 0
+        assert can_be_locked("data_dir", data_dir)
+
+
+def test_a_path_that_is_no_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         LogManager(tmp_path / "file")
     with pytest.raises(FileNotFoundError):
         LogManager(tmp_path / "missing")
     with pytest.raises(ValueError, match="mode is 'w'"):
-        LogManager(tmp_path, "w")  # type: ignore[call-overload]
+        LogManager(tmp_path, "w")
 
 
 # --- creating and deleting
@@ -160,12 +168,9 @@ def test_a_new_partition_gets_the_topic_id_of_its_topic(data_dir: Path) -> None:
 def test_a_partition_whose_creation_failed_half_way_can_be_created_once_it_is_possible(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def out_of_files(*_: object, **__: object) -> None:
-        raise OSError(24, "Too many open files")
-
     with LogManager(data_dir, "a") as manager:
         with monkeypatch.context() as patched:
-            patched.setattr(OffsetIndex, "__init__", out_of_files)
+            refuse_open(patched, ".index")
             with pytest.raises(OSError, match="Too many open files"):
                 manager.create("new-0")
         assert (data_dir / "new-0").is_dir()
@@ -196,7 +201,7 @@ def test_each_topic_has_its_settings(data_dir: Path) -> None:
         assert (written.config_of("own"), written.config_of("nobody")) == (own, CONFIG)
 
 
-def test_a_deleted_partition_is_gone_with_its_lines_in_the_checkpoints(data_dir: Path) -> None:
+def test_deleting_a_partition_removes_its_directory_and_its_checkpoint_lines(data_dir: Path) -> None:
     with manager(data_dir) as written:
         for name in ("a-0", "a-1"):
             appended(written.create(name), b"v")
@@ -249,7 +254,7 @@ def test_a_log_that_starts_with_its_first_segment_has_no_line_in_the_log_starts(
         assert lines(data_dir, LOG_START_OFFSET_CHECKPOINT) == ["0", "0"]
 
 
-def test_lines_of_partitions_that_are_not_here_stay(data_dir: Path) -> None:
+def test_checkpoint_lines_of_unknown_partitions_are_kept(data_dir: Path) -> None:
     data_dir.mkdir()
     for name in CHECKPOINTS:
         (data_dir / name).write_text("0\n1\nelsewhere 3 42\n")
@@ -259,7 +264,7 @@ def test_lines_of_partitions_that_are_not_here_stay(data_dir: Path) -> None:
     assert [read_offset_checkpoint(data_dir / name)[elsewhere] for name in CHECKPOINTS] == [42, 42, 42]
 
 
-def test_checkpoints_that_would_say_the_same_are_not_written_again(data_dir: Path) -> None:
+def test_unchanged_checkpoints_are_not_rewritten(data_dir: Path) -> None:
     with manager(data_dir) as written:
         appended(written.create("topic-0"), b"v")
         written.checkpoint()
@@ -268,7 +273,7 @@ def test_checkpoints_that_would_say_the_same_are_not_written_again(data_dir: Pat
         assert {name: (data_dir / name).stat().st_ino for name in CHECKPOINTS} == before
 
 
-def test_what_the_checkpoints_say_is_what_the_log_has_when_it_is_opened_again(data_dir: Path) -> None:
+def test_a_reopened_log_has_the_offsets_of_the_checkpoints(data_dir: Path) -> None:
     with manager(data_dir) as written:
         log = written.create("topic-0")
         fill(log, 10)
@@ -283,7 +288,7 @@ def test_what_the_checkpoints_say_is_what_the_log_has_when_it_is_opened_again(da
         assert (reader.log_start_offset, reader.high_watermark, reader.recovery_point) == (3, 7, 10)
 
 
-def test_a_high_watermark_that_a_checkpoint_has_beyond_the_log_is_brought_back(data_dir: Path) -> None:
+def test_a_checkpointed_high_watermark_beyond_the_log_end_is_lowered_to_it(data_dir: Path) -> None:
     with manager(data_dir) as written:
         fill(written.create("topic-0"), 3)
     (data_dir / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\ntopic 0 99\n")
@@ -291,30 +296,32 @@ def test_a_high_watermark_that_a_checkpoint_has_beyond_the_log_is_brought_back(d
         assert written["topic-0"].high_watermark == 3
 
 
-def test_a_damaged_checkpoint_is_named_and_nothing_stays_locked(data_dir: Path) -> None:
+def test_a_damaged_checkpoint_is_an_error_that_names_it(data_dir: Path) -> None:
     with manager(data_dir) as written:
         fill(written.create("topic-0"), 3)
     (data_dir / RECOVERY_POINT_CHECKPOINT).write_text("7\n")
     with pytest.raises(CorruptCheckpointError, match=RECOVERY_POINT_CHECKPOINT):
         manager(data_dir)
-    assert can_be_locked("data_dir", data_dir)
+    (data_dir / RECOVERY_POINT_CHECKPOINT).unlink()
+    with manager(data_dir) as again:
+        assert again["topic-0"].log_end_offset == 3
 
 
-# --- the mark of a clean shutdown, the lock
+# --- the file of a clean shutdown, the lock
 
 
-def test_the_mark_of_a_clean_shutdown_is_there_when_nobody_writes(data_dir: Path) -> None:
-    mark = data_dir / CLEAN_SHUTDOWN_FILE
+def test_the_clean_shutdown_file_exists_while_no_writer_is_open(data_dir: Path) -> None:
+    file = data_dir / CLEAN_SHUTDOWN_FILE
     with manager(data_dir) as written:
         fill(written.create("topic-0"), 3)
-        assert not mark.exists()
-    assert mark.read_text() == '{"version":0,"brokerEpoch":-1}'
+        assert not file.exists()
+    assert file.read_text() == '{"version":0,"brokerEpoch":-1}'
     with manager(data_dir):
-        assert not mark.exists()
-    assert mark.exists()
+        assert not file.exists()
+    assert file.exists()
 
 
-def test_without_the_mark_logs_are_recovered_and_with_it_they_are_not(data_dir: Path) -> None:
+def test_logs_are_recovered_unless_the_clean_shutdown_file_exists(data_dir: Path) -> None:
     with manager(data_dir) as written:
         fill(written.create("topic-0"), 5)
     recovered: list[tuple[int, int]] = []
@@ -328,7 +335,8 @@ def test_without_the_mark_logs_are_recovered_and_with_it_they_are_not(data_dir: 
         assert recovered == [(0, size), (size, size)]
 
 
-def test_a_manager_keeps_every_other_writer_out(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_a_manager_excludes_every_other_writer(data_dir: Path) -> None:
     with manager(data_dir) as written:
         written.create("topic-0")
         for what, directory in (("data_dir", data_dir), ("partition", data_dir / "topic-0")):
@@ -338,8 +346,9 @@ def test_a_manager_keeps_every_other_writer_out(data_dir: Path) -> None:
     assert can_be_locked("data_dir", data_dir)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["data_dir", "partition"])
-def test_a_manager_does_not_open_where_somebody_writes(data_dir: Path, what: str) -> None:
+def test_a_manager_does_not_open_while_another_process_writes(data_dir: Path, what: str) -> None:
     with manager(data_dir) as written:
         fill(written.create("topic-0"), 1)
     with other(what, data_dir if what == "data_dir" else data_dir / "topic-0") as holder:
@@ -352,32 +361,30 @@ def test_a_manager_does_not_open_where_somebody_writes(data_dir: Path, what: str
 # --- where something fails
 
 
-def test_where_one_log_cannot_be_loaded_none_is_and_nothing_stays_open(data_dir: Path) -> None:
+def test_one_log_that_cannot_be_loaded_closes_the_others(data_dir: Path) -> None:
     with manager(data_dir) as written:
         for name in ("a-0", "b-0"):
             fill(written.create(name), 3)
     (data_dir / "b-0" / PARTITION_METADATA).write_text("nonsense")
     with pytest.raises(CorruptCheckpointError, match=PARTITION_METADATA):
         manager(data_dir)
-    assert can_be_locked("data_dir", data_dir)
-    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists(), "what was loaded was given up"
+    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists(), "the log that was loaded was abandoned"
     (data_dir / "b-0" / PARTITION_METADATA).unlink()
     with manager(data_dir) as written:
         assert values(written["a-0"]) == [b"0", b"1", b"2"]
 
 
-def test_where_one_log_cannot_be_closed_the_others_are_and_the_mark_is_withheld(
+def test_one_log_that_cannot_be_closed_leaves_the_others_closed_and_no_clean_shutdown_file(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = manager(data_dir)
     for name in ("a-0", "b-0", "c-0"):
         fill(written.create(name), 3)
-    monkeypatch.setattr(written["b-0"], "_close_in_order", _full)
+    refuse_fsync(monkeypatch, data_dir / "b-0")
     with pytest.raises(ExceptionGroup) as raised:
         written.close()
     assert [type(error) for error in raised.value.exceptions] == [OSError]
     assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
-    assert can_be_locked("data_dir", data_dir)
     assert lines(data_dir, RECOVERY_POINT_CHECKPOINT) == ["0", "3", "a 0 3", "b 0 0", "c 0 3"]
     monkeypatch.undo()
     with manager(data_dir) as again:
@@ -385,23 +392,38 @@ def test_where_one_log_cannot_be_closed_the_others_are_and_the_mark_is_withheld(
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
-def _full() -> None:
-    raise OSError(28, "No space left on device")
-
-
-def test_where_the_checkpoints_cannot_be_written_the_mark_is_withheld(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_checkpoints_leave_no_clean_shutdown_file(data_dir: Path) -> None:
     written = manager(data_dir)
     fill(written.create("a-0"), 3)
-    monkeypatch.setattr("kafkalog.storage.data_dir_session.write_offset_checkpoint", lambda *_: _full())
+    # A checkpoint is written under this name first.
+    obstacle = data_dir / f"{RECOVERY_POINT_CHECKPOINT}.tmp"
+    obstacle.mkdir()
     with pytest.raises(ExceptionGroup):
         written.close()
     assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    obstacle.rmdir()
+    with manager(data_dir) as again:
+        assert values(again["a-0"]) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.slow
+def test_a_failed_opening_or_closing_releases_the_lock(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = manager(data_dir)
+    fill(written.create("a-0"), 3)
+    with monkeypatch.context() as patched:
+        refuse_fsync(patched, data_dir / "a-0")
+        with pytest.raises(ExceptionGroup):
+            written.close()
     assert can_be_locked("data_dir", data_dir)
+    for damaged in (data_dir / RECOVERY_POINT_CHECKPOINT, data_dir / "a-0" / PARTITION_METADATA):
+        damaged.write_text("nonsense")
+        with pytest.raises(CorruptCheckpointError):
+            manager(data_dir)
+        assert can_be_locked("data_dir", data_dir)
+        damaged.unlink()
 
 
-def test_a_log_given_up_by_itself_withholds_the_mark(data_dir: Path) -> None:
+def test_an_abandoned_log_leaves_no_clean_shutdown_file(data_dir: Path) -> None:
     written = manager(data_dir)
     fill(written.create("a-0"), 3)
     fill(written.create("b-0"), 3)
@@ -412,7 +434,7 @@ def test_a_log_given_up_by_itself_withholds_the_mark(data_dir: Path) -> None:
         assert values(again["a-0"]) == values(again["b-0"]) == [b"0", b"1", b"2"]
 
 
-def test_a_log_closed_by_itself_is_whole(data_dir: Path) -> None:
+def test_a_log_closed_before_its_manager_leaves_the_clean_shutdown_file(data_dir: Path) -> None:
     written = manager(data_dir)
     fill(written.create("a-0"), 3)
     with written["a-0"]:
@@ -422,11 +444,11 @@ def test_a_log_closed_by_itself_is_whole(data_dir: Path) -> None:
     assert lines(data_dir, RECOVERY_POINT_CHECKPOINT) == ["0", "1", "a 0 3"]
 
 
-def test_a_log_that_could_not_be_deleted_withholds_the_mark(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_deletion_leaves_no_clean_shutdown_file(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = manager(data_dir)
     fill(written.create("a-0"), 3)
     with monkeypatch.context() as patched:
-        patched.setattr(written["a-0"]._state.local, "delete_all", _full)
+        patched.setattr(Path, "unlink", out_of_space)
         with pytest.raises(OSError, match="No space"):
             written.delete("a-0")
     written.close()
@@ -439,7 +461,7 @@ def _stopped(data_dir: Path) -> None:
         raise RuntimeError("mine")
 
 
-def test_an_error_of_the_program_itself_closes_everything_in_order(data_dir: Path) -> None:
+def test_an_exception_in_the_with_block_closes_everything_in_order(data_dir: Path) -> None:
     with pytest.raises(RuntimeError, match="mine"):
         _stopped(data_dir)
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
@@ -454,7 +476,7 @@ def test_partition_metadata_of_another_topic_id_is_refused(data_dir: Path) -> No
         write_partition_metadata(data_dir / "a-0" / PARTITION_METADATA, random_topic_id())
 
 
-def test_a_data_directory_is_no_log(data_dir: Path) -> None:
+def test_a_data_directory_is_not_opened_as_a_log(data_dir: Path) -> None:
     with manager(data_dir) as written:
         written.create("a-0")
     with pytest.raises(NotALogError, match="data directory"):

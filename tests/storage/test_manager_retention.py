@@ -1,23 +1,23 @@
-"""Whose records a manager deletes: only those of topics whose settings it was told."""
+"""Retention by a manager: it deletes only records of topics whose settings it was given."""
 
 from pathlib import Path
 
 import pytest
 
 from kafkalog import LogConfig, LogManager, Record
-from kafkalog.storage.scheduler import ScheduledTask
+from kafkalog.storage.scheduler import ScheduledTask, Task
 
 SHORT = LogConfig(retention_ms=1000, segment_bytes=200)
 
 
 class ByHand:
-    """A scheduler whose periodic tasks run when they are told to."""
+    """A scheduler whose periodic tasks are run by the test."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, ScheduledTask] = {}
 
-    def schedule(self, name: str, task: object, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
-        scheduled = ScheduledTask(name, task, period_ms)  # type: ignore[arg-type]
+    def schedule(self, name: str, task: Task, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
+        scheduled = ScheduledTask(name, task, period_ms)
         if period_ms > 0:
             self.tasks[name] = scheduled
         else:
@@ -55,6 +55,6 @@ def test_settings_for_all_topics_are_not_for_kafkas_own(brokers: Path) -> None:
     assert after_retention(brokers, SHORT) == {"__consumer_offsets-0": 5, "orders-0": 0, "other-0": 0}
 
 
-def test_a_topic_that_is_named_is_retained_as_told(brokers: Path) -> None:
-    told = {"other": SHORT, "__consumer_offsets": SHORT}
-    assert after_retention(brokers, topic_configs=told) == {"__consumer_offsets-0": 0, "orders-0": 5, "other-0": 0}
+def test_topic_configs_decide_the_retention_of_a_topic(brokers: Path) -> None:
+    configs = {"other": SHORT, "__consumer_offsets": SHORT}
+    assert after_retention(brokers, topic_configs=configs) == {"__consumer_offsets-0": 0, "orders-0": 5, "other-0": 0}

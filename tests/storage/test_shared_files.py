@@ -1,4 +1,4 @@
-"""Others at a file that is written to: they delete, replace, move, cut, lock, inherit or read it meanwhile."""
+"""A file being written that another program deletes, replaces, moves, truncates, locks, inherits or reads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from kafkalog.errors import CorruptRecordError, LogLockedError
 from kafkalog.storage import appending
 from tests.helpers.written_files import offsets, sized_batch
 
-KIB = 1 << 10
+WRITES: list[Callable[[FileMessageSet], object]] = [
+    lambda messages: messages.append(sized_batch(3)),
+    lambda messages: messages.truncate_to(0),
+]
 
 
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So late that it is time to look whether a file is at its path still."""
+    """Move the clock to where it is time to check that the file is still at its path."""
     now = time.monotonic() + appending.SECONDS_BETWEEN_LOOKS
     monkeypatch.setattr(appending, "monotonic", lambda: now)
 
@@ -43,12 +46,21 @@ def test_nothing_is_appended_to_a_file_that_was_replaced(
     other = tmp_path / "other"
     other.write_bytes(b"another file")
     other.replace(path)
-    for write in (lambda: filled.append(sized_batch(3)), lambda: filled.truncate_to(0)):
+    for write in WRITES:
         with pytest.raises(FileNotFoundError, match="deleted, renamed or replaced"):
-            write()
+            write(filled)
     # Whoever reads has the file that was opened.
     assert offsets(filled) == [0, 1, 2]
     assert path.read_bytes() == b"another file"
+
+
+def descriptor_of(path: Path) -> int:
+    """Return the number of the descriptor that this process has for a file."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("only Linux lists them")
+    wanted = str(path.resolve())
+    (found,) = (each for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each) == wanted)
+    return int(found.name)
 
 
 def moved_away(path: Path) -> None:
@@ -68,16 +80,17 @@ def replaced_and_kept_by_another_name(path: Path) -> None:
 
 
 @pytest.mark.parametrize("move", [moved_away, moved_away_with_another_in_its_place, replaced_and_kept_by_another_name])
-def test_a_file_that_has_another_name_now_is_missed_at_the_next_look(
+def test_a_renamed_file_is_an_error_at_the_next_check(
     path: Path, filled: FileMessageSet, monkeypatch: pytest.MonkeyPatch, move: Callable[[Path], None]
 ) -> None:
     now = time.monotonic() + 3600
     monkeypatch.setattr(appending, "monotonic", lambda: now)
     filled.append(sized_batch(3))
     move(path)
-    # Between looks it is not asked for.
+    # The path is not checked at every append.
     filled.append(sized_batch(4))
-    for call in (filled.flush, lambda: filled.append(sized_batch(5))):
+    calls: list[Callable[[], object]] = [filled.flush, lambda: filled.append(sized_batch(5))]
+    for call in calls:
         now += appending.SECONDS_BETWEEN_LOOKS
         with pytest.raises(FileNotFoundError, match="renamed") as error:
             call()
@@ -85,7 +98,7 @@ def test_a_file_that_has_another_name_now_is_missed_at_the_next_look(
     assert offsets(filled) == [0, 1, 2, 3, 4]
 
 
-def test_a_file_whose_owner_says_where_it_went_or_wants_no_look_is_appended_to(path: Path, tmp_path: Path) -> None:
+def test_a_moved_file_is_appended_to_after_moved_to_or_without_check_path(path: Path, tmp_path: Path) -> None:
     for number, wanted in enumerate((True, False)):
         with FileMessageSet(path, read_only=False, check_path=wanted) as messages:
             messages.append(sized_batch(0))
@@ -97,10 +110,8 @@ def test_a_file_whose_owner_says_where_it_went_or_wants_no_look_is_appended_to(p
         assert offsets(FileMessageSet(moved)) == [0, 1]
 
 
-def test_what_is_written_goes_to_the_end_wherever_a_shared_descriptor_stands(
-    path: Path, filled: FileMessageSet
-) -> None:
-    os.lseek(filled._file.fileno(), 5, os.SEEK_SET)
+def test_appends_ignore_the_position_of_a_shared_descriptor(path: Path, filled: FileMessageSet) -> None:
+    os.lseek(descriptor_of(path), 5, os.SEEK_SET)
     filled.append(sized_batch(3))
     assert offsets(filled) == [0, 1, 2, 3]
 
@@ -112,15 +123,15 @@ def test_nothing_is_appended_to_a_file_that_another_has_cut_or_grown(
     """At the place where the next byte would go, there would be a hole, or another writer's batch."""
     length = path.stat().st_size
     os.truncate(path, size)
-    for write in (lambda: filled.append(sized_batch(3)), lambda: filled.truncate_to(0)):
+    for write in WRITES:
         with pytest.raises(CorruptRecordError, match="somebody else") as error:
-            write()
+            write(filled)
         assert (error.value.path, error.value.expected, error.value.found) == (str(path), f"{length} bytes", size)
     assert path.stat().st_size == size
     os.truncate(path, length)
 
 
-def test_of_two_writers_the_second_is_stopped(path: Path) -> None:
+def test_a_second_writer_is_refused(path: Path) -> None:
     with FileMessageSet(path, read_only=False) as first:
         first.append(sized_batch(0))
         with pytest.raises(LogLockedError, match="somebody else") as error:
@@ -131,14 +142,15 @@ def test_of_two_writers_the_second_is_stopped(path: Path) -> None:
         assert offsets(second) == [0, 1]
 
 
-def test_a_file_that_was_closed_can_be_written_to_although_a_child_has_it_open_still(path: Path) -> None:
+def test_a_closed_file_can_be_written_to_while_a_child_has_it_open(path: Path) -> None:
     first = FileMessageSet(path, read_only=False)
-    with open(os.dup(first._file.fileno()), "rb"):
+    with open(os.dup(descriptor_of(path)), "rb"):
         first.close()
         with FileMessageSet(path, read_only=False) as second:
             second.append(sized_batch(0))
 
 
+@pytest.mark.slow
 def test_another_process_cannot_append_to_a_file_that_is_being_written_to(path: Path) -> None:
     program = f"import kafkalog; kafkalog.FileMessageSet({str(path)!r}, read_only=False)"
     with FileMessageSet(path, read_only=False):

@@ -1,4 +1,4 @@
-"""A file's entries written to another file or a socket: all of them, in order, past Python where that is possible."""
+"""`MessageSet.write_to`: all bytes go to another file or a socket, in order, by the system where it can copy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ from kafkalog import BufferingOutputStream, ByteBufferMessageSet, FileMessageSet
 from kafkalog.errors import CorruptRecordError
 from kafkalog.storage.mapped import ReadableFile
 
+SECONDS = 120
+# How a file can be opened.
+KINDS: dict[str, dict[str, Any]] = {"reading": {}, "sealed": {"sealed": True}, "writing": {"read_only": False}}
 DATA = random.Random(7).randbytes((3 << 20) + 12345)
 
 
-@pytest.fixture(params=["reading", "sealed", "writing", "memory"])
+@pytest.fixture(params=[*KINDS, "memory"])
 def any_set(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MessageSet]:
-    """Every kind of message set."""
+    """A message set of each kind."""
     if request.param == "memory":
         yield ByteBufferMessageSet(DATA)
     else:
@@ -36,9 +39,9 @@ def any_set(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MessageS
             yield messages
 
 
-@pytest.fixture(params=["reading", "sealed", "writing"])
+@pytest.fixture(params=KINDS)
 def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileMessageSet]:
-    """Every way to open a file."""
+    """A file opened in each way."""
     with opened(request.param, tmp_path) as messages:
         yield messages
 
@@ -46,13 +49,12 @@ def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileMes
 def opened(kind: str, tmp_path: Path) -> FileMessageSet:
     path = tmp_path / "source.log"
     path.write_bytes(DATA)
-    how: dict[str, Any] = {"reading": {}, "sealed": {"sealed": True}, "writing": {"read_only": False}}[kind]
-    return FileMessageSet(path, **how)
+    return FileMessageSet(path, **KINDS[kind])
 
 
 @pytest.fixture
 def nothing_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that Python reads are an error."""
+    """Fail where Python reads bytes of a file."""
 
     def refused(*_: object) -> memoryview:
         raise AssertionError("read by Python")
@@ -72,7 +74,7 @@ OPENED: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("how", OPENED)
-def test_a_file_gets_all_of_it_between_what_else_is_written(any_set: MessageSet, tmp_path: Path, how: str) -> None:
+def test_a_file_receives_all_bytes_between_other_writes(any_set: MessageSet, tmp_path: Path, how: str) -> None:
     with OPENED[how](tmp_path / "target") as file:
         file.write(b"before")
         assert any_set.write_to(file) == len(DATA)
@@ -82,7 +84,7 @@ def test_a_file_gets_all_of_it_between_what_else_is_written(any_set: MessageSet,
     assert Path(name).read_bytes() == b"before" + DATA + b"after"
 
 
-def test_a_file_that_was_read_from_is_written_to_where_it_stands(any_set: MessageSet, tmp_path: Path) -> None:
+def test_bytes_are_written_at_the_position_of_a_file_that_was_read(any_set: MessageSet, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"0123456789")
     with target.open("r+b") as file:
@@ -93,42 +95,39 @@ def test_a_file_that_was_read_from_is_written_to_where_it_stands(any_set: Messag
     assert target.read_bytes() == b"0123" + DATA[:3] + b"789"
 
 
-@pytest.mark.parametrize(
-    ("position", "size", "expected"),
-    [
-        (0, None, DATA),
-        (0, 0, b""),
-        (5, 7, DATA[5:12]),
-        (5, None, DATA[5:]),
-        (len(DATA) - 3, 100, DATA[-3:]),
-        (len(DATA), None, b""),
-    ],
-)
-def test_a_part_of_it_is_written(
-    any_set: MessageSet, tmp_path: Path, position: int, size: int | None, expected: bytes
-) -> None:
-    memory = io.BytesIO()
-    with (tmp_path / "target").open("wb") as file:
-        for target in (file, memory):
-            assert any_set.write_to(target, position, size) == len(expected)
-    assert (tmp_path / "target").read_bytes() == memory.getvalue() == expected
+def test_position_and_size_select_the_bytes_written(any_set: MessageSet, tmp_path: Path) -> None:
+    end = len(DATA)
+    cases = {
+        (0, None): DATA,
+        (0, 0): b"",
+        (5, 7): DATA[5:12],
+        (5, None): DATA[5:],
+        (end - 3, 100): DATA[-3:],
+        (end, None): b"",
+    }
+    for (position, size), expected in cases.items():
+        memory = io.BytesIO()
+        with (tmp_path / "target").open("wb") as file:
+            for target in (file, memory):
+                assert any_set.write_to(target, position, size) == len(expected)
+        assert (tmp_path / "target").read_bytes() == memory.getvalue() == expected
 
 
-def test_a_slice_writes_what_is_in_it(messages: FileMessageSet) -> None:
+def test_a_slice_writes_its_own_bytes(messages: FileMessageSet) -> None:
     memory = io.BytesIO()
     assert messages.read(100, 50).write_to(memory, 10) == 40
     assert memory.getvalue() == DATA[110:150]
 
 
-@pytest.mark.parametrize(("position", "size"), [(-1, None), (0, -1), (len(DATA) + 1, None)])
-def test_a_part_that_is_not_there_is_refused(any_set: MessageSet, position: int, size: int | None) -> None:
+def test_a_position_or_size_out_of_range_is_refused(any_set: MessageSet) -> None:
     memory = io.BytesIO()
-    with pytest.raises(ValueError, match=r"(position|size) is -?\d+ bytes"):
-        any_set.write_to(memory, position, size)
+    for position, size in ((-1, None), (0, -1), (len(DATA) + 1, None)):
+        with pytest.raises(ValueError, match=r"(position|size) is -?\d+ bytes"):
+            any_set.write_to(memory, position, size)
     assert memory.getvalue() == b""
 
 
-def test_what_was_preallocated_is_not_written(tmp_path: Path) -> None:
+def test_preallocated_bytes_are_not_written(tmp_path: Path) -> None:
     with FileMessageSet(tmp_path / "source", read_only=False, preallocate_bytes=1 << 20) as messages:
         with (tmp_path / "target").open("wb") as file:
             assert messages.write_to(file) == 0
@@ -145,26 +144,29 @@ def test_bytes_for_a_file_do_not_pass_through_python(messages: FileMessageSet, t
 
 
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM])
-@pytest.mark.parametrize("after", [0, 1, 2])
-def test_where_the_system_cannot_python_goes_on(
-    messages: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, after: int
+def test_python_continues_if_copy_file_range_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    moved = []
+    moved: list[int] = []
+    last = 0
 
     def refusing(source: int, target: int, count: int, at: int) -> int:
-        if len(moved) == after:
+        if len(moved) == last:
             raise OSError(number, os.strerror(number))
         moved.append(os.write(target, os.pread(source, min(count, 1000), at)))
         return moved[-1]
 
     monkeypatch.setattr(os, "copy_file_range", refusing, raising=False)
-    with (tmp_path / "target").open("wb") as file:
-        assert messages.write_to(file) == len(DATA)
-    assert (tmp_path / "target").read_bytes() == DATA
-    assert len(moved) == after
+    for kind in KINDS:
+        for last in (0, 1, 2):
+            moved.clear()
+            with opened(kind, tmp_path) as messages, (tmp_path / "target").open("wb") as file:
+                assert messages.write_to(file) == len(DATA)
+            assert (tmp_path / "target").read_bytes() == DATA
+            assert len(moved) == last
 
 
-def test_a_system_that_cannot_at_all_leaves_it_to_python(
+def test_python_copies_on_a_system_without_copy_file_range(
     messages: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "copy_file_range", raising=False)
@@ -174,7 +176,7 @@ def test_a_system_that_cannot_at_all_leaves_it_to_python(
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no other file system at hand")
-def test_another_file_system_gets_it_too(messages: FileMessageSet) -> None:
+def test_a_file_on_another_file_system_receives_all_bytes(messages: FileMessageSet) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         target = Path(directory) / "target"
         with target.open("wb") as file:
@@ -182,7 +184,7 @@ def test_another_file_system_gets_it_too(messages: FileMessageSet) -> None:
         assert target.read_bytes() == DATA
 
 
-def test_a_disk_that_is_full_says_so(any_set: MessageSet) -> None:
+def test_a_full_disk_raises_no_space(any_set: MessageSet) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     with Path("/dev/full").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space") as error:
@@ -190,7 +192,7 @@ def test_a_disk_that_is_full_says_so(any_set: MessageSet) -> None:
     assert error.value.errno == errno.ENOSPC
 
 
-def test_a_file_that_does_more_than_store_gets_it_by_its_own_write(any_set: MessageSet, tmp_path: Path) -> None:
+def test_a_gzip_file_receives_the_bytes_by_its_own_write(any_set: MessageSet, tmp_path: Path) -> None:
     """A gzip file has a descriptor too; bytes put straight into that would not be compressed."""
     with gzip.open(tmp_path / "target.gz", "wb", compresslevel=1) as file:
         assert any_set.write_to(file) == len(DATA)
@@ -212,7 +214,7 @@ def test_a_subclass_sees_what_is_written_to_it(any_set: MessageSet, tmp_path: Pa
         assert any_set.write_to(file) == file.seen == len(DATA)
 
 
-def test_a_file_that_is_not_written_to_refuses(any_set: MessageSet, tmp_path: Path) -> None:
+def test_a_file_opened_for_reading_is_refused(any_set: MessageSet, tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"as it was")
     for buffering in (0, -1):
         with (
@@ -223,23 +225,24 @@ def test_a_file_that_is_not_written_to_refuses(any_set: MessageSet, tmp_path: Pa
     assert (tmp_path / "target").read_bytes() == b"as it was"
 
 
-@pytest.mark.parametrize("target", [5, "path", None, bytearray(10)])
-def test_what_is_neither_a_file_nor_a_socket_is_refused(any_set: MessageSet, target: Any) -> None:
-    with pytest.raises(TypeError, match="neither a file nor a socket"):
-        any_set.write_to(target)
+def test_a_target_that_is_neither_a_file_nor_a_socket_is_refused(any_set: MessageSet) -> None:
+    targets: list[Any] = [5, "path", None, bytearray(10)]
+    for target in targets:
+        with pytest.raises(TypeError, match="neither a file nor a socket"):
+            any_set.write_to(target)
 
 
 class Keeping:
-    """Takes everything and counts nothing, as many who have a `write` do."""
+    """Has a `write` that takes everything and returns nothing."""
 
     def __init__(self) -> None:
-        self.kept = b""
+        self.kept = bytearray()
 
     def write(self, data: bytes | memoryview) -> None:
         self.kept += data
 
 
-def test_who_does_not_say_how_much_has_taken_all_of_it(any_set: MessageSet) -> None:
+def test_a_write_that_returns_none_has_written_everything(any_set: MessageSet) -> None:
     target, stream = Keeping(), BufferingOutputStream(100)
     assert any_set.write_to(target) == any_set.write_to(stream) == len(DATA)
     assert target.kept == stream.to_bytes() == DATA
@@ -249,15 +252,15 @@ def test_who_does_not_say_how_much_has_taken_all_of_it(any_set: MessageSet) -> N
 
 
 @pytest.mark.parametrize("answer", [-1, 2**40])
-def test_who_says_to_have_taken_what_cannot_be_is_not_believed(any_set: MessageSet, answer: int) -> None:
+def test_an_impossible_return_value_of_write_is_an_error(any_set: MessageSet, answer: int) -> None:
     target, stream = SimpleNamespace(write=lambda data: answer), BufferingOutputStream(100)
     stream.write(b"x")
-    for write_to in (any_set.write_to, stream.write_to):
+    for source in (any_set, stream):
         with pytest.raises(OSError, match=f"took {answer} of"):
-            write_to(target)
+            source.write_to(target)
 
 
-def test_a_file_grows_by_itself(tmp_path: Path) -> None:
+def test_a_file_can_be_written_to_itself(tmp_path: Path) -> None:
     """Source and target are one file; the system refuses to copy a range onto itself."""
     path = tmp_path / "file"
     path.write_bytes(DATA)
@@ -270,7 +273,7 @@ def test_a_file_grows_by_itself(tmp_path: Path) -> None:
     assert path.read_bytes() == expected + expected[:1000]
 
 
-def test_a_pipe_gets_it_too(any_set: MessageSet) -> None:
+def test_a_pipe_receives_all_bytes(any_set: MessageSet) -> None:
     source, target = os.pipe()
     with open(target, "wb") as file, received(lambda: os.read(source, 1 << 16)) as found:
         assert any_set.write_to(file) == len(DATA)
@@ -280,7 +283,7 @@ def test_a_pipe_gets_it_too(any_set: MessageSet) -> None:
 
 
 @pytest.mark.parametrize("buffering", [0, -1])
-def test_a_pipe_that_does_not_wait_gets_a_part(any_set: MessageSet, buffering: int) -> None:
+def test_a_nonblocking_pipe_receives_a_part(any_set: MessageSet, buffering: int) -> None:
     source, target = os.pipe()
     os.set_blocking(target, False)
     with open(target, "wb", buffering=buffering) as file:
@@ -293,10 +296,10 @@ def test_a_pipe_that_does_not_wait_gets_a_part(any_set: MessageSet, buffering: i
     assert found == DATA[:taken]
 
 
-def test_a_file_cut_while_it_is_written_elsewhere_is_an_error(
+def test_a_file_truncated_while_it_is_copied_is_an_error(
     messages: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Kafka: the count has been promised to whoever reads."""
+    """As in Kafka, whose reader has been promised that many bytes."""
 
     class Cutting(io.BytesIO):
         def write(self, data: Any) -> int:
@@ -313,7 +316,7 @@ def test_a_file_cut_while_it_is_written_elsewhere_is_an_error(
 
 
 class Received:
-    """Reads in a thread of its own, until the end."""
+    """Reads to the end in a thread of its own."""
 
     def __init__(self, read: Callable[[], bytes]) -> None:
         self.read, self.data = read, bytearray()
@@ -328,8 +331,8 @@ class Received:
         return self.data
 
     def __exit__(self, *_: object) -> None:
-        self.thread.join(300)
-        assert not self.thread.is_alive()
+        self.thread.join(SECONDS)
+        assert not self.thread.is_alive(), f"the end did not arrive within {SECONDS} s"
 
 
 def received(read: Callable[[], bytes]) -> Received:
@@ -343,8 +346,8 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-@pytest.mark.parametrize("timeout", [None, 300])
-def test_a_socket_gets_all_of_it(
+@pytest.mark.parametrize("timeout", [None, SECONDS])
+def test_a_socket_receives_all_bytes(
     any_set: MessageSet, sockets: tuple[socket.socket, socket.socket], timeout: float | None
 ) -> None:
     ours, theirs = sockets
@@ -370,11 +373,8 @@ def test_bytes_for_a_socket_do_not_pass_through_python(
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_where_the_system_sends_no_files_python_does(
-    messages: FileMessageSet,
-    sockets: tuple[socket.socket, socket.socket],
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
+def test_python_sends_if_sendfile_fails(
+    tmp_path: Path, sockets: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refusing(*_: object) -> int:
         raise OSError(number, os.strerror(number))
@@ -382,12 +382,14 @@ def test_where_the_system_sends_no_files_python_does(
     monkeypatch.setattr(os, "sendfile", refusing, raising=False)
     ours, theirs = sockets
     with received(lambda: theirs.recv(1 << 16)) as found:
-        assert messages.write_to(ours) == len(DATA)
+        for kind in KINDS:
+            with opened(kind, tmp_path) as messages:
+                assert messages.write_to(ours) == len(DATA)
         ours.shutdown(socket.SHUT_WR)
-    assert found == DATA
+    assert found == DATA * len(KINDS)
 
 
-def test_a_socket_that_does_not_wait_gets_a_part_and_later_the_rest(
+def test_a_nonblocking_socket_receives_a_part_and_later_the_rest(
     any_set: MessageSet, sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = sockets
@@ -397,20 +399,22 @@ def test_a_socket_that_does_not_wait_gets_a_part_and_later_the_rest(
     assert any_set.write_to(ours, sent) == 0
     with received(lambda: theirs.recv(1 << 16)) as found:
         while sent < len(DATA):
-            select.select([], [ours], [], 300)
+            assert select.select([], [ours], [], SECONDS)[1], f"the socket takes no bytes for {SECONDS} s"
             sent += any_set.write_to(ours, sent)
         ours.shutdown(socket.SHUT_WR)
     assert found == DATA
 
 
-def test_a_socket_whose_time_is_up_says_so(any_set: MessageSet, sockets: tuple[socket.socket, socket.socket]) -> None:
+def test_a_socket_timeout_raises_timeout_error(
+    any_set: MessageSet, sockets: tuple[socket.socket, socket.socket]
+) -> None:
     ours, _ = sockets
     ours.settimeout(0.05)
     with pytest.raises(TimeoutError):
         any_set.write_to(ours)
 
 
-def test_a_socket_that_nobody_reads_any_more_is_an_error(
+def test_a_socket_closed_by_its_peer_is_an_error(
     any_set: MessageSet, sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = sockets
@@ -426,7 +430,7 @@ class Shouting(socket.socket):
         return super().send(bytes(byte ^ 0xFF for byte in bytes(data[:1000])), *arguments)
 
 
-def test_a_socket_that_does_more_than_send_gets_it_by_its_own_send(
+def test_a_socket_subclass_receives_the_bytes_by_its_own_send(
     any_set: MessageSet, sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = sockets
@@ -458,12 +462,14 @@ def tls(sockets: tuple[socket.socket, socket.socket]) -> Iterator[tuple[ssl.SSLS
     accepting = threading.Thread(target=lambda: accepted.append(server.wrap_socket(theirs, server_side=True)))
     accepting.start()
     with client.wrap_socket(ours) as connected:
-        accepting.join(300)
+        accepting.join(SECONDS)
         with accepted[0]:
             yield connected, accepted[0]
 
 
-def test_a_tls_socket_gets_it_encrypted(any_set: MessageSet, tls: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_a_tls_socket_receives_all_bytes_encrypted(
+    any_set: MessageSet, tls: tuple[ssl.SSLSocket, ssl.SSLSocket]
+) -> None:
     ours, theirs = tls
     with received(lambda: theirs.recv(1 << 16)) as found:
         assert any_set.write_to(ours) == len(DATA)
@@ -471,7 +477,7 @@ def test_a_tls_socket_gets_it_encrypted(any_set: MessageSet, tls: tuple[ssl.SSLS
     assert found == DATA
 
 
-def test_a_tls_socket_that_does_not_wait_gets_a_part(
+def test_a_nonblocking_tls_socket_receives_a_part(
     any_set: MessageSet, tls: tuple[ssl.SSLSocket, ssl.SSLSocket]
 ) -> None:
     ours, theirs = tls
@@ -479,6 +485,9 @@ def test_a_tls_socket_that_does_not_wait_gets_a_part(
     sent = any_set.write_to(ours)
     assert 0 < sent < len(DATA)
     found = bytearray()
+    theirs.settimeout(SECONDS)
     while len(found) < sent:
-        found += theirs.recv(1 << 16)
+        piece = theirs.recv(1 << 16)
+        assert piece, f"{sent} bytes were sent, and {len(found)} arrived"
+        found += piece
     assert found == DATA[:sent]

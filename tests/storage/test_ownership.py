@@ -1,4 +1,4 @@
-"""What is open to be written to, forgotten or taken along by a forked child."""
+"""Ownership of writable logs: garbage collection of those that were not closed, and fork."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog import LogManager, Record
 from kafkalog.errors import LogLockedError
-from kafkalog.storage import data_dir_session as sessions
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.lock import lock_partition
 from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
+from tests.helpers.failing import skip_waiting_for_locks
 from tests.helpers.locking import can_be_locked
 from tests.helpers.logs import values
 
+SECONDS = 120
 ROLLS = LogConfig(segment_bytes=300, index_interval_bytes=10, segment_index_bytes=240)
 
 
@@ -32,57 +37,66 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_collections() -> Iterator[None]:
+    """Leave out of each collection what exists already, so that it takes milliseconds."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @contextmanager
-def forgetting(*names: Path) -> Iterator[None]:
-    """What is opened in here and not closed is collected at the end, and told of by its path."""
-    gc.collect()  # what others have forgotten is theirs
-    with warnings.catch_warnings(record=True) as told:
+def expect_warnings(*paths: Path) -> Iterator[None]:
+    """Expect a ResourceWarning for each of these paths, which the block opens and does not close."""
+    gc.collect()
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-        collect(lambda: len(told) == len(names))
-    assert {each.category for each in told} == {ResourceWarning}
-    assert sorted(str(each.message).partition(" was ")[0] for each in told) == sorted(map(str, names))
+        collect_until(lambda: len(caught) == len(paths), f"{len(paths)} warnings")
+    assert {each.category for each in caught} == {ResourceWarning}
+    assert sorted(str(each.message).partition(" was ")[0] for each in caught) == sorted(map(str, paths))
 
 
-def collect(done: Callable[[], bool]) -> None:
-    """Collect garbage; what is still to be done in the background keeps its log until then."""
-    give_up = time.monotonic() + 180
+def collect_until(done: Callable[[], bool], awaited: str) -> None:
+    """Collect garbage until `done`: tasks in the background may hold references to a log for some time."""
+    give_up = time.monotonic() + SECONDS
     gc.collect()
-    while not done() and time.monotonic() < give_up:
+    while not done():
+        assert time.monotonic() < give_up, f"waited {SECONDS} s for {awaited}"
         time.sleep(0.01)
         gc.collect()
 
 
 def write(directory: Path, *given: bytes, config: LogConfig | None = None) -> None:
-    """Appended, rolled perhaps, and forgotten."""
+    """Append to a log that is not closed."""
     log = kafkalog.open(directory, "a", config)
     for value in given:
         log.append([Record(value)])
 
 
-# --- forgotten
+# --- not closed
 
 
 @pytest.mark.parametrize("config", [None, ROLLS], ids=["one segment", "rolled"])
-def test_a_log_that_was_forgotten_is_given_up_with_a_warning_and_can_be_opened_again(
+def test_an_unclosed_log_raises_a_resource_warning_and_can_be_opened_again(
     data_dir: Path, config: LogConfig | None
 ) -> None:
     given = [b"%d" % number * 50 for number in range(9)]
-    with forgetting(data_dir / "a-0"):
+    with expect_warnings(data_dir / "a-0"):
         write(data_dir / "a-0", *given, config=config)
     assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
-    assert can_be_locked("partition", data_dir / "a-0")
     with kafkalog.open(data_dir / "a-0", "a") as log:
         assert values(log) == given
     with LogManager(data_dir, "a") as manager:
         assert values(manager["a-0"]) == given
 
 
-def test_a_log_that_was_forgotten_is_recovered_when_it_is_opened_beside_another(data_dir: Path) -> None:
+def test_an_unclosed_log_is_recovered_when_opened_again_in_the_same_session(data_dir: Path) -> None:
     kafkalog.open(data_dir / "a-0", "a").close()
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
     with kafkalog.open(data_dir / "b-0", "a"):
-        with forgetting(data_dir / "a-0"):
+        with expect_warnings(data_dir / "a-0"):
             write(data_dir / "a-0", b"v")
         segment = data_dir / "a-0" / f"{0:020d}.log"
         segment.write_bytes(segment.read_bytes() + b"torn")
@@ -91,7 +105,7 @@ def test_a_log_that_was_forgotten_is_recovered_when_it_is_opened_beside_another(
     assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
-def test_a_log_that_was_given_up_is_recovered_when_it_is_opened_beside_another(data_dir: Path) -> None:
+def test_an_abandoned_log_is_recovered_when_opened_again_in_the_same_session(data_dir: Path) -> None:
     kafkalog.open(data_dir / "a-0", "a").close()
     with kafkalog.open(data_dir / "b-0", "a"):
         log = kafkalog.open(data_dir / "a-0", "a")
@@ -103,27 +117,40 @@ def test_a_log_that_was_given_up_is_recovered_when_it_is_opened_beside_another(d
             assert values(log) == [b"v"]
 
 
-def test_a_data_directory_that_was_forgotten_is_given_up_with_its_logs(data_dir: Path) -> None:
-    with forgetting(data_dir, data_dir / "a-0", data_dir / "a-1"):
+def test_an_unclosed_manager_raises_resource_warnings_for_itself_and_its_logs(data_dir: Path) -> None:
+    with expect_warnings(data_dir, data_dir / "a-0", data_dir / "a-1"):
         manager = LogManager(data_dir, "a")
         for name in ("a-0", "a-1"):
             manager.create(name).append([Record(name.encode())])
         del manager
-    assert can_be_locked("data_dir", data_dir)
     with LogManager(data_dir, "a") as manager:
         assert [values(manager[name]) for name in manager] == [[b"a-0"], [b"a-1"]]
 
 
-def test_a_log_keeps_its_data_directory_open_though_that_was_forgotten(data_dir: Path) -> None:
-    with forgetting(data_dir, data_dir / "a-0"):
+@pytest.mark.slow
+def test_unclosed_logs_and_managers_release_their_locks(data_dir: Path) -> None:
+    with expect_warnings(data_dir / "a-0"):
+        write(data_dir / "a-0", b"v")
+    assert can_be_locked("partition", data_dir / "a-0")
+    with expect_warnings(data_dir, data_dir / "a-0"):
+        log = LogManager(data_dir, "a")["a-0"]
+        gc.collect()
+        assert not can_be_locked("data_dir", data_dir)
+        del log
+    assert can_be_locked("data_dir", data_dir)
+
+
+def test_a_log_keeps_its_unreferenced_manager_open(data_dir: Path) -> None:
+    with expect_warnings(data_dir, data_dir / "a-0"):
         log = LogManager(data_dir, "a").create("a-0")
         gc.collect()
         log.append([Record(b"v")])
-        assert not can_be_locked("data_dir", data_dir)
+        with pytest.raises(LogLockedError, match="open in this process already"):
+            LogManager(data_dir, "a")
         del log
 
 
-def test_what_was_closed_or_given_up_or_deleted_in_time_is_not_told_of(data_dir: Path) -> None:
+def test_closed_logs_raise_no_resource_warning(data_dir: Path) -> None:
     for end in ("close", "abandon", "delete"):
         getattr(kafkalog.open(data_dir / "a-0", "a"), end)()
         getattr(kafkalog.open(data_dir / "a-0", "a"), end)()
@@ -131,17 +158,37 @@ def test_what_was_closed_or_given_up_or_deleted_in_time_is_not_told_of(data_dir:
     gc.collect()
 
 
-def test_what_is_forgotten_while_the_locks_are_at_work_is_let_go_of_by_the_next_who_comes(data_dir: Path) -> None:
-    with forgetting(data_dir / "a-0"):
-        write(data_dir / "a-0", b"v")
-        with sessions._guard:
-            collect(lambda: bool(sessions._lost))
-        assert not can_be_locked("partition", data_dir / "a-0")
-    kafkalog.open(data_dir / "b-0", "a").close()
-    assert can_be_locked("partition", data_dir / "a-0")
+def test_a_log_collected_while_another_thread_opens_one_is_released_by_that_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    utime, opening, go_on = os.utime, threading.Event(), threading.Event()
+
+    def slow_utime(*arguments: Any, **settings: Any) -> None:
+        opening.set()
+        assert go_on.wait(SECONDS)
+        utime(*arguments, **settings)
+
+    log = kafkalog.open(tmp_path / "mine" / "a-0", "a")
+    collected = weakref.ref(log)
+    # A data directory is touched when its first partition is opened.
+    monkeypatch.setattr(os, "utime", slow_utime)
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(kafkalog.open, tmp_path / "other" / "b-0", "a")
+        assert opening.wait(SECONDS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            del log
+            collect_until(lambda: collected() is None, "the log to be collected")
+        go_on.set()
+        other.result(SECONDS).close()
+    with kafkalog.open(tmp_path / "mine" / "a-0", "a") as again:
+        assert values(again) == []
 
 
-def test_who_has_something_open_already_is_told_what(data_dir: Path) -> None:
+def test_the_lock_error_names_the_directory_that_is_open_already(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_waiting_for_locks(monkeypatch)
     with kafkalog.open(data_dir / "a-0", "a"):
         with pytest.raises(LogLockedError, match="a-0: it is open in this process already"):
             kafkalog.open(data_dir / "a-0", "a")
@@ -176,13 +223,13 @@ def files():
 
 before = files()
 # Another thread is busy with the log when the process is forked.
-held = threading.Event()
-def hold():
+locked = threading.Event()
+def keep_locked():
     with log._state.lock:
-        held.set()
+        locked.set()
         time.sleep(1)
-threading.Thread(target=hold).start()
-held.wait()
+threading.Thread(target=keep_locked).start()
+assert locked.wait(60)
 
 child = os.fork()
 if not child:
@@ -221,10 +268,11 @@ print("well")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["log", "manager"])
-def test_a_forked_child_reads_and_changes_nothing_whatever_it_tries(data_dir: Path, how: str) -> None:
+def test_a_forked_child_can_read_and_changes_nothing(data_dir: Path, how: str) -> None:
     # Python 3.12 warns of forking with threads.
     command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", IN_CHILD, str(data_dir), how]
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=600, env=environment)
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=SECONDS, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "well\n", "")
