@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from inspector.model import BatchRow, RecordRow, SegmentReader
+from inspector.model import BatchRow, Progress, RecordRow, SegmentReader
 from tests.helpers.golden import Partition, Segment, checked_partitions
 
 DEADLINE_SECONDS = 300
 
 
 def with_every_segment(test: Callable[[Segment], None]) -> Callable[[Partition], None]:
-    """The test done with each segment that brokers wrote; a case a partition."""
+    """Run the test with each segment that brokers wrote; one case for each partition."""
 
     @pytest.mark.parametrize("partition", checked_partitions(), ids=lambda partition: partition.id)
     def with_all(partition: Partition) -> None:
@@ -24,6 +24,11 @@ def with_every_segment(test: Callable[[Segment], None]) -> Callable[[Partition],
 
     with_all.__name__ = test.__name__
     return with_all
+
+
+def spread(count: int, most: int = 50) -> list[int]:
+    """At most `most` of the numbers below `count`, evenly spaced, the first and the last among them."""
+    return sorted({i * (count - 1) // max(1, min(count, most) - 1) for i in range(min(count, most))})
 
 
 def golden_segment(name: str) -> Segment:
@@ -37,10 +42,17 @@ def segment_file(directory: Path, data: bytes, base_offset: int = 0) -> Path:
     return path
 
 
+def all_steps(step: Callable[[], Progress]) -> list[Progress]:
+    """Call `step` until it is done; return the progress that each call reported."""
+    until, progress = time.monotonic() + DEADLINE_SECONDS, [step()]
+    while not progress[-1].is_done:
+        assert time.monotonic() < until, f"not done after {DEADLINE_SECONDS} s: {progress[-1]}"
+        progress.append(step())
+    return progress
+
+
 def read_through(reader: SegmentReader, **step: int) -> SegmentReader:
-    until = time.monotonic() + DEADLINE_SECONDS
-    while not reader.index_more(**step).is_done:
-        assert time.monotonic() < until
+    all_steps(lambda: reader.index_more(**step))
     return reader
 
 

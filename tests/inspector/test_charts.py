@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
@@ -33,7 +34,7 @@ STATE = StatisticsState(
 )
 
 
-def test_the_report_tells_times_sizes_codecs_nulls_and_keys_in_a_narrow_terminal() -> None:
+def test_a_narrow_report_has_times_sizes_codecs_nulls_and_keys() -> None:
     lines = report(STATE, TIMES, 75)
     text = "\n".join(lines)
     assert text.isascii()
@@ -57,7 +58,7 @@ def test_in_a_wide_terminal_both_halves_stand_side_by_side() -> None:
     assert all(len(line) <= 130 for line in lines)
 
 
-def test_what_is_not_nothing_is_seen_in_a_chart() -> None:
+def test_small_counts_are_visible_in_a_chart() -> None:
     columns = [line.partition("|")[2] for line in report(STATE, TIMES, 75, blocks=True)[1 : 1 + HEIGHT]]
     assert [column[0] for column in columns] == [" "] * (HEIGHT - 1) + ["▁"]
     assert [column[1:2] for column in columns] == [" "] * HEIGHT
@@ -78,12 +79,8 @@ def test_nothing_counted_so_far_is_a_report_too() -> None:
 def test_blocks_are_for_terminals_that_are_known_to_have_them(
     monkeypatch: pytest.MonkeyPatch, term: str, encoding: str, expected: bool
 ) -> None:
-    class Out:
-        pass
-
-    Out.encoding = encoding  # type: ignore[attr-defined]
     monkeypatch.setenv("TERM", term)
-    monkeypatch.setattr("sys.__stdout__", Out)
+    monkeypatch.setattr("sys.__stdout__", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
     assert has_blocks() is expected
 
 
@@ -97,17 +94,17 @@ def test_a_fitted_line_is_as_wide_as_it_is_to_be(line: str, width: int) -> None:
     assert shown.startswith(line[:1] if len(line) <= 1 else "")
 
 
-def test_matches_are_marked_by_characters_not_by_bytes() -> None:
+def test_matches_are_highlighted_by_characters_not_by_bytes() -> None:
     assert list(spans(re.compile("ö".encode()), "köl ö")) == [(1, 2), (4, 5)]
     assert marks(re.compile(b"b"), ("ab", "b", "b"), (0, 2)) == ((0, 1, 2), (2, 0, 1))
 
 
-def test_an_empty_match_marks_nothing_and_many_are_cut_short() -> None:
+def test_an_empty_match_highlights_nothing_and_the_number_of_matches_is_limited() -> None:
     assert list(spans(re.compile(b"x*"), "aaa")) == []
     assert len(list(spans(re.compile(b"a"), "a" * 1_000))) == 20
 
 
-def test_the_first_line_with_a_match_is_told() -> None:
+def test_the_first_line_with_a_match_is_known() -> None:
     lines = Lines(["one", "two", "two"], re.compile(b"tw"), 80)
     assert lines.first == 1
     assert [row.marks for row in lines.rows(0, 9)] == [(), ((0, 0, 2),), ((0, 0, 2),)]
@@ -116,7 +113,7 @@ def test_the_first_line_with_a_match_is_told() -> None:
     assert Lines(["one"], re.compile(b"x*"), 80).first is None
 
 
-def test_of_a_long_line_no_more_is_laid_out_than_is_shown_and_a_match_in_the_rest_counts() -> None:
+def test_a_long_line_is_cut_and_a_match_in_the_rest_counts() -> None:
     lines = Lines(["a" * 100_000, "b" * 100_000 + "needle"], re.compile(b"needle"), 80)
     assert lines.first == 1
     assert [row.cells for row in lines.rows(0, 2)] == [("a" * 81,), ("b" * 81,)]

@@ -49,9 +49,10 @@ def test_segments_has_watermarks_and_transactions(log: Path, capsys: pytest.Capt
 
 
 def test_batches_records_and_record_agree(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    batches = document(log, "batches", capsys)["rows"]
-    records = document(log, "records", capsys)["rows"]
-    whole = document(log, "record", capsys)["rows"]
+    path = log / f"{193:020}.log"
+    batches = document(path, "batches", capsys)["rows"]
+    records = document(path, "records", capsys)["rows"]
+    whole = document(path, "record", capsys)["rows"]
     assert sum(row["records"] for row in batches) == len(records) == len(whole)
     assert [row["offset"] for row in records] == [row["offset"] for row in whole]
 
@@ -61,7 +62,9 @@ def test_the_map_has_every_byte(log: Path, capsys: pytest.CaptureFixture[str]) -
     assert sum(cell["bytes"] for cell in cells) == sum(path.stat().st_size for path in log.glob("*.log"))
 
 
-def test_bytes_that_are_no_utf8_are_base64_and_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_are_no_utf8_are_base64_with_their_encoding_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     records = [Record(b"\xff\xfe", "né".encode(), headers=[("h", b"\xff"), ("n", None)], timestamp=1)]
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(bytes(ByteBufferMessageSet.from_records(records).buffer))
@@ -83,7 +86,7 @@ def test_damage_is_in_the_rows_and_in_the_exit_code(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("screen", ["search", "statistics"])
-def test_what_was_left_out_is_in_json_and_text_with_its_place(
+def test_an_unreadable_batch_is_in_json_and_text_with_its_position(
     screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batches = damaged_log()
@@ -116,22 +119,29 @@ def test_a_screen_of_a_partition_needs_one(golden_logs: Path) -> None:
         headless.show(golden_logs / "kafka-3.9" / "data", "batches", "json")
 
 
-def test_no_textual_is_imported() -> None:
-    code = "import sys, inspector.headless, inspector.settings; print(*sys.modules)"
+@pytest.mark.slow
+def test_headless_and_the_model_import_no_textual() -> None:
+    code = (
+        "import sys, pkgutil\n"
+        "import inspector.headless, inspector.model, inspector.settings, inspector.text, inspector.reading\n"
+        "for each in pkgutil.iter_modules(inspector.reading.__path__, 'inspector.reading.'): __import__(each.name)\n"
+        "print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"textual", "rich"} & set(done.stdout.split())
 
 
 def test_hex_has_every_byte_in_a_field(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = document(log, "hex", capsys)["rows"]
-    assert sum(row["length"] for row in rows) == sum(path.stat().st_size for path in log.glob("*.log"))
+    path = log / f"{0:020}.log"
+    rows = document(path, "hex", capsys)["rows"]
+    assert sum(row["length"] for row in rows) == path.stat().st_size
     magic = next(row for row in rows if row["name"] == "magic")
     assert (magic["position"], magic["hex"], magic["value"], magic["of"]) == (16, "02", "2", ["batch 0"])
-    assert headless.show(log, "hex", "text") == 0
+    assert headless.show(path, "hex", "text") == 0
     assert "crc" in capsys.readouterr().out.splitlines()[5]
 
 
-def test_hex_tells_damage_once_where_its_batch_begins(
+def test_hex_reports_damage_once_at_the_start_of_its_batch(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = bytearray((log / f"{20:020d}.log").read_bytes())

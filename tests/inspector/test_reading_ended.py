@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import kafkalog
 from inspector.model import Model
 from inspector.reading import ended
@@ -11,7 +13,7 @@ from inspector.reading.answers import TransactionsState
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from tests.helpers.golden import unpacked
-from tests.helpers.inspected import all_batches, read_through, segment_file
+from tests.helpers.inspected import all_batches, all_steps, read_through, segment_file
 
 NOW = 1_700_000_000_000
 ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT
@@ -21,8 +23,7 @@ GOLDEN = unpacked() / "kafka-3.9" / "data"
 def scanned(path: Path, seconds: float = 1.0) -> TransactionsState:
     model = Model(path)
     scan = model.partition().scan_transactions()
-    while not scan.step(seconds).is_done:
-        pass
+    all_steps(lambda: scan.step(seconds))
     scan.close()
     model.close()
     return scan.state()
@@ -62,7 +63,7 @@ def test_each_transaction_has_its_records_bytes_and_times(tmp_path: Path) -> Non
     assert found.problem is None
 
 
-def test_what_a_broker_wrote_is_counted_as_its_markers_are() -> None:
+def test_transactions_of_a_broker_are_counted_by_its_markers() -> None:
     for name in ("v2-txn-0", "v2-compacted-txn-0"):
         model = Model(GOLDEN / name)
         reader = model.partition()
@@ -95,8 +96,7 @@ def test_progress_rises_to_the_end_and_the_state_can_be_asked_on_the_way() -> No
     seen.append(scan.step(0))
     assert scan.state().rows[0].state == "hanging"
     assert scan.state().rows[0].records is None
-    while not seen[-1].is_done:
-        seen.append(scan.step(0))
+    seen += all_steps(lambda: scan.step(0))
     assert [each.done_bytes for each in seen] == sorted(each.done_bytes for each in seen)
     assert len(seen) > 5
     assert scan.state().rows[0].records == 40
@@ -104,21 +104,20 @@ def test_progress_rises_to_the_end_and_the_state_can_be_asked_on_the_way() -> No
     scan.close()
 
 
-def test_the_newest_that_have_ended_are_told_and_all_are_counted(tmp_path: Path) -> None:
+def test_the_newest_ended_transactions_are_listed_and_all_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended, "TOLD_ENDED", 3)
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         for i in range(20):
             append(log, 1, i)
             end(log, 1, ABORT if i % 2 else COMMIT)
-        told, ended.TOLD_ENDED = ended.TOLD_ENDED, 3
-        try:
-            found = scanned(tmp_path / "t-0")
-        finally:
-            ended.TOLD_ENDED = told
+        found = scanned(tmp_path / "t-0")
     assert (found.aborted, found.committed) == (10, 10)
     assert [row.last_offset for row in found.rows] == [39, 37, 35, 33, 31, 29]
 
 
-def test_without_transaction_indexes_the_markers_tell_what_was_aborted(tmp_path: Path) -> None:
+def test_markers_decide_aborts_where_there_is_no_transaction_index(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         append(log, 1, 0)
         end(log, 1, ABORT)
@@ -128,7 +127,7 @@ def test_without_transaction_indexes_the_markers_tell_what_was_aborted(tmp_path:
     assert (found.aborted, [row.state for row in found.rows]) == (1, ["aborted"])
 
 
-def test_of_a_file_by_itself_what_no_marker_ends_is_undecided() -> None:
+def test_transactions_without_a_marker_are_undecided_in_a_lone_file() -> None:
     path = max((GOLDEN / "v2-txn-0").glob("*.log"))
     found = scanned(path)
     assert found.rows[0].state == "undecided"
@@ -136,7 +135,7 @@ def test_of_a_file_by_itself_what_no_marker_ends_is_undecided() -> None:
     assert (found.open, found.committed, found.aborted) == (0, 3, 2)
 
 
-def test_damage_is_told_and_what_lies_before_it_is_known(tmp_path: Path) -> None:
+def test_damage_is_reported_and_transactions_before_it_are_counted(tmp_path: Path) -> None:
     data = bytearray(min((GOLDEN / "v2-txn-0").glob("*20.log")).read_bytes())
     whole = scanned(segment_file(tmp_path / "whole", bytes(data), 20))
     data[len(data) // 2 :] = b"\x99" * (len(data) - len(data) // 2)

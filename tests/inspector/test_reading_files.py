@@ -12,7 +12,7 @@ from kafkalog.errors import CorruptRecordError
 from kafkalog.fsck import SoundEntries
 
 
-def test_a_search_behind_damage_in_a_file_that_is_cut_meanwhile_is_told_where_it_ends(tmp_path: Path) -> None:
+def test_a_search_after_damage_reports_the_end_of_a_file_that_became_shorter(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(bytes(range(256)) * 8)
     file = SegmentFile(path)

@@ -46,9 +46,7 @@ def written(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_a_segment_that_was_removed_is_told_before_and_after_the_others_have_been_read(
-    written: Path, read: bool
-) -> None:
+def test_a_removed_segment_is_a_gap_before_and_after_the_others_have_been_read(written: Path, read: bool) -> None:
     bases = [int(path.stem) for path in sorted(written.glob("*.log"))]
     assert not state_of(written, read=read).gaps
     for path in written.glob(f"{bases[2]:020d}.*"):
@@ -61,7 +59,7 @@ def test_a_segment_that_was_removed_is_told_before_and_after_the_others_have_bee
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_gap_is_told_of_what_a_broker_wrote_compacted_and_deleted(name: str) -> None:
+def test_logs_of_a_broker_have_no_gaps(name: str) -> None:
     assert state_of(DATA / name, read=True).gaps == ()
 
 
@@ -73,12 +71,12 @@ def partition(directory: Path, *segments: tuple[int, tuple[int, ...]]) -> Path:
     return directory / "t-0"
 
 
-def test_behind_a_segment_that_compaction_has_thinned_or_emptied_a_gap_tells_nothing(tmp_path: Path) -> None:
+def test_a_gap_after_a_compacted_segment_is_not_reported(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, (0, 2)), (10, ()), (20, (20, 21)), (30, (30,)))
     assert state_of(path, read=True).gaps == (Gap(22, 29),)
 
 
-def test_what_was_deleted_from_the_start_of_the_log_is_no_gap(tmp_path: Path) -> None:
+def test_records_deleted_from_the_start_of_the_log_are_no_gap(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, (0, 1)), (10, (10, 11)), (30, (30,)))
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 10\n", encoding="ascii")
     assert state_of(path).gaps == (Gap(12, 29),)
@@ -86,7 +84,7 @@ def test_what_was_deleted_from_the_start_of_the_log_is_no_gap(tmp_path: Path) ->
     assert state_of(path).gaps == (Gap(20, 29),)
 
 
-def test_headless_tells_gaps_and_takes_them_for_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_headless_lists_gaps_and_they_are_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = partition(tmp_path, (0, (0, 1)), (1000, (1000,)))
     assert headless.show(path, "segments", "json") == 0
     found = json.loads(capsys.readouterr().out)

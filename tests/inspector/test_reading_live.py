@@ -11,7 +11,7 @@ from inspector.model import Model, PartitionReader
 from inspector.reading.search import EXCERPT_BYTES, Match, Search, pattern
 from inspector.reading.statistics import Statistics
 from tests.helpers.damage import log as damaged_log
-from tests.helpers.inspected import all_batches, all_records, read_through, reader_of, segment_file
+from tests.helpers.inspected import all_batches, all_records, all_steps, read_through, reader_of, segment_file
 from tests.helpers.inspected_writer import SECONDS, stopped, value, writer
 from tests.reference.encode import V2Batch, records
 
@@ -57,8 +57,7 @@ def test_a_writer_is_followed_through_all_that_it_does(tmp_path: Path) -> None:
                 for match in Search(reader, pattern("77:")):
                     assert not isinstance(match, Match) or value(match.offset)[:EXCERPT_BYTES] == match.excerpt
                 statistics = Statistics(reader)
-                while not statistics.step().is_done:
-                    pass
+                all_steps(statistics.step)
         start, end = stopped(control)
     state = reader.refresh()
     assert (state.log_start, state.log_end, state.problem) == (start, end, None)
@@ -85,7 +84,7 @@ def test_a_file_that_grows_is_read_on_and_rows_keep_their_numbers(tmp_path: Path
     reader.close()
 
 
-def test_a_file_that_was_cut_and_has_grown_again_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_truncated_file_that_has_grown_again_is_read_from_its_start(tmp_path: Path) -> None:
     path = segment_file(tmp_path, b"".join(damaged_log()))
     reader = reader_of(path)
     assert reader.records == 40
@@ -104,7 +103,7 @@ def test_a_file_that_was_cut_and_has_grown_again_is_read_from_its_start(tmp_path
     reader.close()
 
 
-def test_a_file_that_another_has_taken_the_place_of_is_opened_again(tmp_path: Path) -> None:
+def test_a_replaced_file_is_opened_again(tmp_path: Path) -> None:
     path = segment_file(tmp_path, b"".join(damaged_log()))
     reader = reader_of(path)
     new = tmp_path / "new"
@@ -115,7 +114,7 @@ def test_a_file_that_another_has_taken_the_place_of_is_opened_again(tmp_path: Pa
     reader.close()
 
 
-def test_a_file_that_was_deleted_is_told_and_can_be_looked_at_until_it_is_closed(tmp_path: Path) -> None:
+def test_a_deleted_file_is_reported_and_readable_until_it_is_closed(tmp_path: Path) -> None:
     path = segment_file(tmp_path, b"".join(damaged_log()))
     reader = reader_of(path)
     path.unlink()
@@ -128,7 +127,7 @@ def test_a_file_that_was_deleted_is_told_and_can_be_looked_at_until_it_is_closed
     reader.close()
 
 
-def test_an_answer_about_bytes_that_were_cut_off_says_so(tmp_path: Path) -> None:
+def test_queries_about_bytes_that_were_cut_off_raise_nothing(tmp_path: Path) -> None:
     path = segment_file(tmp_path, b"".join(damaged_log()))
     reader = reader_of(path)
     with path.open("r+b") as file:
@@ -143,7 +142,7 @@ def test_an_answer_about_bytes_that_were_cut_off_says_so(tmp_path: Path) -> None
     reader.close()
 
 
-def test_what_went_wrong_while_a_file_was_cut_is_told_in_words_and_forgotten_when_it_is_whole(
+def test_an_error_caused_by_a_truncation_is_reported_until_the_next_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = segment_file(tmp_path / "t-0", V2Batch(records(b"v")).encoded())
@@ -154,7 +153,7 @@ def test_what_went_wrong_while_a_file_was_cut_is_told_in_words_and_forgotten_whe
         raise ValueError("start is 2627 bytes: a whole number from 0 to 1753 is needed")
 
     with monkeypatch.context() as cutting:
-        cutting.setattr("inspector.reading.partition._index_state", cut)
+        cutting.setattr("kafkalog.storage.segment.LogSegment.first_batch_timestamp", property(cut))
         cutting.setattr("inspector.reading.windows.Windows.step", cut)
         told = f"{path.name}: the file has changed while it was looked at"
         assert reader.segment(0).index_more().is_done

@@ -10,19 +10,24 @@ from inspector.reading import windows
 from inspector.reading.records import PREVIEW, Content
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, RecordColumns
 from tests.helpers.golden import Segment
-from tests.helpers.inspected import all_records, golden_segment, reader_of, segment_file, with_every_segment
-from tests.reference.encode import GZIP, V2Batch, records
+from tests.helpers.inspected import all_records, golden_segment, reader_of, segment_file, spread, with_every_segment
+from tests.reference.compression import GZIP
+from tests.reference.encode import V2Batch, records
+
+# So many records of each segment are looked at one by one.
+MOST = 20
 
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "WINDOW_ROWS", 3)
-    monkeypatch.setattr(windows, "WINDOW_BYTES", 2000)
+    monkeypatch.setattr(windows, "WINDOW_ROWS", 8)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 4000)
 
 
 @with_every_segment
-def test_records_are_those_that_kafka_reads(segment: Segment) -> None:
+def test_records_and_the_gaps_between_them_are_those_that_kafka_reads(segment: Segment) -> None:
     reader = reader_of(segment.log)
+    following = int(segment.log.stem)
     known = [(number, record) for number, batch in enumerate(segment.batches()) for record in batch["records"]]
     rows = all_records(reader)
     assert [row.row for row in rows] == list(range(len(known)))
@@ -36,36 +41,45 @@ def test_records_are_those_that_kafka_reads(segment: Segment) -> None:
             None if value is None else len(value),
         )
         assert row.headers_count == len(headers)
+        assert row.gap_before == offset - following
+        following = offset + 1
     reader.close()
 
 
 @with_every_segment
-def test_a_record_whole_is_what_kafka_reads_and_lies_where_it_says(segment: Segment) -> None:
+def test_a_whole_record_is_what_kafka_reads_at_the_bytes_it_names(segment: Segment) -> None:
     reader = reader_of(segment.log)
     data = segment.log.read_bytes()
-    numbers = iter(range(reader.records))
-    for batch in segment.batches():
-        for offset, timestamp, sequence, key, value, headers in batch["records"]:
-            found = reader.record(next(numbers))
-            assert found is not None
-            assert (found.offset, found.key, found.value, found.headers) == (offset, key, value, headers)
-            assert found.timestamp == (timestamp if timestamp >= 0 else None)
-            assert found.sequence == (sequence if sequence >= 0 else None)
-            assert found.batch.position == batch["position"]
-            for name, whole in (("key", key), ("value", value)):
-                span = found.spans.get(name)
-                assert (span is None) == (whole is None)
-                if span is not None and batch["codec"] == "none":
-                    assert not span.compressed
-                    assert data[span.start : span.start + span.length] == whole
+    known = [(batch, record) for batch in segment.batches() for record in batch["records"]]
+    assert reader.records == len(known)
+    for number in spread(len(known), MOST):
+        batch, (offset, timestamp, sequence, key, value, headers) = known[number]
+        found = reader.record(number)
+        assert found is not None
+        assert (found.offset, found.key, found.value, found.headers) == (offset, key, value, headers)
+        assert found.timestamp == (timestamp if timestamp >= 0 else None)
+        assert found.sequence == (sequence if sequence >= 0 else None)
+        assert found.batch.position == batch["position"]
+        for name, whole in (("key", key), ("value", value)):
+            span = found.spans.get(name)
+            assert (span is None) == (whole is None)
+            if span is not None and batch["codec"] == "none":
+                assert not span.compressed
+                assert data[span.start : span.start + span.length] == whole
     reader.close()
 
 
 @with_every_segment
-def test_a_record_is_found_by_its_offset_and_a_missing_offset_leads_to_the_next(segment: Segment) -> None:
+def test_a_record_is_found_by_its_batch_and_its_offset_and_a_missing_offset_leads_to_the_next(segment: Segment) -> None:
     reader = reader_of(segment.log)
-    offsets = [row.offset for row in all_records(reader)]
-    for number, offset in enumerate(offsets):
+    batches = segment.batches()
+    sizes = [len(batch["records"]) for batch in batches]
+    for number in spread(len(sizes), MOST):
+        begin = sum(sizes[:number])
+        assert reader.first_record_of(number) == (begin if begin < reader.records else None)
+    offsets = [record[0] for batch in batches for record in batch["records"]]
+    for number in spread(len(offsets), MOST):
+        offset = offsets[number]
         assert reader.record_at(offset) == number
         if number and offsets[number - 1] < offset - 1:
             assert reader.record_at(offset - 1) == number
@@ -75,27 +89,7 @@ def test_a_record_is_found_by_its_offset_and_a_missing_offset_leads_to_the_next(
     reader.close()
 
 
-@with_every_segment
-def test_gaps_and_records_together_are_all_offsets(segment: Segment) -> None:
-    reader = reader_of(segment.log)
-    following = int(segment.log.stem)
-    for row in all_records(reader):
-        assert row.gap_before == row.offset - following
-        following = row.offset + 1
-    reader.close()
-
-
-@with_every_segment
-def test_the_first_record_of_a_batch_is_known_by_the_headers_alone(segment: Segment) -> None:
-    reader = reader_of(segment.log)
-    begin = 0
-    for number, batch in enumerate(segment.batches()):
-        assert reader.first_record_of(number) == (begin if begin < reader.records else None)
-        begin += len(batch["records"])
-    reader.close()
-
-
-def test_control_records_say_what_they_are() -> None:
+def test_control_records_have_their_type() -> None:
     segment = golden_segment("kafka-3.9/v2-txn-0/193")
     reader = reader_of(segment.log)
     markers = [row for row in all_records(reader) if row.kind == "control"]
@@ -157,7 +151,7 @@ def test_a_batch_that_cannot_be_decompressed_stands_for_its_records(tmp_path: Pa
     reader.close()
 
 
-def test_records_that_a_header_promises_and_that_are_not_there_say_where_the_batch_is(
+def test_a_missing_record_is_reported_with_the_position_of_its_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = [V2Batch(records(b"%d" % i, offset=i)).encoded() for i in range(3)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -25,43 +25,45 @@ def done(search: Search) -> tuple[list[Match], SearchProgress]:
     return [each for each in events if isinstance(each, Match)], last
 
 
-def searched(directory: Path, wanted: bytes, **options: object) -> tuple[list[Match], SearchProgress]:
+class Options(TypedDict, total=False):
+    fields: Iterable[FieldName]
+    start: int | None
+    backwards: bool
+
+
+def searched(directory: Path, wanted: bytes, **options: Unpack[Options]) -> tuple[list[Match], SearchProgress]:
     model = Model(directory)
     try:
-        return done(Search(model.partition(), wanted, **options))  # type: ignore[arg-type]
+        return done(Search(model.partition(), wanted, **options))
     finally:
         model.close()
 
 
-def holding(partition: Partition, wanted: bytes) -> list[int]:
-    """The offsets of the records that a look at all of them finds."""
+def texts(partition: Partition) -> list[tuple[int, list[bytes]]]:
+    """Return the offset of each record, and its key, value and headers."""
     found = []
     for batch in partition.batches():
         for offset, _, _, key, value, headers in batch["records"] if not batch["control"] else ():
             data = [key, value, *(part for name, content in headers for part in (name.encode(), content))]
-            if any(wanted in part for part in data if part is not None):
-                found.append(offset)
+            found.append((offset, [part for part in data if part is not None]))
     return found
 
 
 @pytest.mark.parametrize("partition", checked_partitions(), ids=lambda partition: partition.id)
-def test_matches_are_those_that_a_look_at_every_record_finds(partition: Partition) -> None:
-    for wanted in (b"v1", b"h0", b"ab", b"nothing has this"):
-        expected = holding(partition, wanted)
-        # Before the log's start there may be records that a consumer does not get any more.
-        model = Model(partition.directory)
-        start = model.partition().refresh().log_start or 0
-        model.close()
-        expected = [offset for offset in expected if offset >= start]
-        matches, progress = searched(partition.directory, wanted)
-        assert [match.offset for match in matches] == expected
-        backwards, _ = searched(partition.directory, wanted, backwards=True)
-        assert [match.offset for match in backwards] == expected[::-1]
-        assert (progress.complete, progress.matches, progress.reached_offset) == (
-            True,
-            len(expected),
-            progress.end_offset,
-        )
+def test_matches_are_all_records_of_a_broker_with_the_text(partition: Partition) -> None:
+    records = texts(partition)
+    model = Model(partition.directory)
+    reader = model.partition()
+    # Records before the start of the log are deleted ones.
+    start = reader.refresh().log_start or 0
+    for wanted, ways in ((b"v1", (False, True)), (b"h0", (True,)), (b"nothing has this", (False,))):
+        expected = [offset for offset, text in records if offset >= start and any(wanted in each for each in text)]
+        for backwards in ways:
+            matches, progress = done(Search(reader, wanted, backwards=backwards))
+            assert [match.offset for match in matches] == (expected[::-1] if backwards else expected)
+            assert (progress.complete, progress.matches) == (True, len(expected))
+            assert progress.reached_offset == progress.end_offset
+    model.close()
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_only_the_fields_asked_for_are_searched(
     assert {match.field for match in matches} == ({place} if place is not None else set())
 
 
-def test_it_begins_where_it_is_asked_to(directory: Path) -> None:
+def test_a_search_begins_at_the_offset_asked_for(directory: Path) -> None:
     forwards, progress = searched(directory, b"Value", start=37)
     assert ([match.offset for match in forwards], progress.end_offset) == ([37, 38, 39], 40)
     backwards, progress = searched(directory, b"Value", start=3, backwards=True)
@@ -101,7 +103,7 @@ def test_it_begins_where_it_is_asked_to(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [None, 25, 1000])
-def test_where_a_file_by_itself_ends_is_told_once_it_has_been_read(directory: Path, start: int | None) -> None:
+def test_a_search_of_a_lone_file_reports_its_end_once_it_has_been_read(directory: Path, start: int | None) -> None:
     alone = directory.parent / f"{20:020}.log"
     alone.write_bytes((directory / alone.name).read_bytes())
     matches, progress = searched(alone, b"nothing has this", start=start)
@@ -131,7 +133,7 @@ def test_the_excerpt_has_the_match_in_it(tmp_path: Path) -> None:
     assert len(match.excerpt) <= EXCERPT_BYTES
 
 
-def test_damage_is_stepped_over_and_the_search_says_that_it_was_not_complete(tmp_path: Path) -> None:
+def test_a_search_past_damage_is_incomplete(tmp_path: Path) -> None:
     batches = log()
     data = flipped(b"".join(batches), start_of(batches, 3) + 300, 0)
     segment_file(tmp_path / "t-0", data)
@@ -141,7 +143,7 @@ def test_damage_is_stepped_over_and_the_search_says_that_it_was_not_complete(tmp
     assert "checksum" in (progress.problem or "")
 
 
-def test_the_first_of_what_was_left_out_is_told_with_its_file_and_place(tmp_path: Path) -> None:
+def test_the_first_unreadable_batch_is_reported_with_its_file_and_position(tmp_path: Path) -> None:
     greedy = V2Batch(records(b"v", offset=10), last_offset_delta=4, records_count=5).encoded()
     batches = log((2, greedy))
     path = segment_file(tmp_path / "t-0", flipped(b"".join(batches), start_of(batches, 3) + 300, 0))
@@ -153,29 +155,13 @@ def test_the_first_of_what_was_left_out_is_told_with_its_file_and_place(tmp_path
     assert progress.problem == f"{path.name}: position {first.position}: {first.problem}"
 
 
-def test_a_search_can_be_cancelled_from_another_thread(directory: Path) -> None:
-    model = Model(directory)
-    search = Search(model.partition(), b"Value")
-    events = iter(search)
-    next(events)
-    thread = threading.Thread(target=search.cancel)
-    thread.start()
-    thread.join()
-    rest = list(events)
-    last = rest[-1]
-    assert isinstance(last, SearchProgress)
-    assert (last.cancelled, last.complete, last.finished) == (True, False, True)
-    assert len(rest) < 5
-    model.close()
-
-
-def test_a_file_by_itself_is_searched(directory: Path) -> None:
+def test_a_lone_file_is_searched(directory: Path) -> None:
     matches, progress = searched(sorted(directory.glob("*.log"))[1], b"Value 3")
     assert [match.offset for match in matches] == [*range(30, 40)]
     assert progress.complete
 
 
-def test_a_segment_that_is_deleted_meanwhile_is_told(directory: Path) -> None:
+def test_a_segment_deleted_during_a_search_is_reported(directory: Path) -> None:
     model = Model(directory)
     search = Search(model.partition(), b"Value")
     events = iter(search)
@@ -187,7 +173,7 @@ def test_a_segment_that_is_deleted_meanwhile_is_told(directory: Path) -> None:
     model.close()
 
 
-def test_a_partition_whose_segments_have_gone_is_searched_in_vain_and_it_is_said(tmp_path: Path) -> None:
+def test_a_search_of_a_partition_whose_segments_were_deleted_reports_it(tmp_path: Path) -> None:
     path = segment_file(tmp_path / "gone-0", b"".join(log()))
     model = Model(path.parent)
     partition = model.partition()

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inspector.model import Model
-from inspector.reading.statistics import TIME_BUCKETS, Statistics, StatisticsState, TopKeys, _Times
+from inspector.reading.statistics import TIME_BUCKETS, Statistics, StatisticsState, TopKeys
 from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.damage import flipped, log, start_of
 from tests.helpers.golden import Partition, checked_partitions
-from tests.helpers.inspected import segment_file
+from tests.helpers.inspected import all_steps, segment_file
 
 
 def counted(directory: Path) -> StatisticsState:
     model = Model(directory)
     statistics = Statistics(model.partition())
-    while not statistics.step().is_done:
-        pass
+    all_steps(statistics.step)
     model.close()
     return statistics.state()
 
@@ -47,7 +45,7 @@ def test_sums_are_those_of_all_records(partition: Partition) -> None:
         assert all(true[key] == count for key, count in found.top_keys)
 
 
-def test_what_a_codec_saves_is_told() -> None:
+def test_statistics_have_the_ratio_of_each_codec() -> None:
     partition = next(each for each in checked_partitions() if each.id == "kafka-3.9/v2-zstd-0")
     use = {each.name: each for each in counted(partition.directory).codecs}
     assert use["zstd"].ratio is not None
@@ -81,15 +79,17 @@ def test_keys_of_any_size_and_with_any_bytes_are_counted_apart(tmp_path: Path) -
 
 
 @given(parts=st.lists(st.lists(st.integers(-1, 2**62), min_size=1, max_size=50), min_size=1, max_size=10))
-def test_times_lie_in_few_buckets_that_hold_all_of_them(parts: list[list[int]]) -> None:
-    times = _Times()
-    for part in parts:
-        times.add(np.array(part, np.int64))
+def test_times_lie_in_few_buckets_that_hold_all_of_them(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[list[int]]
+) -> None:
+    sets = [ByteBufferMessageSet.from_records([Record(b"v", timestamp=each) for each in part]) for part in parts]
+    directory = tmp_path_factory.mktemp("times") / "t-0"
+    segment_file(directory, b"".join(bytes(each.buffer) for each in sets))
+    found = counted(directory)
+    assert len(found.times) <= TIME_BUCKETS
     known = [each for part in parts for each in part if each >= 0]
-    buckets = times.buckets()
-    assert len(buckets) <= TIME_BUCKETS
-    expected = Counter(each // times.width * times.width for each in known)
-    assert {start: count for start, count in buckets if count} == dict(expected)
+    expected = Counter(each // found.bucket_ms * found.bucket_ms for each in known)
+    assert {start: count for start, count in found.times if count} == dict(expected)
 
 
 @given(parts=st.lists(st.lists(st.sampled_from([b"%d" % i for i in range(30)]), max_size=60), max_size=20))

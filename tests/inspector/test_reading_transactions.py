@@ -38,7 +38,7 @@ def end(log: WritableLog, producer: int, kind: ControlRecordType) -> None:
     log.append_as_leader(end_transaction_marker(kind, producer, 0, timestamp=NOW), 0, AppendOrigin.COORDINATOR)
 
 
-def test_the_transaction_that_a_broker_left_hanging_is_told_with_the_command_that_ends_it() -> None:
+def test_a_hanging_transaction_is_listed_with_the_command_that_ends_it() -> None:
     model = Model(unpacked() / "kafka-3.9" / "data" / "v2-txn-0")
     found = model.partition().transactions()
     (hanging,) = found.open
@@ -109,7 +109,7 @@ def test_the_last_stable_offset_follows_a_writer(tmp_path: Path) -> None:
         model.close()
 
 
-def test_batches_of_an_aborted_transaction_are_marked_once_its_marker_was_read(tmp_path: Path) -> None:
+def test_batches_become_aborted_once_the_marker_was_read(tmp_path: Path) -> None:
     data = [transactional(0, 1), transactional(1, 2), marker(2, 1, ABORT), transactional(3, 1), marker(4, 2, COMMIT)]
     path = segment_file(tmp_path, b"".join(data[:2]))
     reader = reader_of(path)
@@ -160,7 +160,7 @@ def test_the_next_transaction_is_found_in_both_directions(tmp_path: Path, monkey
     reader.close()
 
 
-def test_a_damaged_index_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
+def test_a_damaged_transaction_index_is_reported_and_open_transactions_are_listed(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         append(log, 1, 0)
         end(log, 1, ABORT)
@@ -174,5 +174,5 @@ def test_a_damaged_index_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
     model.close()
 
 
-def test_a_topic_that_a_shell_would_take_apart_is_quoted() -> None:
+def test_the_abort_command_quotes_the_topic_for_a_shell() -> None:
     assert "--topic 'a b;c' --partition 3" in abort_command(TopicPartition("a b;c", 3), 9)

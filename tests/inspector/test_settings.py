@@ -36,7 +36,7 @@ def test_without_xdg_config_home_the_file_is_below_the_home_directory(
     assert settings.default_path() == tmp_path / ".config" / "kafkalog" / "inspector.toml"
 
 
-def test_a_file_that_was_asked_for_and_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_config_file_is_a_mistake_where_it_was_asked_for(tmp_path: Path) -> None:
     assert settings.load(tmp_path / "none").mistakes == (f"{tmp_path / 'none'}: no such file",)
 
 
@@ -68,7 +68,7 @@ def test_a_mistake_is_named_and_the_rest_holds(tmp_path: Path, text: str, named:
     assert found.keymap == {}
 
 
-def test_a_directory_and_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+def test_a_directory_and_bytes_that_are_no_text_are_mistakes(tmp_path: Path) -> None:
     assert "directory" in settings.load(tmp_path).mistakes[0]
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     assert len(settings.load(tmp_path / "bytes").mistakes) == 1
@@ -93,7 +93,7 @@ def test_actions_have_names_of_their_own_and_help_has_all_of_them() -> None:
     assert len([line for line in lines if not line[0]]) == len(keys.ACTIONS)
 
 
-def test_what_is_no_config_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
+def test_pipes_devices_and_huge_files_are_no_config_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with (tmp_path / "huge.toml").open("wb") as file:
         file.truncate(1 << 40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ def test_times_are_shown_in_utc_in_the_zone_of_the_machine_relative_or_as_they_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")
-    text.clock.tzset()
+    time.tzset()
     try:
         at = 1_700_000_000_007
         assert text.time(at) == "2023-11-14T22:13:20.007Z"
@@ -45,13 +46,14 @@ def test_times_are_shown_in_utc_in_the_zone_of_the_machine_relative_or_as_they_s
         assert text.time(at, "relative", at - 5_000) == "in 5 s"
     finally:
         monkeypatch.undo()
-        text.clock.tzset()
+        time.tzset()
 
 
 @pytest.mark.parametrize("zone", text.ZONES)
-@pytest.mark.parametrize("timestamp", [None, 0, -1, 2**63 - 1, -(2**63), 253_402_300_799_999, -62_135_596_800_000])
-def test_no_time_is_too_far_away(timestamp: int | None, zone: text.Zone) -> None:
-    assert (text.time(timestamp, zone) == "") == (timestamp is None)
+def test_no_time_is_too_far_away(zone: text.Zone) -> None:
+    assert text.time(None, zone) == ""
+    for timestamp in (0, -1, 2**63 - 1, -(2**63), 253_402_300_799_999, -62_135_596_800_000):
+        assert text.time(timestamp, zone)
 
 
 def test_durations_are_in_their_largest_unit() -> None:
@@ -67,7 +69,7 @@ def test_durations_are_in_their_largest_unit() -> None:
         ("\u2028".encode(), "\\u2028"), ("\U000e0001".encode(), "\\U000e0001"), (b"\xc2\x9b31m", "\\x9b31m"),
     ],
 )  # fmt: skip
-def test_what_a_terminal_would_obey_is_escaped(data: bytes | None, shown: str) -> None:
+def test_control_characters_are_escaped(data: bytes | None, shown: str) -> None:
     assert text.printable(data) == shown
 
 
@@ -79,7 +81,7 @@ def test_no_view_has_a_character_that_cannot_be_printed(data: bytes) -> None:
     assert text.label(data, "auto")
 
 
-def test_a_limit_cuts_and_says_so() -> None:
+def test_a_limit_cuts_the_text_and_adds_an_ellipsis() -> None:
     assert text.printable(b"abcdef", 4) == "abc…"
     assert text.printable(b"abcd", 4) == "abcd"
     assert len(text.printable(bytes(range(256)) * 1000, 50)) == 50
@@ -91,13 +93,6 @@ def test_accents_that_are_piled_up_are_escaped_but_the_first_few(mark: str) -> N
     assert shown.startswith(f"a{mark * 2}b{mark * text.MOST_PILED}\\u{ord(mark):04x}\\u")
     assert shown.count(mark) == 2 + text.MOST_PILED
     assert shown.endswith("c")
-
-
-def test_views_that_fit_are_offered() -> None:
-    assert text.views(b'{"a": 1}') == ("auto", "utf8", "json", "hex", "base64")
-    assert text.views(b"text") == ("auto", "utf8", "hex", "base64")
-    assert text.views(b"\xff\x01") == ("auto", "hex", "base64")
-    assert text.views(None) == ("auto",)
 
 
 def test_json_is_broken_into_lines_and_nothing_else() -> None:
@@ -122,12 +117,12 @@ def test_pretty_json_means_what_the_bytes_mean(value: object) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"{", b'{"a": 1} x', b"nothing", b'{"a": "\xff"}', b"[" * 5000 + b"]" * 5000, b"12"]
 )
-def test_what_is_no_json_is_shown_as_it_is_and_said_to_be_none(data: bytes) -> None:
+def test_invalid_json_is_shown_as_text_and_labelled_so(data: bytes) -> None:
     assert text.label(data, "json") == "not JSON; as text"
     assert text.shown(data, "json") == text.shown(data, "utf8")
 
 
-def test_of_what_is_too_long_to_be_looked_at_as_json_it_is_not_said_that_it_is_none() -> None:
+def test_a_value_too_long_for_json_is_labelled_so() -> None:
     data = b'["' + b"x" * text.JSON_BYTES + b'"]'
     assert text.label(data, "json") == "longer than 4.0 MiB, not looked at as JSON; as text"
     assert text.label(data[1:], "json") == "not JSON; as text"
@@ -165,7 +160,7 @@ def test_base64_is_the_bytes_again(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("view", ["utf8", "hex", "base64"])
-def test_of_a_long_value_the_beginning_is_shown_and_the_rest_counted(view: text.View) -> None:
+def test_a_long_value_is_cut_and_the_rest_counted(view: text.View) -> None:
     lines = text.shown(b"x" * 1_000_000, view, limit=1000)
     assert lines[-1] == "… 999,000 bytes more are not shown"
     assert sum(map(len, lines)) < 10_000

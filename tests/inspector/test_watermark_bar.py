@@ -17,13 +17,13 @@ def test_an_empty_log_is_its_end() -> None:
     assert bar(Watermarks(7, 7, 7, 7, 7), 5) == "E...."
 
 
-def test_what_is_not_known_is_not_drawn() -> None:
+def test_unknown_watermarks_are_not_drawn() -> None:
     assert bar(Watermarks(), 10) == ""
     assert bar(Watermarks(0, None, None, None, 10), 11) == "S---------E"
     assert "?" in legend(Watermarks(), 80)
 
 
-def test_what_lies_outside_stands_at_the_border() -> None:
+def test_watermarks_outside_the_log_stand_at_the_border() -> None:
     assert bar(Watermarks(100, 0, 100, 200, 200), 11) == "S---------E"
 
 
