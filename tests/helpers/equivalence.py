@@ -5,9 +5,11 @@ The compiled side always gets its bytes laid against an inaccessible page.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from kafkalog._speedups import columns as compiled_columns
@@ -17,9 +19,21 @@ from tests.reference import framing, message_set
 from tests.reference.codes import Fault
 from tests.reference.regions import Regions, regions
 
+some_or_all_bits = pytest.mark.parametrize(
+    "step", [pytest.param(7, id="every 7th bit"), pytest.param(1, marks=pytest.mark.slow, id="every bit")]
+)
+
+
+def with_each_bit_flipped(data: bytes, step: int) -> Iterator[bytes]:
+    """Yield copies of the bytes, in each of which one bit is flipped: every bit, or every `step`-th one."""
+    for bit in range(0, 8 * len(data), step):
+        copy = bytearray(data)
+        copy[bit // 8] ^= 1 << bit % 8
+        yield bytes(copy)
+
 
 def assert_same_scan(data: bytes, **arguments: Any) -> framing.Scan:
-    """Both scans of `data` agree; answers it."""
+    """Assert that both scans of `data` agree, and return theirs."""
     rows, *end = compiled_framing.scan_headers(guarded(data), **arguments)
     expected_rows, *expected_end = framing.scan_headers(data, **arguments)
     assert end == [int(number) for number in expected_end]
@@ -29,8 +43,8 @@ def assert_same_scan(data: bytes, **arguments: Any) -> framing.Scan:
 
 
 def assert_same_records(arguments: Regions) -> Fault | None:
-    """Both decoders agree on these regions; answers the fault."""
-    # Nothing behind the last region may be needed to read it: so it is not there.
+    """Assert that both decoders agree on these regions, and return the fault."""
+    # Reading the last region must not need a byte behind it: so there is none.
     end = int(arguments.ends.max(initial=0))
     compiled = compiled_columns.decode_batches(guarded(arguments.buffer[:end]), *arguments[1:])
     block, batch, count, fault = compiled
@@ -48,13 +62,13 @@ def assert_same_records(arguments: Regions) -> Fault | None:
 
 
 def _figures(fields: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Offset and timestamp to look for: what all records reach, what none need, and those of some record or beside."""
+    """Return offsets and timestamps to search for: below all records, above all, and near those of one record."""
     least, most = -(2**63), 2**63 - 1
     some = fields[:, fields.shape[1] // 2].tolist() if fields.shape[1] else (0, 0)
     return [(least, least), (most, most), (some[0], least), (least, some[1]), (some[0], min(most, some[1] + 1))]
 
 
 def assert_same_reading(data: bytes) -> Fault | None:
-    """Scan and decoding of a file's bytes agree, whatever they are; answers the decoder's fault."""
+    """Assert that both scans and both decoders agree on a file's bytes; return the decoder's fault."""
     rows, *_ = assert_same_scan(data)
     return assert_same_records(regions(data, rows))

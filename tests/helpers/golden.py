@@ -4,8 +4,8 @@
     NAME/expected/TOPIC-0/SEGMENT.log.jsonl     a line a batch, as Kafka's own classes give it
 
 All test processes share one unpacked copy in the temporary folder. Each process compares the copy's files with the list
-that was written when it was unpacked, and unpacks anew if one is missing, was added, or has another size or time: programs
-that clean temporary folders delete single files. Tests only read the copy; a test that writes takes a copy of its own.
+that was written when it was unpacked, and unpacks anew if one is missing, was added, or has another size or time:
+programs that clean temporary folders delete single files. Tests only read it; a test that writes takes its own copy.
 """
 
 from __future__ import annotations
@@ -112,14 +112,8 @@ def is_complete(home: Path) -> bool:
 
 def _files_of(home: Path) -> dict[str, list[int]]:
     """Return size and modification time of every file by its path below `home`."""
-    found = {}
-    for directory, _, names in os.walk(home):
-        for name in names:
-            path = os.path.join(directory, name)
-            stat = os.stat(path)
-            found[os.path.relpath(path, home)] = [stat.st_size, stat.st_mtime_ns]
-    found.pop(LIST_OF_FILES, None)
-    return found
+    stats = {str(path.relative_to(home)): path.stat() for path in home.rglob("*") if path.is_file()}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items() if name != LIST_OF_FILES}
 
 
 @contextmanager

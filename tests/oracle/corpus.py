@@ -7,7 +7,7 @@ each once as it is, so that the CRC tells, and once with the CRC set right again
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tests.reference.encode import (
     CONTROL,
@@ -26,6 +26,13 @@ from tests.reference.encode import (
     records,
     with_right_checksum,
 )
+
+
+class Entry(Protocol):
+    """A batch, message or wrapper."""
+
+    def encoded(self) -> bytes: ...
+
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -78,7 +85,7 @@ def _v2_logs() -> Iterator[Log]:
 def _v2_fields() -> dict[str, V2Batch]:
     """A batch for each use of the header's fields."""
     marker = [PlainRecord(20, 5000, b"\0\0\0\1", b"\0\0\0\0\0\7")]
-    produced = {"producer_id": 4000, "producer_epoch": 3, "base_sequence": 17}
+    produced: dict[str, Any] = {"producer_id": 4000, "producer_epoch": 3, "base_sequence": 17}
     plain = V2Batch(PLAIN)
     return {
         "idempotent": replace(plain, **produced),
@@ -145,7 +152,8 @@ def impossible() -> list[Log]:
     region = plain.plain_region()
     small = [PlainRecord(10, 1000, b"k", b"v")]
     wrapper = LegacyWrapper(PLAIN, GZIP, 1)
-    logs = {
+    nameless: Any = ((None, b"x"),)
+    logs: dict[str, Entry] = {
         "v2: count too large": replace(plain, records_count=len(PLAIN) + 1),
         "v2: count too small": replace(plain, records_count=len(PLAIN) - 1),
         "v2: count negative": replace(plain, records_count=-1),
@@ -157,7 +165,7 @@ def impossible() -> list[Log]:
         "v2: magic 127": replace(plain, magic=127),
         "v2: magic -1": replace(plain, magic=-1),
         "v2: wrong CRC": replace(plain, checksum=1),
-        "v2: header without a key": V2Batch([replace(small[0], headers=((None, b"x"),))]),  # type: ignore[arg-type]
+        "v2: header without a key": V2Batch([replace(small[0], headers=nameless)]),
         "v2: header key is not UTF-8": V2Batch([replace(small[0], headers=((b"\xff\xfe", b"x"),))]),
         "v1: wrapper in a wrapper": replace(wrapper, inner=wrapper.encoded()),
         "v1: wrapper without a value": replace(wrapper, has_value=False),

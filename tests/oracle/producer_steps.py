@@ -40,10 +40,8 @@ class Ours:
     def answer(self, line: str) -> list[str]:
         """What came of the step, and all that is known after it."""
         word, *arguments = line.split(" ")
-        if self.info is None and word in ("data", "marker", "update"):
-            answer = "refused before"
-        else:
-            answer = self._tried(word, arguments)
+        refused = self.info is None and word in ("data", "marker", "update")
+        answer = "refused before" if refused else self._tried(word, arguments)
         return ["-" if answer is None else str(answer), "" if word == "read" else self._state()]
 
     def _tried(self, word: str, arguments: list[str]) -> object:
@@ -115,14 +113,14 @@ class Ours:
 
     def _snapshot(self) -> str | None:
         path = self.manager.take_snapshot(sync=False)
-        return path and path.name
+        return None if path is None else path.name
 
     def _before(self, offset: str) -> None:
         self.manager.delete_snapshots_before(int(offset))
 
     def _mark(self, offset: str) -> str | None:
         path = self.manager.remove_and_mark_for_deletion(int(offset))
-        return path and path.name
+        return None if path is None else path.name
 
     def _strays(self, *bases: str) -> None:
         self.manager.remove_stray_snapshots([int(base) for base in bases])

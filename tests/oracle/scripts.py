@@ -10,7 +10,7 @@ kafkalog looks and recovers.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,7 +76,7 @@ def in_an_offset(log: Path, position: int) -> bool:
     return start <= position < start + 8
 
 
-def choice_of(draw: random.Random, chances: dict[Any, float]) -> Any:
+def choice_of(draw: random.Random, chances: Mapping[Any, float]) -> Any:
     return draw.choices(list(chances), list(chances.values()))[0]
 
 

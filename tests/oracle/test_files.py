@@ -63,7 +63,7 @@ def broker(data: Path) -> AbstractContextManager[Other]:
     return started(command("lock", str(data / ".lock")))
 
 
-def test_a_broker_is_refused_what_is_locked_here_and_gets_it_afterwards(tmp_path: Path) -> None:
+def test_a_broker_cannot_lock_a_directory_that_kafkalog_has_locked_until_it_is_released(tmp_path: Path) -> None:
     for take, directory in ((lock_data_dir, tmp_path), (lock_partition, tmp_path / "t-0")):
         with take(directory), broker(tmp_path) as refused:
             assert refused.answer == REFUSED
@@ -72,7 +72,7 @@ def test_a_broker_is_refused_what_is_locked_here_and_gets_it_afterwards(tmp_path
         assert holder.has_it
 
 
-def test_what_a_broker_has_locked_is_refused_here_until_it_dies(tmp_path: Path) -> None:
+def test_kafkalog_cannot_lock_a_directory_that_a_broker_has_locked_until_it_dies(tmp_path: Path) -> None:
     with broker(tmp_path) as holder:
         assert holder.has_it
         for take, directory in ((lock_data_dir, tmp_path), (lock_partition, tmp_path / "t-0")):
@@ -201,7 +201,9 @@ def _cache_after(path: Path, steps: list[tuple[str, int, int]]) -> str:
     return "".join(said) + path.read_text().replace("\n", "/")
 
 
-def test_a_cache_of_leader_epochs_answers_and_leaves_the_file_as_kafkas_does(tmp_path: Path, monkeypatch) -> None:
+def test_a_cache_of_leader_epochs_answers_and_leaves_the_file_as_kafkas_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.fsync", lambda _descriptor: None)  # a thousand of them, and nothing is lost here
     draw = random.Random(3)
     cases = [_steps(draw) for _ in range(200)]
@@ -288,7 +290,7 @@ def _read(kind: str, path: Path) -> str:
         return REFUSED
 
 
-def test_kafka_reads_what_is_written_here_and_refuses_what_is_refused_here(tmp_path: Path) -> None:
+def test_kafka_and_kafkalog_read_and_refuse_the_same_files(tmp_path: Path) -> None:
     whole = list(_written(tmp_path))
     files = [*whole, *_damaged(whole, tmp_path)]
     answers = asked(files)
@@ -306,7 +308,7 @@ def _content(path: Path) -> bytes:
     return (path / ".kafka_cleanshutdown" if path.is_dir() else path).read_bytes()
 
 
-def test_what_kafka_was_asked_about_it_left_as_it_was(tmp_path: Path) -> None:
+def test_kafka_changes_no_file_that_it_is_asked_about(tmp_path: Path) -> None:
     whole = list(_written(tmp_path))
     before = [_content(path) for _, path in whole]
     asked(whole)

@@ -157,7 +157,8 @@ def test_a_number_of_numpys_becomes_one_of_pythons() -> None:
 
 @pytest.mark.parametrize("name", ["is_control", "is_transactional"])
 def test_a_flag_is_true_or_false_and_nothing_like_it(name: str) -> None:
-    for given in ("no", 1, None):
+    wrong: list[Any] = ["no", 1, None]
+    for given in wrong:
         with pytest.raises(TypeError, match=f"{name} is True or False, not {given!r}"):
             BatchSettings(**{name: given})
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
 from kafkalog.errors import CorruptRecordError
-from kafkalog.record import compression, decoding
+from kafkalog.record import compression
 from tests.reference.compression import GZIP, LZ4
 from tests.reference.encode import PlainRecord, V2Batch, entries, records
 
@@ -94,7 +94,7 @@ def test_the_buffer_cannot_be_written_through_columns(columns: RecordColumns) ->
     assert columns.buffer.readonly
 
 
-def test_columns_come_in_pieces_however_many_records_a_batch_has() -> None:
+def test_columns_come_in_chunks_whatever_the_number_of_records_in_a_batch() -> None:
     data = entries([PlainRecord(i, i, None, b"v") for i in range(3000)], 2)
     offsets = [columns.offset.tolist() for columns in ByteBufferMessageSet(data * 20).columns()]
     assert len(offsets) > 3
@@ -108,46 +108,8 @@ def one_record(offset: int, value: bytes) -> bytes:
     )
 
 
-def test_bytes_that_stand_for_many_more_are_not_decompressed_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
-    batches = [
-        bytes(
-            ByteBufferMessageSet.from_records(
-                [Record(b"x" * 30_000)], compression_type=CompressionType.ZSTD, base_offset=i
-            ).buffer
-        )
-        for i in range(20)
-    ]
-    data = b"".join(batches)
-    pieces = list(ByteBufferMessageSet(data).columns())
-    assert [len(each) for each in pieces] == [4, 4, 4, 4, 4]
-    assert max(each.buffer.nbytes for each in pieces) < 130_000
-    assert [each.offset.tolist() for each in pieces] == [[*range(i, i + 4)] for i in range(0, 20, 4)]
-    assert {record.value for record in ByteBufferMessageSet(data)} == {b"x" * 30_000}
-
-
-def test_threads_decompress_no_more_ahead_than_is_to_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is one run, of which a thread decodes three pieces; the others are for when the reader has come to them."""
-    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
-    monkeypatch.setattr("kafkalog.record.message_set.MOST_WAITING_BYTES", 300_000)
-    made: list[None] = []
-    real = decoding._decompressed
-
-    def decompressed(*arguments: Any) -> Any:
-        made.append(None)
-        return real(*arguments)
-
-    monkeypatch.setattr(decoding, "_decompressed", decompressed)
-    walk = ByteBufferMessageSet(b"".join(one_record(i, b"x" * 30_000) for i in range(40))).columns(threads=2)
-    found = next(walk).offset.tolist()
-    assert len(made) == 3
-    assert found + [offset for columns in walk for offset in columns.offset.tolist()] == list(range(40))
-    assert len(made) == 10
-
-
-def test_a_large_batch_is_decompressed_once_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it hurt by what comes behind it."""
-    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 10_000)
+def batches_decompressed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list to which the bytes of every batch are added that is decompressed from now on."""
     made: list[Any] = []
     real = compression.decompress
 
@@ -156,6 +118,35 @@ def test_a_large_batch_is_decompressed_once_and_not_copied(monkeypatch: pytest.M
         return made[-1]
 
     monkeypatch.setattr(compression, "decompress", decompress)
+    return made
+
+
+def test_strongly_compressed_batches_are_not_decompressed_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
+    data = b"".join(one_record(i, b"x" * 30_000) for i in range(20))
+    pieces = list(ByteBufferMessageSet(data).columns())
+    assert [len(each) for each in pieces] == [4, 4, 4, 4, 4]
+    assert max(each.buffer.nbytes for each in pieces) < 130_000
+    assert [each.offset.tolist() for each in pieces] == [[*range(i, i + 4)] for i in range(0, 20, 4)]
+    assert {record.value for record in ByteBufferMessageSet(data)} == {b"x" * 30_000}
+
+
+def test_threads_decompress_no_more_ahead_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread decodes three chunks of the only batch range, and the next ones once the reader has come to them."""
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
+    monkeypatch.setattr("kafkalog.record.message_set.MOST_WAITING_BYTES", 300_000)
+    made = batches_decompressed(monkeypatch)
+    chunks = ByteBufferMessageSet(b"".join(one_record(i, b"x" * 30_000) for i in range(40))).columns(threads=2)
+    found = next(chunks).offset.tolist()
+    assert (len(found), len(made)) == (4, 12)
+    assert found + [offset for chunk in chunks for offset in chunk.offset.tolist()] == list(range(40))
+    assert len(made) == 40
+
+
+def test_a_large_batch_is_decompressed_once_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batches behind it do not change it either."""
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 10_000)
+    made = batches_decompressed(monkeypatch)
     large, small = one_record(0, b"x" * 30_000), one_record(1, b"y")
     first, *others = ByteBufferMessageSet(large + small + one_record(2, b"z" * 30_000)).columns()
     assert np.shares_memory(np.frombuffer(first.buffer, np.uint8), np.frombuffer(made[0], np.uint8))
@@ -163,31 +154,38 @@ def test_a_large_batch_is_decompressed_once_and_not_copied(monkeypatch: pytest.M
     assert [record.value for columns in others for record in columns] == [b"y", b"z" * 30_000]
 
 
-def test_damage_behind_what_is_decompressed_together_comes_after_the_records_before_it(
+def test_records_before_a_damaged_batch_of_the_same_chunk_are_given_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 1000)
     batches = [bytearray(one_record(i, b"x" * 600)) for i in range(9)]
     batches[7][-1] ^= 1
-    found = []
+    found: list[int] = []
     with pytest.raises(CorruptRecordError, match=f"position {sum(map(len, batches[:7]))}: "):
         found.extend(record.offset for record in ByteBufferMessageSet(b"".join(batches)))
     assert found == [0, 1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8])
-def test_threads_change_neither_records_nor_their_order(threads: int) -> None:
-    data = b"".join(entries([PlainRecord(i * 100 + j) for j in range(100)], 2, i % 5) for i in range(400))
-    offsets = [columns.offset.tolist() for columns in ByteBufferMessageSet(data).columns(threads=threads)]
-    assert list(chain.from_iterable(offsets)) == list(range(40_000))
+def test_threads_change_neither_records_nor_their_order() -> None:
+    data = b"".join(
+        bytes(
+            ByteBufferMessageSet.from_records(
+                [Record(b"")] * 100, compression_type=CompressionType(i % 5), base_offset=i * 100
+            ).buffer
+        )
+        for i in range(400)
+    )
+    for threads in (2, 3, 8):
+        offsets = [columns.offset.tolist() for columns in ByteBufferMessageSet(data).columns(threads=threads)]
+        assert list(chain.from_iterable(offsets)) == list(range(40_000))
 
 
 def test_threads_end_when_their_reader_goes_away() -> None:
     data = entries([PlainRecord(i, i, None, b"v" * 100) for i in range(3000)], 2, GZIP) * 50
     before = set(threading.enumerate())
-    walk = ByteBufferMessageSet(data).columns(threads=2)
-    assert len(next(walk)) > 0
-    del walk
+    chunks = ByteBufferMessageSet(data).columns(threads=2)
+    assert len(next(chunks)) > 0
+    del chunks
     assert {thread for thread in threading.enumerate() if thread.is_alive()} <= before
 
 
@@ -195,15 +193,15 @@ def test_threads_end_when_their_reader_goes_away() -> None:
 @pytest.mark.parametrize("threads", [None, 1, 2])
 @pytest.mark.parametrize("codec", [0, LZ4])
 def test_a_large_file_is_read_in_little_memory(tmp_path: Path, codec: int, threads: int | None) -> None:
-    """100 MB of records; compressed, they take so little of the file that one run of it holds them all."""
+    """100 MB of records; compressed, they take so little of the file that one batch range contains them all."""
     batch = entries([PlainRecord(i, i, None, bytes(1000)) for i in range(200)], 2, codec)
     path = tmp_path / "0.log"
     path.write_bytes(batch * 500)
     messages = FileMessageSet(path)
     tracemalloc.start()
     try:
-        walk = messages if threads is None else messages.columns(threads=threads)
-        count = sum(1 if isinstance(each, Record) else len(each) for each in walk)
+        found = messages if threads is None else messages.columns(threads=threads)
+        count = sum(1 if isinstance(each, Record) else len(each) for each in found)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -255,7 +255,7 @@ def test_levels_are_heeded() -> None:
 # --- batches by size
 
 
-def filled(records: list[Record], magic: int, codec: int, max_size: int, **fields: int) -> list[ByteBufferMessageSet]:
+def filled(records: list[Record], magic: int, codec: int, max_size: int, **fields: Any) -> list[ByteBufferMessageSet]:
     settings = BatchSettings(magic=magic, compression_type=CompressionType(codec), **fields)
     return list(batches_of_records(records, settings, max_size=max_size))
 

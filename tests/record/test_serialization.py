@@ -13,6 +13,8 @@ from kafkalog.errors import SerializationError
 from kafkalog.record import serialization
 from kafkalog.record.conversion import nested_set
 from kafkalog.record.serialization import (
+    Deserializer,
+    Encodable,
     decode,
     deserialize_bytes,
     deserialize_int32,
@@ -113,8 +115,9 @@ def test_bytes_of_another_kind_are_refused(kind: str, data: bytes) -> None:
 
 
 def test_none_reads_past_whatever_is_there() -> None:
-    assert deserialize_none(b"anything") is None
-    assert serialize_none(None) is None
+    deserialize: Deserializer[object] = deserialize_none
+    assert deserialize(b"anything") is None
+    assert list(encode([(None, "v")], serialize_none, serialize_text)) == [Record(b"v", None)]
 
 
 def test_the_error_names_the_record_and_the_ones_before_it_come_first() -> None:
@@ -128,7 +131,7 @@ def test_the_error_names_the_record_and_the_ones_before_it_come_first() -> None:
 
 def test_any_callable_serves() -> None:
     (record,) = encode([(1, "a")], lambda key: b"k%d" % key, str.encode)
-    (decoded,) = decode([record], lambda key: key, len)
+    (decoded,) = decode([record], lambda key: key, lambda value: len(value or b""))
     assert (decoded.key, decoded.value) == (b"k1", 1)
 
 
@@ -174,26 +177,27 @@ def test_a_batch_holds_no_nested_set() -> None:
         nested_set(batch)
 
 
-# --- which record, and what of it
+# --- which record, and which of its fields
 
 
 def test_headers_and_timestamps_are_encoded_with_key_and_value() -> None:
     headers = (("h", b"x"),)
-    given = [(1, "a"), (2, "b", headers), (3, "c", headers, 7)]
+    given: list[Encodable[int | None, str | None]] = [(1, "a"), (2, "b", headers), (3, "c", headers, 7)]
     records = list(encode(given, serialize_int32, serialize_text, timestamp=5))
     assert [(each.headers, each.timestamp) for each in records] == [((), 5), (headers, 5), (headers, 7)]
     again = encode(decode(records, deserialize_int32, deserialize_text), serialize_int32, serialize_text)
     assert list(again) == records
 
 
-def test_an_item_that_cannot_be_encoded_is_named_and_what_of_it() -> None:
-    for item, what in (((1, 5), "value"), (("k", "v"), "key")):
+def test_an_item_that_cannot_be_encoded_is_named_with_the_field() -> None:
+    wrong: list[tuple[Any, str]] = [((1, 5), "value"), (("k", "v"), "key")]
+    for item, what in wrong:
         with pytest.raises(SerializationError, match=f"item 1: the {what}: ") as error:
-            list(encode([(1, "a"), item], serialize_int32, serialize_text))  # type: ignore[list-item]
+            list(encode([(1, "a"), item], serialize_int32, serialize_text))
         assert error.value.found in ("5", "'k'")
 
 
-def test_a_record_that_cannot_be_decoded_is_named_and_what_of_it() -> None:
+def test_a_record_that_cannot_be_decoded_is_named_with_the_field() -> None:
     for record, what in ((Record(b"\xff", b"1234", offset=8), "value"), (Record(b"v", b"123", offset=8), "key")):
         with pytest.raises(SerializationError, match=f"record at offset 8: the {what}: "):
             list(decode([record], deserialize_int32, deserialize_text))
@@ -201,9 +205,9 @@ def test_a_record_that_cannot_be_decoded_is_named_and_what_of_it() -> None:
         list(decode([b"v"], deserialize_int32, deserialize_text))  # type: ignore[list-item]
 
 
-def test_what_a_deserializer_of_the_callers_raises_tells_the_record_too() -> None:
+def test_another_error_of_a_deserializer_names_the_record_in_a_note() -> None:
     with pytest.raises(ZeroDivisionError) as error:
-        list(decode([Record(b"", b"k", offset=8)], bytes, lambda value: 1 // len(value or b"")))
+        list(decode([Record(b"", b"k", offset=8)], lambda key: key, lambda value: 1 // len(value or b"")))
     assert error.value.__notes__ == ["record at offset 8: the value b''"]
 
 

@@ -201,7 +201,7 @@ def test_gaps_are_closed(magic: int, codec: int) -> None:
 
 
 def test_a_rebuilt_batch_keeps_its_producer_and_its_times() -> None:
-    fields: dict[str, int] = {"producer_id": 9, "producer_epoch": 1, "base_sequence": 5, "partition_leader_epoch": 3}
+    fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 1, "base_sequence": 5, "partition_leader_epoch": 3}
     spread = [replace(record, offset=record.offset * 2) for record in THREE]
     data = V2Batch(spread, GZIP, flags=TRANSACTIONAL, **fields).encoded()
     rebuilt = ByteBufferMessageSet(data).with_offsets(0)

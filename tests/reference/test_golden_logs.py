@@ -60,7 +60,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "the list of files is missing": lambda home: (home / golden.LIST_OF_FILES).unlink(),
     "the list of files is cut": lambda home: os.truncate(home / golden.LIST_OF_FILES, 20),
     "the list of files is of other files": lambda home: (home / golden.LIST_OF_FILES).write_text("{}"),
-    "all is missing": lambda home: shutil.rmtree(home),
+    "all is missing": shutil.rmtree,
 }
 
 

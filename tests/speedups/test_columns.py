@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._speedups import columns
-from tests.helpers.equivalence import assert_same_reading, assert_same_records
+from tests.helpers.equivalence import (
+    assert_same_reading,
+    assert_same_records,
+    some_or_all_bits,
+    with_each_bit_flipped,
+)
 from tests.helpers.guard import guarded
 from tests.helpers.strategies import damaged, message_sets, v2_with_damaged_records, wrappers_with_damaged_messages
 from tests.reference.codes import FaultCode
@@ -393,26 +398,26 @@ def test_every_truncation_of_a_region_gives_the_same_records_and_fault(magic: in
         assert_same_records(Regions(buffer, rows[:1], starts[:1], starts[:1] + length))
 
 
+@some_or_all_bits
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_every_flipped_bit_gives_the_same_records_and_fault(magic: int, codec: int) -> None:
-    data = bytearray(entries([PlainRecord(0, 5, b"key", b"value", ((b"h", None),)), PlainRecord(1, 6)], magic, codec))
-    for bit in range(8 * len(data)):
-        data[bit // 8] ^= 1 << bit % 8
-        assert_same_reading(bytes(data))
-        data[bit // 8] ^= 1 << bit % 8
-
-
-@pytest.mark.parametrize(("magic", "codec"), [(magic, codec) for magic, codec in FORMATS if codec])
-def test_every_bit_flipped_before_compression_gives_the_same_records_and_fault(magic: int, codec: int) -> None:
+def test_every_flipped_bit_gives_the_same_records_and_fault(magic: int, codec: int, step: int) -> None:
     run = [PlainRecord(0, 5, b"key", b"value", ((b"h", None),)), PlainRecord(1, 6)]
-    plain = bytearray(V2Batch(run).plain_region() if magic == 2 else LegacyWrapper(run, magic=magic).inner_bytes())
-    for bit in range(8 * len(plain)):
-        plain[bit // 8] ^= 1 << bit % 8
+    for damaged_data in with_each_bit_flipped(entries(run, magic, codec), step):
+        assert_same_reading(damaged_data)
+
+
+@some_or_all_bits
+@pytest.mark.parametrize(("magic", "codec"), [(magic, codec) for magic, codec in FORMATS if codec])
+def test_every_bit_flipped_before_compression_gives_the_same_records_and_fault(
+    magic: int, codec: int, step: int
+) -> None:
+    run = [PlainRecord(0, 5, b"key", b"value", ((b"h", None),)), PlainRecord(1, 6)]
+    plain = V2Batch(run).plain_region() if magic == 2 else LegacyWrapper(run, magic=magic).inner_bytes()
+    for damaged_data in with_each_bit_flipped(plain, step):
         if magic == 2:
-            assert_same_reading(V2Batch(run, codec, payload=compressed(bytes(plain), codec)).encoded())
+            assert_same_reading(V2Batch(run, codec, payload=compressed(damaged_data, codec)).encoded())
         else:
-            assert_same_reading(LegacyWrapper(run, codec, magic, inner=bytes(plain)).encoded())
-        plain[bit // 8] ^= 1 << bit % 8
+            assert_same_reading(LegacyWrapper(run, codec, magic, inner=damaged_data).encoded())
 
 
 @given(message_sets())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from kafkalog._speedups.headers import gather_headers
 from tests.reference.codes import DamageError
@@ -25,7 +26,7 @@ def encoded(headers: list[Header]) -> bytes:
 
 
 def gathered(buffer: bytes, starts: list[int], lengths: list[int]) -> Any:
-    found = gather_headers(buffer, np.array(starts, np.int64), np.array(lengths, np.int64))
+    found: tuple[NDArray[Any], ...] = gather_headers(buffer, np.array(starts, np.int64), np.array(lengths, np.int64))
     return tuple(part.tobytes() if i in (2, 4) else part.tolist() for i, part in enumerate(found))
 
 
