@@ -1,9 +1,11 @@
-"""Findings as values: their order, their line, their JSON."""
+"""Findings as values: their order, text and JSON."""
 
 from __future__ import annotations
 
 import json
 import random
+import re
+from pathlib import Path
 
 from kafkalog.fsck import findings
 from kafkalog.fsck.findings import Finding, Severity, Summary
@@ -52,8 +54,6 @@ def test_a_summary_counts() -> None:
 
 
 def test_every_code_is_described() -> None:
-    from pathlib import Path
-
     described = findings.__doc__ or ""
     used = {"lost-bytes", "wrong-size", "torn-tail", "zeroed-tail", "preallocated-tail", "crc-mismatch"}
     for source in Path(findings.__file__).parent.glob("*.py"):
@@ -63,6 +63,4 @@ def test_every_code_is_described() -> None:
 
 
 def _quoted(text: str) -> list[str]:
-    import re
-
     return re.findall(r'"([a-z]+(?:-[a-z]+)+)"', text)

@@ -1,11 +1,11 @@
-"""Any one bit of a log flipped: a check says so, but where no checksum covers it and nothing around it tells.
+"""Any one flipped bit of a log is found, except where no checksum covers it and the batches around it allow it.
 
-What no checksum covers, and what is said about it:
+Fields that no checksum covers, and how their damage is found:
 
     format 2    base offset    offset-* findings, as far as the batches around it leave no room for the wrong offset
                 leader epoch   leader-epoch, where a later batch has a lower one or an earlier batch a higher one
                 size, magic    always found: where a wrong size says nothing follows
-    format 0/1  offset         as the base offset; a wrapper tells its last offset only, so there is more room
+    format 0/1  offset         as the base offset; a wrapper states its last offset only, so there is more room
                 size           always found
 
 So the last batch of the active segment, and those beside gaps that compaction has left, may hide a wrong offset or
@@ -40,7 +40,7 @@ def starts_and_magics(segment: Segment) -> tuple[list[int], list[int]]:
 
 
 def place_of(segment: Segment, at: int) -> tuple[int, int]:
-    """Where byte `at` lies in its entry, and the entry's magic."""
+    """Return the position of byte `at` in its entry, and the entry's magic."""
     starts, magics = starts_and_magics(segment)
     start, magic = max((start, magic) for start, magic in zip(starts, magics, strict=True) if start <= at)
     return at - start, magic
@@ -67,7 +67,7 @@ def test_a_flipped_bit_is_found(tmp_path_factory: pytest.TempPathFactory, data: 
 
 
 def scratch(factory: pytest.TempPathFactory, segment: Segment) -> Path:
-    """A file of the same name, beside no other segment."""
+    """Return a path of the same name in a directory without other segments."""
     directory = factory.getbasetemp() / segment.id.replace("/", "_")
     directory.mkdir(exist_ok=True)
     return directory / segment.log.name
@@ -80,12 +80,14 @@ def concerns(checked: Checked, at: int) -> bool:
     return finding.position <= at < finding.end
 
 
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)], ids=["some bits", "every bit"])
 @pytest.mark.parametrize("segment", [SEGMENTS[0], SEGMENTS[-1]], ids=lambda segment: segment.id)
-def test_every_bit_of_the_headers_of_a_segment(tmp_path: Path, segment: Segment) -> None:
+def test_flipped_bits_of_headers_are_found(tmp_path: Path, segment: Segment, step: int) -> None:
     content = segment.log.read_bytes()
     path = tmp_path / segment.log.name
     starts, magics = starts_and_magics(segment)
     for start, magic in list(zip(starts, magics, strict=True))[:3]:
-        for at in range(start, start + (61 if magic == 2 else 26)):
-            hidden = [bit for bit in range(8) if not check(path, flipped(content, at, bit)).findings]
-            assert not hidden or at - start in MAY_HIDE[magic]
+        for bit in range(0, 8 * (61 if magic == 2 else 26), step):
+            field = bit // 8
+            found = check(path, flipped(content, start + field, bit % 8)).findings
+            assert found or field in MAY_HIDE[magic]

@@ -1,8 +1,9 @@
-"""Damage to bytes: one finding at its place, and every batch around it is still checked."""
+"""Damaged bytes: one finding with its position, and every batch around it is checked."""
 
 from __future__ import annotations
 
 import os
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_two_damaged_batches_in_a_row_are_two_findings(path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 13, -1, -(2**31), 2**31 - 1, 2**20, 60, 700])
 @pytest.mark.parametrize("place", [0, 3, BATCHES - 1])
-def test_a_wrong_size_field_is_told_with_the_right_one(path: Path, place: int, size: int) -> None:
+def test_a_wrong_size_field_is_reported_with_the_expected_size(path: Path, place: int, size: int) -> None:
     batches = log()
     start = start_of(batches, place)
     checked = check(path, with_bytes(b"".join(batches), start + 8, struct.pack(">i", size)))
@@ -75,7 +76,7 @@ def test_a_size_that_spans_the_next_batches_exactly_hides_none_of_them(path: Pat
     assert checked.summary.batches == BATCHES - 1
 
 
-def test_a_batch_within_a_record_of_a_damaged_batch_is_not_taken_for_one_of_the_log(path: Path) -> None:
+def test_a_batch_inside_a_record_of_a_damaged_batch_is_not_counted(path: Path) -> None:
     inner = V2Batch(records(b"a copy", offset=11)).encoded()
     outer = V2Batch(records(b"x", inner, b"y" * 100, offset=10), last_offset_delta=4).encoded()
     batches = log((2, outer))
@@ -93,7 +94,7 @@ def test_an_unknown_magic_is_stepped_over(path: Path, magic: int) -> None:
     assert checked.summary.batches == BATCHES - 1
 
 
-def test_a_batch_shorter_than_its_header_is_told(path: Path) -> None:
+def test_a_batch_shorter_than_its_header_is_reported(path: Path) -> None:
     short = V2Batch(records(b"v", offset=10)).encoded()[:60]
     short = with_bytes(short, 8, struct.pack(">i", 48))
     batches = log((2, short))
@@ -128,9 +129,9 @@ def test_a_page_that_ends_within_a_base_offset_leaves_a_sound_batch_at_a_wrong_o
     assert checked.findings[1].position == start_of(batches, 18)
 
 
-def test_bytes_put_in_between_are_lost_and_nothing_else(path: Path) -> None:
+def test_inserted_bytes_are_reported_and_no_batch_is_lost(path: Path) -> None:
     batches = log()
-    garbage = os.urandom(777)
+    garbage = random.Random(777).randbytes(777)
     data = b"".join(batches[:3]) + garbage + b"".join(batches[3:])
     (finding,) = (checked := check(path, data)).findings
     assert (finding.code, finding.position, finding.length) == ("lost-bytes", start_of(batches, 3), 777)
@@ -138,7 +139,7 @@ def test_bytes_put_in_between_are_lost_and_nothing_else(path: Path) -> None:
     assert checked.summary.batches == BATCHES
 
 
-def test_bytes_cut_out_lose_the_batch_they_were_cut_from(path: Path) -> None:
+def test_removed_bytes_lose_only_their_batch(path: Path) -> None:
     batches = log()
     start = start_of(batches, 3)
     data = b"".join(batches)
@@ -150,8 +151,9 @@ def test_bytes_cut_out_lose_the_batch_they_were_cut_from(path: Path) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-def test_the_older_formats_are_found_again_too(path: Path, magic: int, codec: int) -> None:
-    sets = [entries(records(*[os.urandom(300)] * 4, offset=4 * i), magic, codec) for i in range(20)]
+def test_batches_of_older_formats_are_found_again(path: Path, magic: int, codec: int) -> None:
+    values = [random.Random(i).randbytes(300) for i in range(20)]
+    sets = [entries(records(*[value] * 4, offset=4 * i), magic, codec) for i, value in enumerate(values)]
     at = start_of(sets, 5) + 2
     data = with_bytes(b"".join(sets), at, bytes(1500))
     (finding,) = check(path, data, deep=True).findings
@@ -194,7 +196,7 @@ def test_zeros_at_the_end_are_preallocated_or_lost(path: Path, zeros: int) -> No
     assert check(path, data + bytes(zeros), sealed=True).places == [("error", "zeroed-tail", end, zeros)]
 
 
-def test_garbage_at_the_end_is_no_torn_write(path: Path) -> None:
+def test_garbage_at_the_end_is_lost_bytes_and_not_a_torn_tail(path: Path) -> None:
     data = b"".join(log())
     text = b"The quick brown fox jumps over the lazy dog. " * 10
     assert check(path, data + text).places == [("error", "lost-bytes", len(data), len(text))]
@@ -216,7 +218,7 @@ def test_each_segment_but_the_last_is_sealed(tmp_path: Path) -> None:
     assert [Path(f.path).name for f in findings] == [f"{10 * place:020}.log" for place in range(3)]
 
 
-def test_a_segment_that_cannot_be_read_does_not_end_the_check(tmp_path: Path) -> None:
+def test_an_unreadable_segment_does_not_stop_the_check(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log").mkdir()
     (tmp_path / f"{10:020}.log").write_bytes(flipped(batch(2), 100, 1))
     options = Options()
@@ -224,7 +226,7 @@ def test_a_segment_that_cannot_be_read_does_not_end_the_check(tmp_path: Path) ->
     assert options.summary.unreadable == 1
 
 
-def test_a_segment_that_a_broker_deletes_meanwhile_is_no_damage(tmp_path: Path) -> None:
+def test_a_segment_deleted_during_the_check_is_not_damage(tmp_path: Path) -> None:
     for place in range(3):
         (tmp_path / f"{5 * place:020}.log").write_bytes(flipped(batch(place), 100, 1))
     found = []
@@ -234,7 +236,7 @@ def test_a_segment_that_a_broker_deletes_meanwhile_is_no_damage(tmp_path: Path) 
     assert found == [("error", "crc-mismatch"), ("info", "segment-gone"), ("error", "crc-mismatch")]
 
 
-def test_a_file_that_is_cut_meanwhile_is_a_warning(path: Path) -> None:
+def test_a_file_truncated_during_the_check_is_a_warning(path: Path) -> None:
     batches = [batch(place, 300_000) for place in range(6)]
     path.write_bytes(flipped(b"".join(batches), 100, 1))
     found = []

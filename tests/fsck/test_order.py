@@ -1,4 +1,4 @@
-"""Headers that cannot follow each other, or cannot be: what no checksum shows."""
+"""Headers that contradict each other or the format although every checksum holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def at_offset(data: bytes, offset: int) -> bytes:
-    """The same bytes at another offset, which the checksum does not cover."""
+    """Return the same bytes with another base offset, which the checksum does not cover."""
     return with_bytes(data, 0, struct.pack(">q", offset))
 
 
@@ -47,18 +47,18 @@ def test_an_offset_too_low_is_blamed_on_its_own_batch(path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_batch_that_overlaps_the_one_before_is_told(path: Path) -> None:
+def test_a_batch_that_overlaps_the_one_before_is_reported(path: Path) -> None:
     batches = log((3, at_offset(batch(3), 12)))
     assert check(path, b"".join(batches)).places == [("error", "offset-overlap", start_of(batches, 3), len(batches[3]))]
 
 
-def test_a_batch_that_is_there_twice_is_told(path: Path) -> None:
+def test_a_repeated_batch_is_reported(path: Path) -> None:
     batches = [*log()[:4], batch(3), *log()[4:]]
     assert check(path, b"".join(batches)).places == [("error", "offset-order", start_of(batches, 4), len(batch(3)))]
 
 
-def test_order_is_kept_from_run_to_run(path: Path) -> None:
-    """A run is some MiB, so the neighbours of its first and last batch are in others."""
+def test_offset_order_is_checked_across_scan_boundaries(path: Path) -> None:
+    """Headers are read some MiB at a time, so that neighbours may be read apart."""
     batches = [batch(place, 1000) for place in range(2000)]
     for place in (417, 418, 419, 420, 1200):
         changed = [*batches]
@@ -68,21 +68,21 @@ def test_order_is_kept_from_run_to_run(path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 99])
-def test_an_offset_below_the_segments_base_is_told(tmp_path: Path, offset: int) -> None:
+def test_an_offset_below_the_segments_base_is_reported(tmp_path: Path, offset: int) -> None:
     path = tmp_path / f"{100:020}.log"
     data = batch(20) + at_offset(batch(21), offset) + batch(22)
     checked = check(path, data)
     assert checked.places == [("error", "offset-below-segment", len(batch(20)), len(batch(21)))]
 
 
-def test_an_offset_beyond_what_an_index_holds_is_told(path: Path) -> None:
+def test_an_offset_beyond_the_index_range_is_reported(path: Path) -> None:
     most = 2**31 - 1
     assert check(path, batch(0) + at_offset(batch(1), most - 4)).findings == []
     assert check(path, batch(0) + at_offset(batch(1), most - 3)).codes == ["offset-beyond-segment"]
     assert check(path.with_name("copy"), batch(0) + at_offset(batch(1), most + 9)).findings == []
 
 
-def test_segments_that_overlap_are_told_once(tmp_path: Path) -> None:
+def test_overlapping_segments_are_reported_once(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log").write_bytes(b"".join(log()))
     (tmp_path / f"{20:020}.log").write_bytes(b"".join(log()[4:]))
     (finding,) = verify_partition(tmp_path)
@@ -91,7 +91,7 @@ def test_segments_that_overlap_are_told_once(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_last_offset_below_the_base_is_told(path: Path) -> None:
+def test_a_last_offset_below_the_base_offset_is_reported(path: Path) -> None:
     damaged = V2Batch(records(b"v", offset=15), last_offset_delta=-2, records_count=0).encoded()
     batches = log((3, damaged))
     checked = check(path, b"".join(batches))
@@ -100,7 +100,7 @@ def test_a_last_offset_below_the_base_is_told(path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 6, 2**31 - 1])
-def test_a_number_of_records_that_cannot_be_is_told(path: Path, count: int) -> None:
+def test_an_impossible_number_of_records_is_reported(path: Path, count: int) -> None:
     batches = log((3, batch(3, records_count=count)))
     (finding,) = check(path, b"".join(batches)).findings
     assert (finding.code, finding.position, finding.expected, finding.found) == (
@@ -110,7 +110,7 @@ def test_a_number_of_records_that_cannot_be_is_told(path: Path, count: int) -> N
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 @pytest.mark.parametrize("deep", [False, True])
-def test_an_unknown_codec_is_told_once(path: Path, codec: int, deep: bool) -> None:
+def test_an_unknown_codec_is_reported_once(path: Path, codec: int, deep: bool) -> None:
     damaged = V2Batch(records(b"v", offset=15), codec, payload=b"what is this").encoded()
     batches = log((3, damaged))
     assert check(path, b"".join(batches), deep=deep).places == [
@@ -118,13 +118,13 @@ def test_an_unknown_codec_is_told_once(path: Path, codec: int, deep: bool) -> No
     ]
 
 
-def test_the_older_formats_do_not_know_zstd(path: Path) -> None:
+def test_zstd_is_an_unknown_codec_in_older_formats(path: Path) -> None:
     data = LegacyMessage(PlainRecord(0, value=b"v"), 1, codec=4).encoded()
     assert check(path, data, deep=True).codes == ["unknown-codec"]
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "is_warning"),
     [
         ({"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}, False),
         ({"producer_id": 7, "producer_epoch": 0, "flags": TRANSACTIONAL}, False),
@@ -136,9 +136,11 @@ def test_the_older_formats_do_not_know_zstd(path: Path) -> None:
         ({"producer_id": -2}, True),
     ],
 )
-def test_producer_fields_that_no_producer_sends_are_a_warning(path: Path, fields: dict[str, int], told: bool) -> None:
+def test_producer_fields_that_no_producer_sends_are_a_warning(
+    path: Path, fields: dict[str, int], is_warning: bool
+) -> None:
     batches = log((3, batch(3, **fields)))
-    expected = [("warning", "producer-fields", start_of(batches, 3), len(batches[3]))] if told else []
+    expected = [("warning", "producer-fields", start_of(batches, 3), len(batches[3]))] if is_warning else []
     assert check(path, b"".join(batches)).places == expected
 
 
@@ -164,14 +166,14 @@ def test_leader_epochs_do_not_go_down(path: Path, epochs: tuple[int, ...], blame
     assert check(path, b"".join(batches)).places == expected
 
 
-def test_messages_of_the_older_formats_rise_too(path: Path) -> None:
+def test_offset_order_is_checked_in_older_formats(path: Path) -> None:
     messages = [LegacyMessage(PlainRecord(offset, 5, value=b"v"), 1).encoded() for offset in (0, 1, 2, 2, 3)]
     assert check(path, b"".join(messages)).places == [
         ("error", "offset-order", start_of(messages, 3), len(messages[3]))
     ]
 
 
-def test_only_a_deep_check_sees_where_a_wrapper_begins(path: Path) -> None:
+def test_overlapping_wrappers_are_found_only_by_a_deep_check(path: Path) -> None:
     first = LegacyWrapper(records(*[b"v"] * 5, offset=0), GZIP).encoded()
     second = LegacyWrapper(records(*[b"v"] * 5, offset=3), GZIP).encoded()
     assert check(path, first + second).findings == []
@@ -179,7 +181,7 @@ def test_only_a_deep_check_sees_where_a_wrapper_begins(path: Path) -> None:
     assert (finding.code, finding.position, finding.found) == ("inner-offsets", len(first), 3)
 
 
-def test_every_finding_leaves_the_others_checked(path: Path) -> None:
+def test_a_finding_does_not_stop_the_check_of_later_batches(path: Path) -> None:
     batches = log((1, batch(1, records_count=-1)), (5, batch(5, producer_epoch=3)))
     checked = check(path, b"".join(batches))
     assert checked.codes == ["records-count", "producer-fields"]

@@ -1,14 +1,15 @@
-"""What only a deep check sees: batches with a right checksum over wrong content."""
+"""Findings of a deep check: batches with a right checksum over wrong content."""
 
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
 
 from kafkalog.fsck.verify import Options, verify_file
-from tests.helpers.damage import batch, check, log, start_of
+from tests.helpers.damage import Checked, batch, check, log, start_of
 from tests.reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from tests.reference.encode import (
     CONTROL,
@@ -34,7 +35,7 @@ def region(*offsets: int, base: int = 15, timestamp: int = 1000) -> bytes:
     return b"".join(v2_record(PlainRecord(offset, timestamp, b"k", b"v"), base, 1000) for offset in offsets)
 
 
-def in_the_middle(path: Path, damaged: bytes) -> tuple[list[bytes], object]:
+def in_the_middle(path: Path, damaged: bytes) -> tuple[list[bytes], Checked]:
     batches = log((3, damaged))
     assert check(path, b"".join(batches)).findings == []
     return batches, check(path, deep=True)
@@ -50,7 +51,7 @@ def in_the_middle(path: Path, damaged: bytes) -> tuple[list[bytes], object]:
         (b"\xff" * 20, 2),  # a varint without an end
     ],
 )
-def test_records_that_do_not_follow_the_format(path: Path, codec: int, records_region: bytes, count: int) -> None:
+def test_malformed_records_are_reported(path: Path, codec: int, records_region: bytes, count: int) -> None:
     damaged = V2Batch(
         records(*[b"v"] * 5, offset=15), codec, region=records_region, records_count=count, max_timestamp=1000
     ).encoded()
@@ -60,7 +61,7 @@ def test_records_that_do_not_follow_the_format(path: Path, codec: int, records_r
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_bytes_that_cannot_be_decompressed(path: Path, codec: int) -> None:
+def test_undecompressable_bytes_are_reported(path: Path, codec: int) -> None:
     damaged = V2Batch(records(*[b"v"] * 5, offset=15), codec, payload=b"\xc3garbage, whatever the codec").encoded()
     batches, checked = in_the_middle(path, damaged)
     assert checked.places == [("error", "invalid-records", start_of(batches, 3), len(damaged))]
@@ -76,7 +77,7 @@ def test_several_unreadable_batches_are_several_findings(path: Path) -> None:
     assert checked.summary.records == 25
 
 
-def test_a_bomb_is_a_finding(path: Path) -> None:
+def test_a_decompression_bomb_is_a_finding(path: Path) -> None:
     path.write_bytes(V2Batch(records(bytes(1 << 20)), ZSTD).encoded() + batch(1))
     (finding,) = verify_file(path, Options(deep=True, limit=1 << 16))
     assert (finding.code, finding.position) == ("invalid-records", 0)
@@ -84,7 +85,7 @@ def test_a_bomb_is_a_finding(path: Path) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(("offsets", "wrong"), [((15, 17, 16), 16), ((15, 15), 15), ((14, 15), 14), ((15, 20), 20)])
-def test_offsets_rise_within_what_the_batch_states(
+def test_record_offsets_outside_the_batch_or_out_of_order_are_reported(
     path: Path, codec: int, offsets: tuple[int, ...], wrong: int
 ) -> None:
     damaged = V2Batch(
@@ -110,7 +111,7 @@ def test_the_largest_timestamp_is_that_of_the_records(path: Path, stated: int) -
     assert (finding.expected, finding.found) == (1004, stated)
 
 
-def test_with_log_append_time_the_batch_tells_the_time(path: Path) -> None:
+def test_log_append_time_needs_no_record_timestamps(path: Path) -> None:
     assert in_the_middle(path, batch(3, timestamp_type=LOG_APPEND_TIME, max_timestamp=77_777))[1].findings == []
 
 
@@ -147,7 +148,7 @@ def messages(magic: int, *offsets: int, wrong: int | None = None) -> bytes:
 
 @pytest.mark.parametrize("codec", LEGACY)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_checksums_inside_a_wrapper(path: Path, magic: int, codec: int) -> None:
+def test_checksums_inside_a_wrapper_are_checked(path: Path, magic: int, codec: int) -> None:
     offsets = (0, 1, 2) if magic else (10, 11, 12)
     sound = LegacyWrapper(records(b"a", b"b"), codec, magic).encoded()
     damaged = LegacyWrapper(
@@ -184,10 +185,8 @@ def test_a_wrapper_with_offset_0_says_nothing_about_offsets(path: Path) -> None:
     assert check(path, data, deep=True).findings == []
 
 
-def test_a_message_whose_value_overruns_it(path: Path) -> None:
+def test_a_value_longer_than_its_message_is_reported(path: Path) -> None:
     body = struct.pack(">bbqi", 1, 0, 1000, -1) + struct.pack(">i", 500) + b"short"
-    import zlib
-
     damaged = struct.pack(">qiI", 1, 4 + len(body), zlib.crc32(body)) + body
     first, last = (LegacyMessage(PlainRecord(i, 1000, value=b"v"), 1).encoded() for i in (0, 2))
     assert check(path, first + damaged + last).findings == []

@@ -1,9 +1,10 @@
-"""A segment to damage, and what a check says about it."""
+"""A segment to damage, and the outcome of a check of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.verify import Options, verify_file
@@ -26,12 +27,12 @@ class Checked:
 
     @property
     def places(self) -> list[tuple[str, str, int | None, int | None]]:
-        """Severity, code, position and length of each."""
+        """Return severity, code, position and length of each finding."""
         return [(str(f.severity), f.code, f.position, f.length) for f in self.findings]
 
 
 def check(path: Path, data: bytes | None = None, *, deep: bool = False, sealed: bool | None = None) -> Checked:
-    """Writes the bytes there first, if there are any."""
+    """Check a file, to which `data` is written first if there is any."""
     if data is not None:
         path.write_bytes(data)
     summary = Summary()
@@ -39,14 +40,14 @@ def check(path: Path, data: bytes | None = None, *, deep: bool = False, sealed: 
     return Checked(findings, summary)
 
 
-def batch(place: int, size: int = 700, **fields: object) -> bytes:
-    """The batch of that number: offsets 5 * place to 5 * place + 4, values of `size` bytes."""
+def batch(place: int, size: int = 700, **fields: Any) -> bytes:
+    """Return the batch of that number: offsets 5 * place to 5 * place + 4, values of `size` bytes."""
     values = [bytes([33 + place % 200]) * size for _ in range(EACH)]
-    return V2Batch(records(*values, offset=EACH * place), **fields).encoded()  # type: ignore[arg-type]
+    return V2Batch(records(*values, offset=EACH * place), **fields).encoded()
 
 
 def log(*changed: tuple[int, bytes], size: int = 700) -> list[bytes]:
-    """Eight batches, some of them exchanged for others."""
+    """Return eight batches, some of them exchanged for others."""
     batches = [batch(place, size) for place in range(BATCHES)]
     for place, data in changed:
         batches[place] = data

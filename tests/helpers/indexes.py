@@ -1,4 +1,4 @@
-"""What the tests of the indexes share: Kafka's dump of the golden ones, and a disk that is full."""
+"""Golden index files with Kafka's dump of them, and full disks, for the tests of the indexes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = list[tuple[int, ...]]
 
 @cache
 def dumped(suffix: str) -> dict[Path, Rows]:
-    """Each golden index file of that kind, with the numbers of each line of Kafka's dump of it."""
+    """Return each golden index file of that kind with the numbers of each line of Kafka's dump of it."""
     found: dict[Path, Rows] = {}
     for dump in sorted(golden.unpacked().glob("*/expected/index-dump.txt")):
         current: Rows = []
@@ -37,8 +37,16 @@ def dumped(suffix: str) -> dict[Path, Rows]:
     return found
 
 
+def dumped_by_partition(suffix: str) -> dict[str, dict[Path, Rows]]:
+    """Return the same by archive and partition, where there is an entry at all."""
+    found: dict[str, dict[Path, Rows]] = {}
+    for path, rows in dumped(suffix).items():
+        found.setdefault(f"{path.parents[2].name}/{path.parent.name}", {})[path] = rows
+    return {name: files for name, files in found.items() if any(files.values())}
+
+
 def offset_slots(*entries: tuple[int, int]) -> bytes:
-    """The bytes of an offset index: relative offsets and positions."""
+    """Return the bytes of an offset index with these relative offsets and positions."""
     return b"".join(struct.pack(">ii", *entry) for entry in entries)
 
 
@@ -48,7 +56,7 @@ def base_offset(path: Path) -> int:
 
 @contextmanager
 def small_disk(directory: Path, size: int = 128 << 10) -> Iterator[Path]:
-    """A file system of so many bytes, where the process may mount one."""
+    """Mount a file system of `size` bytes; skip the test where the process may not."""
     directory.mkdir()
     if sys.platform != "linux" or not shutil.which("mount"):
         pytest.skip("mounting file systems is for Linux")
@@ -62,7 +70,7 @@ def small_disk(directory: Path, size: int = 128 << 10) -> Iterator[Path]:
 
 
 def fill(directory: Path) -> Path:
-    """Leave no byte of the disk; returns the file that has them."""
+    """Fill the disk; return the file that takes up the space."""
     other = directory / "other"
     with other.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -71,5 +79,5 @@ def fill(directory: Path) -> Path:
 
 
 def no_space(*_: object) -> NoReturn:
-    """Stands in the place of a system call on a full disk."""
+    """Stand in for a system call on a full disk."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

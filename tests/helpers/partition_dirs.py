@@ -1,4 +1,4 @@
-"""Partition directories as a writer may leave them, and what loading them gives."""
+"""Partition directories as a writer may leave them, loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG = LogConfig(segment_bytes=1 << 20, segment_index_bytes=1200, index_interv
 
 @dataclass
 class Opened:
-    """A log that was loaded, with what the loading filled."""
+    """A log that was loaded, and what the loading filled."""
 
     log: LoadedLog
     producer_state: ProducerStateManager
@@ -43,16 +43,16 @@ class Opened:
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
-        return [tuple(entry) for entry in self.leader_epochs.entries]
+        return [(entry.epoch, entry.start_offset) for entry in self.leader_epochs.entries]
 
     def records(self) -> list[tuple[int, bytes | None]]:
-        """(offset, value) of all records."""
+        """Return (offset, value) of all records."""
         return [(record.offset, record.value) for segment in self.log.segments.values for record in segment.log]
 
 
 @dataclass(frozen=True)
 class Stop:
-    """How the last writer stopped, and what the checkpoints of the data directory say."""
+    """How the last writer stopped, what the checkpoints of the data directory say, and what is given to the loading."""
 
     clean: bool = False
     log_start: int = 0
@@ -60,13 +60,14 @@ class Stop:
     config: LogConfig = CONFIG
     now: int = NOW
     scheduler: Scheduler = field(default_factory=ImmediateScheduler)
+    producer_state: ProducerStateManager | None = None
 
 
 @contextmanager
 def loaded(directory: Path, stop: Stop = Stop(), **changes: Any) -> Iterator[Opened]:
-    """The directory loaded; its files are let go as they are, as a crash would."""
+    """Load the directory; release its files as they are at the end, as a crash would."""
     stop = replace(stop, **changes)
-    state = ProducerStateManager(directory, TopicPartition("topic", 0), clock=lambda: stop.now)
+    state = stop.producer_state or producer_state(directory, stop.now)
     epochs = LeaderEpochCache(directory / LEADER_EPOCH_CHECKPOINT)
     progress: list[tuple[int, int]] = []
     log = load_log(
@@ -90,21 +91,25 @@ def loaded(directory: Path, stop: Stop = Stop(), **changes: Any) -> Iterator[Ope
             segment.release()
 
 
+def producer_state(directory: Path, now: int = NOW) -> ProducerStateManager:
+    return ProducerStateManager(directory, TopicPartition("topic", 0), clock=lambda: now)
+
+
 def load(directory: Path, stop: Stop = Stop(), **changes: Any) -> None:
-    """Loaded and let go of again."""
+    """Load the directory and release it."""
     with loaded(directory, stop, **changes):
         pass
 
 
 def closed(directory: Path, stop: Stop = Stop(), **changes: Any) -> None:
-    """Loaded and closed, as after a clean stop."""
+    """Load the directory and close it, as a clean stop does."""
     with loaded(directory, stop, **changes) as opened:
         for segment in opened.log.segments.values:
             segment.close()
 
 
 def batch(base_offset: int, values: Iterable[bytes | None] = (b"v",), **settings: Any) -> bytes:
-    """A v2 batch of records without keys; timestamps are NOW + offset."""
+    """Return a v2 batch of records without keys; timestamps are NOW + offset."""
     records = [Record(value, None, timestamp=NOW + base_offset + i) for i, value in enumerate(values)]
     settings.setdefault("partition_leader_epoch", 0)
     return bytes(ByteBufferMessageSet.from_records(records, base_offset=base_offset, **settings).buffer)
@@ -113,7 +118,7 @@ def batch(base_offset: int, values: Iterable[bytes | None] = (b"v",), **settings
 def marker(
     offset: int, producer_id: int, kind: ControlRecordType, *, epoch: int = 0, coordinator_epoch: int = 0
 ) -> bytes:
-    """The end of a transaction."""
+    """Return the marker that ends a transaction."""
     record = Record(struct.pack(">hi", 0, coordinator_epoch), struct.pack(">hh", 0, kind), timestamp=NOW + offset)
     return bytes(
         ByteBufferMessageSet.from_records(
@@ -129,12 +134,12 @@ def marker(
 
 
 def numbered(first: int, count: int, size: int = 100, **settings: Any) -> list[bytes]:
-    """Batches of one record each, `size` bytes of value."""
+    """Return batches of one record each, `size` bytes of value."""
     return [batch(offset, [b"%d" % offset + b"x" * size], **settings) for offset in range(first, first + count)]
 
 
 def write_segments(directory: Path, segments: dict[int, Sequence[bytes]]) -> Path:
-    """Segments of these batches by base offset; their indexes are empty."""
+    """Write segments of these batches by base offset, with empty indexes."""
     directory.mkdir(parents=True, exist_ok=True)
     for base_offset, batches in segments.items():
         offset_file(directory, base_offset, LOG_SUFFIX).write_bytes(b"".join(batches))
@@ -143,7 +148,7 @@ def write_segments(directory: Path, segments: dict[int, Sequence[bytes]]) -> Pat
 
 
 def log_of(directory: Path, segments: int = 3, per_segment: int = 10, **settings: Any) -> Path:
-    """A log with all its files, closed: `segments` of `per_segment` batches of one record."""
+    """Write a log with all its files, closed: `segments` of `per_segment` batches of one record."""
     write_segments(
         directory,
         {i * per_segment: numbered(i * per_segment, per_segment, **settings) for i in range(segments)},
@@ -179,7 +184,7 @@ def change(path: Path, how: Callable[[bytes], bytes]) -> None:
 
 
 def copy_of(directory: Path, to: Path) -> Path:
-    """With file times, which are part of the data."""
+    """Copy with file times, which are part of the data."""
     shutil.copytree(directory, to)
     return to
 

@@ -1,4 +1,4 @@
-"""Batches and markers of producers, and a log's way with them in few words."""
+"""Batches and markers of producers, and a log that appends them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def marker_batch(
 
 
 class Producers:
-    """A manager and a log that appends to it, at offsets that count up unless told otherwise."""
+    """A producer state manager and a log that appends to it, by default at its end."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
@@ -62,7 +62,7 @@ class Producers:
     def append(
         self, batch: RecordBatch, origin: AppendOrigin = CLIENT, version: int = 0, position: int = -1
     ) -> CompletedTxn | None:
-        """One batch checked, remembered, and its transaction completed; what a log does at each append."""
+        """Check and apply one batch and complete its transaction, as a log does at each append."""
         base = -1 if position < 0 else 0
         place = LogOffsetMetadata(batch.base_offset, base, position) if batch.is_transactional else None
         info = self.manager.prepare_update(batch.producer_id, origin)
@@ -89,7 +89,7 @@ class Producers:
         return entry
 
     def reopened(self, log_start_offset: int, log_end_offset: int, *, now: int = NOW, **settings: Any) -> Producers:
-        """Another that has loaded what this one's directory holds."""
+        """Return another that has loaded this one's directory."""
         other = Producers(self.directory, **settings)
         other.manager.truncate_and_reload(log_start_offset, log_end_offset, now)
         return other

@@ -1,4 +1,4 @@
-"""Entries to be appended to a file, and what the file holds then."""
+"""Entries to be appended to a file, and the offsets in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kafkalog.record.builder import BatchSettings, RecordsBuilder
 
 
 def batch(offset: int, *values: bytes, magic: int = 2, codec: int = 0) -> ByteBufferMessageSet:
-    """An entry whose records have the value b"v", or those given, and their offset times ten for a timestamp."""
+    """Return an entry of records with these values, or b"v"; a timestamp is ten times the offset."""
     builder = RecordsBuilder(BatchSettings(magic=magic, compression_type=CompressionType(codec), base_offset=offset))
     for i, value in enumerate(values or (b"v",)):
         builder.append(value, b"k", timestamp=10 * (offset + i))
@@ -15,7 +15,7 @@ def batch(offset: int, *values: bytes, magic: int = 2, codec: int = 0) -> ByteBu
 
 
 def sized_batch(offset: int, size: int = 100) -> ByteBufferMessageSet:
-    """An entry of one record, whose value has so many bytes."""
+    """Return an entry of one record with a value of `size` bytes."""
     return batch(offset, bytes([offset % 251 + 1]) * size)
 
 

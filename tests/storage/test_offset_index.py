@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,12 @@ from kafkalog.storage import index_file
 from kafkalog.storage.index import OffsetEntry, OffsetIndex
 from kafkalog.storage.open_files import OpenFiles
 from tests.helpers import golden
-from tests.helpers.indexes import Rows, base_offset, dumped
+from tests.helpers.indexes import Rows, base_offset, dumped_by_partition
 from tests.helpers.indexes import offset_slots as slots
 
 BASE = 45
 SLOTS = 30
+GOLDEN = dumped_by_partition(".index")
 
 
 @pytest.fixture
@@ -143,9 +145,10 @@ def test_truncating_keeps_the_entries_before_the_offset(index: OffsetIndex) -> N
 def test_a_last_offset_equal_to_the_base_is_sane(index: OffsetIndex) -> None:
     index.append(BASE, 0)
     index.sanity_check()
+    assert (list(index), index.last_offset) == ([(BASE, 0)], BASE)
 
 
-def test_entries_that_are_not_there_are_refused(index: OffsetIndex) -> None:
+def test_an_entry_number_out_of_range_is_refused(index: OffsetIndex) -> None:
     index.append(BASE + 1, 1)
     for n in (-1, 1):
         with pytest.raises(ValueError, match="no entry"):
@@ -166,7 +169,7 @@ def test_the_file_is_preallocated_in_whole_entries_and_trimmed_when_closed(path:
     index.close()
 
 
-def test_what_is_truncated_stays_in_the_file_until_it_is_written_over(index: OffsetIndex, path: Path) -> None:
+def test_truncated_entries_stay_in_the_file_until_overwritten(index: OffsetIndex, path: Path) -> None:
     for n in (1, 2, 3):
         index.append(BASE + n, n)
     index.truncate_to(BASE + 2)
@@ -176,9 +179,7 @@ def test_what_is_truncated_stays_in_the_file_until_it_is_written_over(index: Off
     assert path.read_bytes() == slots((1, 1), (9, 9))
 
 
-def test_an_index_that_a_crash_left_counts_every_slot_and_takes_entries_again_after_a_reset(
-    index: OffsetIndex, path: Path
-) -> None:
+def test_an_untrimmed_index_counts_every_slot_as_an_entry_until_it_is_reset(index: OffsetIndex, path: Path) -> None:
     index.append(BASE + 7, 4096)
     index.flush()
     index.release()
@@ -192,7 +193,7 @@ def test_an_index_that_a_crash_left_counts_every_slot_and_takes_entries_again_af
     assert path.read_bytes() == slots((8, 1))
 
 
-def test_resizing_keeps_the_entries_and_tells_whether_anything_was_done(index: OffsetIndex, path: Path) -> None:
+def test_resizing_keeps_the_entries_and_returns_whether_the_size_changed(index: OffsetIndex, path: Path) -> None:
     index.append(51, 1)
     assert not index.resize(SLOTS * 8 + 7)
     assert index.resize(16)
@@ -215,7 +216,7 @@ def test_an_index_shrunk_to_nothing_grows_again(index: OffsetIndex, path: Path) 
     assert index.lookup(60) == (51, 1)
 
 
-def test_a_renamed_index_goes_on_under_its_new_name(index: OffsetIndex, path: Path) -> None:
+def test_a_renamed_index_is_used_under_its_new_name(index: OffsetIndex, path: Path) -> None:
     index.append(51, 1)
     renamed = path.with_suffix(".index.deleted")
     index.rename_to(renamed)
@@ -246,10 +247,16 @@ def test_a_size_that_holds_no_entry_creates_nothing(path: Path, max_size: int) -
     assert not path.exists()
 
 
-def test_a_closed_index_is_not_asked(index: OffsetIndex) -> None:
+def test_a_closed_index_refuses_reads_and_writes(index: OffsetIndex) -> None:
     index.append(51, 1)
     index.close()
-    for ask in (lambda: index.lookup(51), lambda: list(index), lambda: index.append(52, 1), index.truncate):
+    uses: list[Callable[[], object]] = [
+        lambda: index.lookup(51),
+        lambda: list(index),
+        lambda: index.append(52, 1),
+        index.truncate,
+    ]
+    for ask in uses:
         with pytest.raises((LogStateError, ValueError), match=r"closed|full"):
             ask()
     index.flush()
@@ -268,21 +275,19 @@ def test_indexes_that_are_not_appended_to_keep_no_descriptor(index: OffsetIndex,
 
 
 def _open_to(path: Path) -> int:
-    """How many descriptors this process has for the file."""
+    """Return how many descriptors this process has for the file."""
     return [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()].count(str(path.resolve()))
 
 
 def sealed(path: Path, entries: int = 3) -> OffsetIndex:
-    """An index that is not appended to, and was never mapped."""
+    """Return an index that was closed and opened again, and not appended to since."""
     with OffsetIndex(path, BASE, max_size=8 * entries) as index:
         for n in range(entries):
             index.append(BASE + 10 * n + 1, n)
     return OffsetIndex(path, BASE, max_size=800)
 
 
-def test_a_short_index_of_ones_own_is_read_once_and_anew_after_it_was_changed(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_writable_index_is_read_once_until_it_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with sealed(path) as index, monkeypatch.context() as patch:
         assert index.lookup(BASE + 20) == (BASE + 11, 1)
         patch.setattr(os, "open", lambda *_: pytest.fail("the file is opened"))
@@ -300,43 +305,54 @@ def test_a_short_index_of_ones_own_is_read_once_and_anew_after_it_was_changed(
         index.lookup(BASE + 99)
 
 
-def test_of_a_long_index_and_one_of_somebody_elses_no_copy_is_kept(path: Path) -> None:
+def test_a_long_index_and_a_read_only_one_are_read_at_each_lookup(path: Path) -> None:
     with sealed(path, 3000) as index:
         assert index.lookup(BASE + 20_000) == (BASE + 19_991, 1999)
-        assert index._file._kept is None
-    reader = OffsetIndex(path, BASE, writable=False)
-    assert reader.lookup(BASE + 20) == (BASE + 11, 1)
-    assert reader._file._kept is None
+        reader = OffsetIndex(path, BASE, writable=False)
+        assert reader.lookup(BASE + 20) == (BASE + 11, 1)
+        path.unlink()
+        with pytest.raises(FileNotFoundError):
+            index.lookup(BASE + 20_000)
+        assert reader.lookup(BASE + 20) == (BASE, 0)
 
 
-def test_copies_of_indexes_take_so_many_bytes_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_indexes_are_limited_by_their_total_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Four indexes of three entries.
     monkeypatch.setattr(index_file, "KEPT_INDEXES", OpenFiles(100))
     indexes = [sealed(tmp_path / f"{n}.index") for n in range(10)]
     for _ in range(3):
         assert {index.lookup(BASE + 20) for index in indexes} == {(BASE + 11, 1)}
-        assert sum(index._file._kept is not None for index in indexes) == 4
     for index in indexes:
-        index.close()
+        index.path.unlink()
+    assert sum(answers_without_its_file(index) for index in indexes) == 4
+
+
+def answers_without_its_file(index: OffsetIndex) -> bool:
+    try:
+        return index.lookup(BASE + 20) == (BASE + 11, 1)
+    except FileNotFoundError:
+        return False
 
 
 # --- files of real brokers
 
 
-@pytest.mark.parametrize(("path", "expected"), dumped(".index").items(), ids=lambda each: str(each)[-60:])
-def test_a_golden_index_reads_as_kafka_lists_it(path: Path, expected: Rows) -> None:
-    index = OffsetIndex(path, base_offset(path), writable=False)
-    assert list(index) == expected
-    index.sanity_check()
-    for n, entry in enumerate(expected):
-        assert index.entry(n) == index.lookup(entry[0]) == entry
-        before = expected[n - 1] if n else (index.base_offset, 0)
-        assert index.lookup(entry[0] - 1) == before
-        # One byte less: an exact match with the first entry finds the second.
-        assert index.fetch_upper_bound_offset(OffsetEntry(*before), entry[1] - before[1] - 1) == entry
+@pytest.mark.parametrize("files", GOLDEN.values(), ids=GOLDEN)
+def test_a_brokers_indexes_read_as_kafka_lists_them(files: dict[Path, Rows]) -> None:
+    for path, expected in files.items():
+        index = OffsetIndex(path, base_offset(path), writable=False)
+        assert list(index) == expected
+        index.sanity_check()
+        for n, entry in enumerate(expected):
+            assert index.entry(n) == index.lookup(entry[0]) == entry
+            before = expected[n - 1] if n else (index.base_offset, 0)
+            assert index.lookup(entry[0] - 1) == before
+            # One byte less: an exact match with the first entry finds the second.
+            assert index.fetch_upper_bound_offset(OffsetEntry(*before), entry[1] - before[1] - 1) == entry
 
 
 @pytest.mark.parametrize("archive", ["kafka-3.9-crash", "kafka-0.10.2-crash"])
-def test_an_index_that_a_crash_left_is_read_up_to_its_empty_slots(golden_logs: Path, archive: str) -> None:
+def test_a_crashed_brokers_index_is_read_up_to_its_empty_slots(golden_logs: Path, archive: str) -> None:
     untrimmed = 0
     for partition in golden.partitions():
         if partition.archive != archive:
@@ -350,12 +366,13 @@ def test_an_index_that_a_crash_left_is_read_up_to_its_empty_slots(golden_logs: P
     assert untrimmed
 
 
-@pytest.mark.parametrize("path", [each for each, rows in dumped(".index").items() if rows][::7], ids=lambda p: p.name)
-def test_an_index_written_anew_has_the_bytes_of_the_broker(tmp_path: Path, path: Path) -> None:
-    with OffsetIndex(tmp_path / path.name, base_offset(path), max_size=10 << 20) as index:
-        for offset, position in dumped(".index")[path]:
-            index.append(offset, position)
-    assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+@pytest.mark.parametrize("files", GOLDEN.values(), ids=GOLDEN)
+def test_rewritten_indexes_have_the_bytes_of_the_broker(tmp_path: Path, files: dict[Path, Rows]) -> None:
+    for path in (path for path, rows in files.items() if rows):
+        with OffsetIndex(tmp_path / path.name, base_offset(path), max_size=10 << 20) as index:
+            for offset, position in files[path]:
+                index.append(offset, position)
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
 # --- against a plain list
@@ -387,7 +404,7 @@ def test_lookups_agree_with_a_list_mapped_and_not(
 
 
 class OffsetIndexMachine(RuleBasedStateMachine):
-    """An index, what it must hold, and all that can be done to it."""
+    """An index, the list of its entries, and all operations on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -439,7 +456,7 @@ class OffsetIndexMachine(RuleBasedStateMachine):
         self.index.flush()
 
     @invariant()
-    def it_holds_what_it_must(self) -> None:
+    def equals_the_list(self) -> None:
         assert list(self.index) == self.entries
         assert (len(self.index), self.index.max_entries) == (len(self.entries), self.room)
         assert self.index.last_entry == (self.entries[-1] if self.entries else (BASE, 0))

@@ -22,7 +22,7 @@ def test_offsets_are_compared_by_their_segments_and_by_the_bytes_between_them() 
 
 
 @pytest.mark.parametrize("other", [ON_SEGMENT_0, JUST_AN_OFFSET])
-def test_an_offset_whose_place_is_not_known_is_on_no_segment(other: LogOffsetMetadata) -> None:
+def test_an_offset_without_a_position_is_on_no_segment(other: LogOffsetMetadata) -> None:
     assert JUST_AN_OFFSET.message_offset_only
     assert not JUST_AN_OFFSET.on_same_segment(other)
     assert not JUST_AN_OFFSET.on_older_segment(other)
@@ -30,14 +30,14 @@ def test_an_offset_whose_place_is_not_known_is_on_no_segment(other: LogOffsetMet
 
 
 @pytest.mark.parametrize("other", [ON_SEGMENT_40, JUST_AN_OFFSET])
-def test_there_are_no_bytes_between_what_lies_in_different_segments_or_nobody_knows_where(
+def test_offsets_in_different_or_unknown_segments_have_no_distance_in_bytes(
     other: LogOffsetMetadata,
 ) -> None:
     with pytest.raises(ValueError, match="not known to lie in one segment"):
         ON_SEGMENT_0.position_diff(other)
 
 
-def test_the_high_watermark_stays_when_it_is_told_itself_without_a_place(tmp_path: Path) -> None:
+def test_the_high_watermark_is_not_incremented_to_its_own_offset(tmp_path: Path) -> None:
     with opened(tmp_path / "topic-0") as log:
         fill(log, 3)
         log.update_high_watermark(3)

@@ -1,4 +1,4 @@
-"""Which topic a partition belongs to: the file, the ids, and what is none."""
+"""`partition.metadata`: the file, topic ids, and damage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_file_has_two_lines_and_no_newline_behind_them(path: Path) -> None:
     assert read_partition_metadata(path) == PartitionMetadata(0, TOPIC_ID)
 
 
-def test_a_partition_without_the_file_says_nothing(path: Path) -> None:
+def test_a_missing_file_reads_as_none(path: Path) -> None:
     assert read_partition_metadata(path) is None
 
 
@@ -63,7 +63,7 @@ def test_another_topic_id_is_refused_and_the_same_writes_nothing(path: Path) -> 
 @pytest.mark.parametrize(
     "text", ["", "A" * 22, TOPIC_ID[:-1], TOPIC_ID + "==", TOPIC_ID[:-1] + "h", TOPIC_ID[:-1] + "+"]
 )
-def test_what_is_no_topic_id_as_kafka_writes_it_is_not_written(path: Path, text: str) -> None:
+def test_an_invalid_topic_id_is_not_written(path: Path, text: str) -> None:
     assert not is_topic_id(text)
     with pytest.raises(ValueError, match="topic id"):
         write_partition_metadata(path, text)
@@ -71,7 +71,7 @@ def test_what_is_no_topic_id_as_kafka_writes_it_is_not_written(path: Path, text:
 
 
 @pytest.mark.parametrize("text", [TOPIC_ID + "==", TOPIC_ID[:-1] + "h"])
-def test_padding_and_bits_too_many_are_read_over(path: Path, text: str) -> None:
+def test_padding_and_surplus_bits_of_a_topic_id_are_ignored(path: Path, text: str) -> None:
     path.write_bytes(f"version: 0\ntopic_id: {text}\n".encode())
     assert read_partition_metadata(path) == (0, TOPIC_ID)
 
@@ -109,13 +109,13 @@ def test_new_ids_are_random_uuids() -> None:
     assert {UUID(bytes=urlsafe_b64decode(each + "==")).version for each in ids} == {4}
 
 
-def test_new_ids_never_look_like_an_option(monkeypatch) -> None:
+def test_new_ids_never_look_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter([UUID(int=(0xF8 << 120) + 1), UUID(int=(0xF8 << 120) + 2), UUID(int=(0x6D << 120) + 3)])
     monkeypatch.setattr(partition_metadata, "uuid4", lambda: next(drawn))
     assert random_topic_id() == "bQAAAAAAAAAAAAAAAAAAAw"
 
 
-def test_a_pipe_in_the_place_of_the_file_is_damage_and_not_waited_for(path: Path) -> None:
+def test_a_pipe_instead_of_the_file_is_corrupt_and_does_not_block(path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(CorruptCheckpointError, match="not a regular file") as error:
         read_partition_metadata(path)

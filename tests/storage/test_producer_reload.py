@@ -1,4 +1,4 @@
-"""Snapshots in a log's life: when one is written, which is loaded, which are deleted; and a log that is only read."""
+"""Snapshots of the producer state: when they are written, loaded and deleted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def producers(tmp_path: Path) -> Producers:
 
 
 def snapshot_at(producers: Producers, *offsets: int) -> None:
-    """Snapshots at these offsets, a batch of producer 1 before each."""
+    """Take snapshots at these offsets, after a batch of producer 1 before each."""
     for offset in offsets:
         known = producers.manager.last_entry(1)
         producers.data(1, 0, known.last_seq + 1 if known else 0, offset - 1)
@@ -80,7 +80,7 @@ def test_after_loading_the_next_sequence_follows(producers: Producers) -> None:
     loaded.data(1, 0, 2, 2)
 
 
-def test_an_open_transaction_is_loaded_and_of_its_batches_the_last(producers: Producers) -> None:
+def test_an_open_transaction_is_loaded_with_its_last_batch(producers: Producers) -> None:
     producers.data(1, 0, 0, transactional=True)
     producers.data(1, 0, 1, transactional=True)
     producers.manager.take_snapshot()
@@ -101,7 +101,7 @@ def test_a_finished_transaction_is_loaded_as_finished(producers: Producers) -> N
     assert loaded.entry(1).batch_metadata == (BatchMetadata(0, 0, 0, NOW),)
 
 
-def test_producers_not_heard_of_for_a_day_are_not_loaded(producers: Producers) -> None:
+def test_producers_expired_after_a_day_are_not_loaded(producers: Producers) -> None:
     producers.data(1, 0, 0)
     producers.data(2, 0, 0, transactional=True)
     producers.data(3, 0, 0, max_timestamp=NOW + 1)
@@ -111,7 +111,7 @@ def test_producers_not_heard_of_for_a_day_are_not_loaded(producers: Producers) -
     assert [*patient.manager.active_producers] == [1, 2, 3]
 
 
-def test_without_a_time_the_clock_says_who_has_expired(producers: Producers) -> None:
+def test_expiry_at_loading_goes_by_the_clock(producers: Producers) -> None:
     producers.data(1, 0, 0, max_timestamp=NOW - DAY_MS)
     producers.manager.take_snapshot()
     loaded = Producers(producers.directory)
@@ -119,7 +119,7 @@ def test_without_a_time_the_clock_says_who_has_expired(producers: Producers) -> 
     assert loaded.manager.is_empty
 
 
-def test_nothing_is_loaded_where_memory_ends_at_the_logs_end(producers: Producers) -> None:
+def test_no_snapshot_is_loaded_if_the_state_ends_at_the_log_end(producers: Producers) -> None:
     snapshot_at(producers, 1)
     producers.data(2, 0, 0)
     producers.manager.truncate_and_reload(0, 2, NOW)
@@ -148,21 +148,22 @@ def test_a_transaction_that_loading_finds_open_again_is_unstable_again(producers
     producers.marker(1, 0, 105)
     producers.manager.on_high_watermark_updated(106)
     producers.manager.take_snapshot()
-    producers.manager.truncate_and_reload(0, 106, NOW)
-    assert producers.unstable is None
-    producers.manager.truncate_and_reload(0, 100, NOW)
-    assert producers.unstable == 99
-    assert producers.manager.first_undecided_offset == 99
+    unstable = []
+    for end_offset in (106, 100):
+        producers.manager.truncate_and_reload(0, end_offset, NOW)
+        unstable.append((producers.unstable, producers.manager.first_undecided_offset))
+    assert unstable == [(None, None), (99, 99)]
 
 
-def test_a_finished_transaction_of_a_log_that_is_cut_waits_for_no_high_watermark(producers: Producers) -> None:
+def test_a_finished_transaction_that_truncation_removes_is_not_unstable(producers: Producers) -> None:
     producers.manager.update_map_end_offset(1)
     producers.manager.take_snapshot()
     producers.data(1, 0, 0, 99, transactional=True)
     producers.marker(1, 0, 105)
-    assert producers.unstable == 99
+    unstable = [producers.unstable]
     producers.manager.truncate_and_reload(0, 50, NOW)
-    assert (producers.unstable, producers.manager.is_empty) == (None, True)
+    assert [*unstable, producers.unstable] == [99, None]
+    assert producers.manager.is_empty
 
 
 # --- corrupt snapshots
@@ -180,7 +181,7 @@ def test_a_corrupt_snapshot_is_deleted_and_the_older_one_loaded(
     assert producers.snapshots == [1]
 
 
-def test_where_every_snapshot_is_corrupt_the_log_must_be_read_from_its_start(producers: Producers) -> None:
+def test_if_every_snapshot_is_corrupt_the_log_is_read_from_its_start(producers: Producers) -> None:
     snapshot_at(producers, 1, 2, 3)
     for path in producers.directory.glob("*.snapshot"):
         path.write_bytes(b"")
@@ -190,7 +191,7 @@ def test_where_every_snapshot_is_corrupt_the_log_must_be_read_from_its_start(pro
     assert loaded.manager.take_snapshot() is not None
 
 
-def test_a_snapshot_that_somebody_has_deleted_is_passed_over(producers: Producers) -> None:
+def test_a_snapshot_deleted_by_another_program_is_skipped(producers: Producers) -> None:
     snapshot_at(producers, 1, 2)
     other = Producers(producers.directory)
     (producers.directory / "00000000000000000002.snapshot").unlink()
@@ -201,7 +202,7 @@ def test_a_snapshot_that_somebody_has_deleted_is_passed_over(producers: Producer
 # --- deleting
 
 
-def test_snapshots_outside_of_the_log_are_deleted_that_at_its_start_too(producers: Producers) -> None:
+def test_snapshots_up_to_the_log_start_and_beyond_the_log_end_are_deleted(producers: Producers) -> None:
     snapshot_at(producers, 1, 2, 3, 4, 5)
     producers.manager.truncate_and_reload(1, 3, NOW)
     assert producers.snapshots == [2, 3]
@@ -246,7 +247,7 @@ def test_a_log_that_begins_anew_before_its_last_snapshot_writes_snapshots_again(
         ([7], [], []),
     ],
 )
-def test_of_snapshots_without_a_segment_only_one_newer_than_all_stays(
+def test_stray_snapshots_are_deleted_except_one_newer_than_all_segments(
     tmp_path: Path, bases: list[int], found: list[int], left: list[int]
 ) -> None:
     producers = Producers(tmp_path)
@@ -257,7 +258,7 @@ def test_of_snapshots_without_a_segment_only_one_newer_than_all_stays(
     assert producers.manager.latest_snapshot_offset == max(left, default=None)
 
 
-def test_a_snapshot_marked_for_deletion_is_no_snapshot_any_more(producers: Producers) -> None:
+def test_a_snapshot_renamed_for_deletion_is_no_longer_listed(producers: Producers) -> None:
     snapshot_at(producers, 1, 2)
     marked = producers.manager.remove_and_mark_for_deletion(1)
     assert marked == producers.directory / "00000000000000000001.snapshot.deleted"
@@ -266,14 +267,14 @@ def test_a_snapshot_marked_for_deletion_is_no_snapshot_any_more(producers: Produ
     assert producers.manager.remove_and_mark_for_deletion(1) is None
 
 
-def test_marking_what_somebody_has_deleted_does_nothing(producers: Producers) -> None:
+def test_renaming_a_missing_snapshot_for_deletion_does_nothing(producers: Producers) -> None:
     snapshot_at(producers, 1)
     (producers.directory / "00000000000000000001.snapshot").unlink()
     assert producers.manager.remove_and_mark_for_deletion(1) is None
     assert producers.manager.latest_snapshot_offset is None
 
 
-def test_deleting_what_is_not_there_does_nothing(producers: Producers) -> None:
+def test_deleting_a_missing_snapshot_does_nothing(producers: Producers) -> None:
     snapshot_at(producers, 1)
     producers.manager.remove_and_delete_snapshot(7)
     (producers.directory / "00000000000000000001.snapshot").unlink()
@@ -281,7 +282,7 @@ def test_deleting_what_is_not_there_does_nothing(producers: Producers) -> None:
     assert producers.manager.snapshot_file(1) is None
 
 
-def test_snapshots_that_others_have_written_are_seen_when_the_directory_is_listed_anew(producers: Producers) -> None:
+def test_reload_snapshots_finds_snapshots_written_by_others(producers: Producers) -> None:
     write_snapshot(producers.directory / "00000000000000000009.snapshot", [])
     assert producers.manager.latest_snapshot_offset is None
     producers.manager.reload_snapshots()
@@ -301,7 +302,7 @@ def test_snapshots_move_with_the_directory(producers: Producers, tmp_path: Path)
     assert moving.manager.snapshot_file(1) == there / "00000000000000000001.snapshot"
 
 
-def test_when_the_logs_start_passes_all_snapshots_the_next_is_written_only_after_it(producers: Producers) -> None:
+def test_no_snapshot_is_written_at_a_log_start_that_passed_all_snapshots(producers: Producers) -> None:
     snapshot_at(producers, 2)
     producers.manager.delete_snapshots_before(5)
     producers.manager.on_log_start_offset_incremented(5)
@@ -313,7 +314,7 @@ def test_when_the_logs_start_passes_all_snapshots_the_next_is_written_only_after
 # --- a log that is only read
 
 
-def test_a_log_that_is_only_read_loads_past_corrupt_snapshots_and_changes_nothing(producers: Producers) -> None:
+def test_a_reader_skips_corrupt_snapshots_and_changes_no_file(producers: Producers) -> None:
     snapshot_at(producers, 1, 2, 3)
     (producers.directory / "00000000000000000003.snapshot").write_bytes(bytes(37))
     before = files(producers.directory)
@@ -329,7 +330,7 @@ def test_a_log_that_is_only_read_loads_past_corrupt_snapshots_and_changes_nothin
     assert files(producers.directory) == before
 
 
-def test_a_log_that_is_only_read_may_lie_in_no_directory_at_all(tmp_path: Path) -> None:
+def test_a_reader_accepts_a_missing_directory(tmp_path: Path) -> None:
     producers = Producers(tmp_path / "missing", writable=False)
     producers.manager.truncate_and_reload(0, 10, NOW)
     assert (producers.manager.map_end_offset, producers.manager.is_empty) == (0, True)

@@ -1,4 +1,4 @@
-"""`.snapshot` files: their bytes, what brokers wrote, and what no snapshot can be."""
+"""`.snapshot` files: their bytes, those of brokers, and damage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def entries(draw: st.DrawFn) -> ProducerStateEntry:
 
 
 def snapshot_of(body: bytes, version: int = 1) -> bytes:
-    """A file whose CRC holds, whatever follows it."""
+    """Return the bytes of a file with a right CRC over this body."""
     return struct.pack(">hI", version, crc32c(body)) + body
 
 
@@ -62,14 +62,14 @@ def test_a_snapshot_without_producers_is_ten_bytes(tmp_path: Path) -> None:
     assert read_snapshot(path) == []
 
 
-def test_of_five_batches_the_latest_is_kept(tmp_path: Path) -> None:
+def test_a_snapshot_keeps_only_the_latest_batch_of_a_producer(tmp_path: Path) -> None:
     path = tmp_path / "9.snapshot"
     batches = tuple(BatchMetadata(number, number, 0, 9) for number in range(5))
     write_snapshot(path, [ProducerStateEntry(1, 0, -1, 9, None, batches)])
     assert read_snapshot(path) == [ProducerStateEntry(1, 0, -1, 9, None, batches[-1:])]
 
 
-def test_a_longer_snapshot_of_before_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_shorter_snapshot_replaces_a_longer_one(tmp_path: Path) -> None:
     path = tmp_path / "9.snapshot"
     path.write_bytes(bytes(1000))
     write_snapshot(path, [])
@@ -77,9 +77,7 @@ def test_a_longer_snapshot_of_before_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 @given(st.lists(entries(), max_size=5))
-def test_what_is_written_is_read_again(
-    tmp_path_factory: pytest.TempPathFactory, known: list[ProducerStateEntry]
-) -> None:
+def test_snapshots_round_trip(tmp_path_factory: pytest.TempPathFactory, known: list[ProducerStateEntry]) -> None:
     path = tmp_path_factory.getbasetemp() / "again.snapshot"
     path.write_bytes(encode_snapshot(known))
     assert read_snapshot(path) == known
@@ -118,7 +116,7 @@ def test_more_producers_than_there_are_bytes_are_refused_though_the_crc_holds(tm
     assert refused(tmp_path / "1.snapshot", snapshot_of(body)).position == 6
 
 
-def test_bytes_after_the_last_producer_are_passed_over_where_the_crc_covers_them(tmp_path: Path) -> None:
+def test_bytes_after_the_last_producer_are_ignored_if_the_crc_covers_them(tmp_path: Path) -> None:
     path = tmp_path / "1.snapshot"
     path.write_bytes(snapshot_of(bytes(4) + b"more"))
     assert read_snapshot(path) == []
@@ -136,7 +134,7 @@ def test_every_flipped_bit_and_every_shorter_file_is_refused(tmp_path: Path) -> 
 
 
 @given(st.data(), st.lists(entries(), min_size=1, max_size=3))
-def test_damage_of_any_kind_is_refused_as_such_or_changed_nothing(
+def test_damage_raises_corrupt_snapshot_error_or_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, known: list[ProducerStateEntry]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.snapshot"
@@ -172,7 +170,7 @@ LINE = re.compile(
 
 
 def dumped(archive: str) -> dict[str, list[tuple[str | None, ...]]]:
-    """The entries that Kafka's dump tool saw in each snapshot of an archive, by file."""
+    """Return the entries that Kafka's dump tool lists for each snapshot of an archive, by file."""
     lines = (golden.unpacked() / archive / "expected" / "index-dump.txt").read_text().splitlines()
     found: dict[str, list[tuple[str | None, ...]]] = {}
     name = ""
@@ -196,7 +194,7 @@ def as_dumped(entry: ProducerStateEntry) -> tuple[str | None, ...]:
 @pytest.mark.parametrize(
     "archive", [name for name in ARCHIVES_WITH_DUMPS if (golden.unpacked() / name / "expected/index-dump.txt").exists()]
 )
-def test_every_snapshot_of_a_broker_holds_what_kafkas_dump_tool_sees(archive: str) -> None:
+def test_a_brokers_snapshots_read_as_kafkas_dump_tool_lists_them(archive: str) -> None:
     data = golden.unpacked() / archive / "data"
     expected = dumped(archive)
     assert expected
@@ -207,13 +205,13 @@ def test_every_snapshot_of_a_broker_holds_what_kafkas_dump_tool_sees(archive: st
 
 
 @with_snapshots
-def test_a_brokers_snapshot_comes_out_byte_for_byte(partition: Partition) -> None:
+def test_a_brokers_snapshots_are_encoded_byte_for_byte(partition: Partition) -> None:
     for path in snapshot_files(partition.directory).values():
         assert encode_snapshot(read_snapshot(path)) == path.read_bytes()
 
 
 @with_snapshots
-def test_what_the_log_says_of_its_producers_is_what_the_broker_took_down(partition: Partition, tmp_path: Path) -> None:
+def test_producer_state_rebuilt_from_a_brokers_log_equals_its_snapshots(partition: Partition, tmp_path: Path) -> None:
     snapshots = sorted(snapshot_files(partition.directory).items())
     manager = ProducerStateManager(tmp_path, partition.directory.name)
     for log in sorted(partition.directory.glob("*.log")):

@@ -1,4 +1,4 @@
-"""Sequences and epochs: which batches follow, which were appended before, which come too late."""
+"""Sequences and epochs of producers: which batches follow, which are duplicates, which are out of order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_refusal_names_producer_partition_and_offset(producers: Producers) -> 
         producers.data(7, 0, 3, 42)
 
 
-def test_a_refused_batch_leaves_no_trace(producers: Producers) -> None:
+def test_a_refused_batch_does_not_change_the_producer_state(producers: Producers) -> None:
     producers.data(1, 0, 0)
     before = producers.entry(1)
     with pytest.raises(OutOfOrderSequenceError):
@@ -129,7 +129,7 @@ def test_a_marker_of_the_same_epoch_keeps_the_batches(producers: Producers) -> N
     assert [batch.last_seq for batch in producers.entry(1).batch_metadata] == [0, 1]
 
 
-def test_a_replica_takes_gaps_and_old_epochs_that_a_client_may_not_send(producers: Producers) -> None:
+def test_a_replica_accepts_gaps_and_old_epochs_that_a_client_may_not_send(producers: Producers) -> None:
     producers.data(1, 5, 0)
     with pytest.raises(OutOfOrderSequenceError):
         producers.data(1, 5, 3)
@@ -139,7 +139,7 @@ def test_a_replica_takes_gaps_and_old_epochs_that_a_client_may_not_send(producer
     assert (producers.entry(1).producer_epoch, producers.entry(1).last_seq) == (4, 9)
 
 
-def test_of_a_coordinator_the_epoch_is_checked_and_no_sequence(producers: Producers) -> None:
+def test_a_coordinators_batch_is_checked_for_epoch_but_not_sequence(producers: Producers) -> None:
     producers.data(1, 1, -1, origin=COORDINATOR, transactional=True)
     producers.data(1, 1, -1, origin=COORDINATOR, transactional=True)
     assert producers.entry(1).last_data_offset == 1
@@ -180,7 +180,7 @@ def test_a_whole_append_of_an_unknown_producer_may_have_gaps(producers: Producer
 # --- repetitions
 
 
-def test_any_of_the_last_five_batches_is_known_again_and_nothing_else(producers: Producers) -> None:
+def test_only_the_last_five_batches_are_recognised_as_duplicates(producers: Producers) -> None:
     for sequence in range(6):
         producers.data(1, 0, sequence)
     producers.data(1, 0, 6, count=3)
@@ -228,7 +228,7 @@ def test_offsets_and_sequences_that_compaction_has_emptied_still_count(producers
     producers.data(1, 0, 4, 27)
 
 
-def test_a_control_batch_that_compaction_has_emptied_says_nothing(producers: Producers) -> None:
+def test_an_emptied_control_batch_changes_nothing(producers: Producers) -> None:
     producers.data(1, 0, 0, transactional=True)
     before = producers.entry(1)
     emptied = V2Batch(
@@ -239,19 +239,19 @@ def test_a_control_batch_that_compaction_has_emptied_says_nothing(producers: Pro
     assert producers.unstable == 0
 
 
-def test_a_control_batch_of_a_producer_that_holds_no_marker_is_refused(producers: Producers) -> None:
+def test_a_control_batch_without_a_known_marker_type_is_refused(producers: Producers) -> None:
     with pytest.raises(InvalidRecordError, match="UnknownControl"):
         producers.append(marker_batch(1, 0, 0, kind=b"\0\0\0\x63"))
 
 
-def test_a_marker_is_believed_without_its_checksum_as_whoever_appends_has_checked_it(producers: Producers) -> None:
+def test_the_checksum_of_a_marker_is_not_checked_again(producers: Producers) -> None:
     producers.data(1, 0, 0, transactional=True)
     damaged = marker_batch(1, 0, 1, kind=b"\0\0\0\0", checksum=1)
     assert not damaged.is_valid
     assert producers.append(damaged) == (1, 0, 1, True)
 
 
-# --- the rest of what is known
+# --- other fields
 
 
 def test_a_batch_without_a_producer_cannot_be_remembered(producers: Producers) -> None:
@@ -277,7 +277,7 @@ def test_the_offset_delta_counts_from_where_the_batch_was_put(producers: Produce
     assert "BatchMetadata" in repr(info)
 
 
-def test_a_producer_not_heard_of_for_a_day_is_forgotten_and_may_begin_anywhere(producers: Producers) -> None:
+def test_a_producer_expires_after_a_day_and_may_then_begin_anywhere(producers: Producers) -> None:
     producers.data(1, 0, 0)
     producers.manager.remove_expired_producers(NOW + DAY_MS - 1)
     assert 1 in producers.manager.active_producers

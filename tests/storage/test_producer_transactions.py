@@ -1,4 +1,4 @@
-"""Transactions: when one is open, what ends it, and up to where the log is stable."""
+"""Transactions: when one is open, how it ends, and up to where the log is stable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_transaction(producers: Producers, producer_id: int, offset: int, epoch:
     producers.data(producer_id, epoch, 0, offset, transactional=True)
 
 
-def test_a_plain_batch_amid_the_producers_own_transaction_is_refused(producers: Producers) -> None:
+def test_a_plain_batch_during_the_producers_own_transaction_is_refused(producers: Producers) -> None:
     open_transaction(producers, 1, 0)
     with pytest.raises(InvalidTxnStateError):
         producers.data(1, 0, 1)
@@ -42,7 +42,7 @@ def test_a_plain_batch_amid_the_producers_own_transaction_is_refused(producers: 
     producers.data(1, 0, 1)
 
 
-def test_a_transaction_begins_with_its_first_batch_and_its_place_is_kept(producers: Producers) -> None:
+def test_the_first_unstable_offset_has_the_position_of_the_transactions_first_batch(producers: Producers) -> None:
     producers.append(data_batch(1, 0, 0, 20, count=5, transactional=True), position=700)
     producers.append(data_batch(1, 0, 5, 25, transactional=True), position=900)
     assert producers.entry(1).current_txn_first_offset == 20
@@ -107,7 +107,7 @@ def test_from_version_2_on_a_marker_has_a_later_epoch(producers: Producers) -> N
     assert producers.entry(1).producer_epoch == 6
 
 
-def test_the_same_marker_of_version_2_once_more_is_taken_when_the_transaction_has_ended(producers: Producers) -> None:
+def test_a_repeated_version_2_marker_is_accepted_after_the_transaction_has_ended(producers: Producers) -> None:
     open_transaction(producers, 1, 0, epoch=5)
     assert producers.marker(1, 6, version=2) is not None
     assert producers.marker(1, 6, version=2) is None
@@ -124,7 +124,7 @@ def test_a_marker_needs_its_version_unless_another_replica_has_checked(producers
     assert producers.marker(1, 5, version=-1, origin=REPLICATION) is not None
 
 
-def test_a_replica_takes_markers_that_a_coordinator_may_not_send(producers: Producers) -> None:
+def test_a_replica_accepts_markers_that_a_coordinator_may_not_send(producers: Producers) -> None:
     open_transaction(producers, 1, 0, epoch=5)
     producers.marker(1, 5, coordinator_epoch=3)
     assert producers.marker(1, 4, coordinator_epoch=1, origin=REPLICATION) is None
@@ -193,18 +193,19 @@ def test_a_transaction_that_was_not_begun_cannot_be_completed(producers: Produce
         producers.manager.complete_txn(CompletedTxn(1, 7, 9, False))
 
 
-def test_what_lies_before_the_logs_start_is_stable_and_its_producers_stay_known(producers: Producers) -> None:
+def test_offsets_before_the_log_start_are_stable_and_their_producers_stay_known(producers: Producers) -> None:
     open_transaction(producers, 1, 0)
     producers.marker(1, 0)
-    producers.manager.on_log_start_offset_incremented(1)
-    assert producers.unstable == 0
-    producers.manager.on_log_start_offset_incremented(5)
-    assert producers.unstable is None
+    unstable = []
+    for log_start in (1, 5):
+        producers.manager.on_log_start_offset_incremented(log_start)
+        unstable.append(producers.unstable)
+    assert unstable == [0, None]
     assert producers.manager.map_end_offset == 5
     assert producers.entry(1).last_seq == 0
 
 
-def test_transactions_woven_into_each_other_come_out_as_they_went_in(producers: Producers) -> None:
+def test_interleaved_transactions_have_the_right_last_stable_offsets(producers: Producers) -> None:
     first_two = [(1, 0, 5, 0), (2, 8, 2, 0), (1, 10, 4, 5), (3, 14, 3, 0), (1, 19, 10, 9)]
     for producer_id, offset, count, sequence in first_two:
         producers.data(producer_id, 0, sequence, offset, count=count, transactional=True)
@@ -228,7 +229,7 @@ def test_transactions_woven_into_each_other_come_out_as_they_went_in(producers: 
 
 
 def stable_and_end(producers: Producers, producer_id: int, kind: bytes, offset: int) -> tuple[CompletedTxn, int]:
-    """The transaction that a marker ends, and the last stable offset there, asked before it is complete."""
+    """End a transaction; return it and the last stable offset before it is completed."""
     batch = marker_batch(producer_id, 0, offset, kind=kind)
     info = producers.manager.prepare_update(producer_id, COORDINATOR)
     completed = info.append(batch, None, 0)
@@ -242,7 +243,7 @@ def stable_and_end(producers: Producers, producer_id: int, kind: bytes, offset: 
 # --- time
 
 
-def test_a_producer_with_an_open_transaction_is_never_forgotten(producers: Producers) -> None:
+def test_a_producer_with_an_open_transaction_does_not_expire(producers: Producers) -> None:
     open_transaction(producers, 1, 99)
     producers.data(2, 0, 0)
     producers.manager.remove_expired_producers(NOW + 2 * DAY_MS)
@@ -250,7 +251,7 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten(producers: Produ
     assert producers.unstable == 99
 
 
-def test_a_transaction_is_late_five_minutes_after_it_may_last(tmp_path: Path) -> None:
+def test_a_transaction_is_late_five_minutes_after_its_timeout(tmp_path: Path) -> None:
     producers = Producers(tmp_path, max_transaction_timeout_ms=60_000)
     late = NOW + 60_000 + 300_000
     assert not producers.manager.has_late_transaction(late + 1)
@@ -273,7 +274,7 @@ def test_only_the_oldest_transaction_decides_whether_one_is_late(tmp_path: Path)
     assert producers.manager.has_late_transaction(NOW + DAY_MS)
 
 
-def test_a_late_transaction_is_seen_after_loading_and_no_more_when_truncated_away(tmp_path: Path) -> None:
+def test_a_late_transaction_is_reported_after_loading_and_not_after_truncation(tmp_path: Path) -> None:
     producers = Producers(tmp_path)
     open_transaction(producers, 1, 0)
     producers.manager.take_snapshot()
@@ -286,7 +287,7 @@ def test_a_late_transaction_is_seen_after_loading_and_no_more_when_truncated_awa
 # --- other threads
 
 
-def test_other_threads_may_ask_while_the_log_is_appended_to(producers: Producers) -> None:
+def test_threads_may_query_producer_state_during_appends(producers: Producers) -> None:
     manager, done = producers.manager, threading.Event()
 
     def ask() -> int:
@@ -303,7 +304,7 @@ def test_other_threads_may_ask_while_the_log_is_appended_to(producers: Producers
     with ThreadPoolExecutor(2) as readers:
         asking = [readers.submit(ask) for _ in range(2)]
         try:
-            for producer_id in range(600):
+            for producer_id in range(300):
                 open_transaction(producers, producer_id, 2 * producer_id)
                 producers.marker(producer_id, 0)
                 manager.on_high_watermark_updated(2 * producer_id + producer_id % 3)

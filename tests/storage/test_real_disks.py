@@ -39,6 +39,7 @@ def mount(*arguments: str) -> int:
     return subprocess.run(["mount", *arguments], check=False, capture_output=True).returncode
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_whole_batches_and_the_error(small_disk: Path) -> None:
     path = small_disk / "00000000000000000000.log"
     large, small = sized_batch(0, size=10_000), sized_batch(0, size=500)
@@ -49,9 +50,7 @@ def test_a_full_disk_leaves_whole_batches_and_the_error(small_disk: Path) -> Non
         with pytest.raises(OSError, match="as it was") as error:
             messages.append(sized_batch(fitting, size=10_000))
         assert error.value.errno == errno.ENOSPC
-        assert path.read_bytes() == b"".join(
-            bytes(sized_batch(i, 10_000)._view(0, large.size_in_bytes)) for i in range(fitting)
-        )
+        assert path.read_bytes() == b"".join(bytes(sized_batch(i, 10_000).buffer) for i in range(fitting))
         assert offsets(messages) == list(range(fitting))
         # The blocks of the failed one are free again.
         assert messages.append(sized_batch(fitting, size=500)) == small.size_in_bytes
@@ -59,6 +58,7 @@ def test_a_full_disk_leaves_whole_batches_and_the_error(small_disk: Path) -> Non
         assert messages.append(sized_batch(0, size=10_000)) == large.size_in_bytes
 
 
+@pytest.mark.slow
 def test_a_file_that_the_disk_cannot_hold_is_not_preallocated_and_not_left(small_disk: Path) -> None:
     path = small_disk / "00000000000000000000.log"
     with pytest.raises(OSError, match=str(path)) as error:
@@ -67,7 +67,8 @@ def test_a_file_that_the_disk_cannot_hold_is_not_preallocated_and_not_left(small
     assert list(small_disk.iterdir()) == []
 
 
-def test_what_is_preallocated_is_there_when_the_disk_is_full(small_disk: Path) -> None:
+@pytest.mark.slow
+def test_preallocated_bytes_can_be_written_on_a_full_disk(small_disk: Path) -> None:
     path = small_disk / "00000000000000000000.log"
     with FileMessageSet(path, read_only=False, preallocate_bytes=32 * KIB) as messages:
         with pytest.raises(OSError, match="No space"):
@@ -82,7 +83,8 @@ def test_what_is_preallocated_is_there_when_the_disk_is_full(small_disk: Path) -
         assert offsets(messages) == [0, 1, 2]
 
 
-def test_a_file_system_that_became_read_only_says_so(small_disk: Path) -> None:
+@pytest.mark.slow
+def test_a_read_only_file_system_is_an_error_that_names_the_file(small_disk: Path) -> None:
     path = small_disk / "00000000000000000000.log"
     with FileMessageSet(path, read_only=False) as messages:
         messages.append(sized_batch(0))
@@ -113,7 +115,7 @@ def test_a_limit_on_file_sizes_leaves_whole_batches_and_the_error(path: Path) ->
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("path", ["/dev/full", "/dev/null", "a directory", "a pipe"])
-def test_what_is_no_file_is_neither_written_to_nor_deleted(tmp_path: Path, path: str) -> None:
+def test_devices_pipes_and_directories_are_neither_written_nor_deleted(tmp_path: Path, path: str) -> None:
     (tmp_path / "a directory").mkdir()
     os.mkfifo(tmp_path / "a pipe")
     with pytest.raises(NotALogError, match=path):
@@ -122,7 +124,7 @@ def test_what_is_no_file_is_neither_written_to_nor_deleted(tmp_path: Path, path:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes to any directory")
-def test_a_read_only_directory_is_told(tmp_path: Path) -> None:
+def test_a_read_only_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
     directory = tmp_path / "closed"
     directory.mkdir(mode=0o500)
     with pytest.raises(PermissionError, match="closed"):

@@ -1,4 +1,4 @@
-"""Loading a log after a clean stop and after a crash: what is trusted, what is read through, what is cut."""
+"""Loading a log after a clean stop and after a crash."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import CorruptRecordError, LogStateError, NotALogError
 from kafkalog.storage import segment as segment_module
 from kafkalog.storage.paths import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, TIME_INDEX_SUFFIX
+from kafkalog.storage.producer_state import ProducerStateEntry
 from tests.helpers.partition_dirs import (
     CONFIG,
     NOW,
@@ -30,8 +31,10 @@ from tests.helpers.partition_dirs import (
     names,
     numbered,
     offsets_in,
+    producer_state,
     write_segments,
 )
+from tests.reference.encode import V2Batch
 
 INDEXES = (".index", ".timeindex", ".txnindex")
 
@@ -62,7 +65,7 @@ def test_the_log_starts_at_the_checkpoint_or_at_its_first_segment_whichever_is_l
         assert opened.log.log_start_offset == 10
 
 
-def test_a_crash_that_damaged_nothing_leaves_the_log_as_it_was_whatever_the_recovery_point(tmp_path: Path) -> None:
+def test_recovery_of_undamaged_files_changes_none_at_any_recovery_point(tmp_path: Path) -> None:
     log_of(tmp_path / "sound")
     before = bytes_of(tmp_path / "sound", ".log", *INDEXES)
     for recovery_point in (0, 10, 17, 30):
@@ -152,7 +155,7 @@ def test_a_damaged_tail_is_cut_behind_the_last_sound_batch(
     assert f"{lost} bytes are gone" in caplog.text
 
 
-def test_what_comes_after_a_segment_that_was_cut_is_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_segments_after_a_truncated_segment_are_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log_of(tmp_path, segments=5)
     size = log_file(tmp_path, 30).stat().st_size
     change(log_file(tmp_path, 10), lambda data: data[:-7])
@@ -163,7 +166,7 @@ def test_what_comes_after_a_segment_that_was_cut_is_deleted(tmp_path: Path, capl
     assert f"{log_file(tmp_path, 30)}: deleted with all its {size} bytes" in caplog.text
 
 
-def test_damage_below_the_recovery_point_is_not_looked_for(tmp_path: Path) -> None:
+def test_segments_below_the_recovery_point_are_not_checked(tmp_path: Path) -> None:
     log_of(tmp_path)
     path = log_file(tmp_path, 0)
     change(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
@@ -173,27 +176,14 @@ def test_damage_below_the_recovery_point_is_not_looked_for(tmp_path: Path) -> No
     assert path.read_bytes() == before
 
 
-def test_recovery_does_not_look_into_a_batch(tmp_path: Path) -> None:
-    # The checksum holds over what is no record: whoever wrote it meant it.
-    sound = bytearray(batch(0, [b"v"]))
-    nonsense = batch_with_records(sound, b"\xff" * 20)
+def test_recovery_does_not_decode_records(tmp_path: Path) -> None:
+    # The checksum is right, and what it covers is no record.
+    nonsense = V2Batch([], region=b"\xff" * 20, records_count=1, base_offset=0, last_offset_delta=0).encoded()
     write_segments(tmp_path, {0: [nonsense, batch(1)]})
     before = log_file(tmp_path, 0).read_bytes()
     with loaded(tmp_path) as opened:
         assert opened.end_offset == 2
     assert log_file(tmp_path, 0).read_bytes() == before
-
-
-def batch_with_records(header: bytearray, records: bytes) -> bytes:
-    from kafkalog._speedups.checksum import first_invalid
-    from kafkalog._speedups.framing import scan_headers
-
-    data = bytearray(header[:61] + records)
-    data[8:12] = (len(data) - 12).to_bytes(4, "big")
-    rows = scan_headers(bytes(data))[0]
-    _, computed = first_invalid(bytes(data), rows)
-    data[17:21] = computed.to_bytes(4, "big")
-    return bytes(data)
 
 
 def test_a_segment_whose_offsets_do_not_rise_is_emptied_and_ends_the_log(
@@ -208,7 +198,7 @@ def test_a_segment_whose_offsets_do_not_rise_is_emptied_and_ends_the_log(
     assert f"{log_file(tmp_path, 10)}: all its" in caplog.text
 
 
-def test_a_disk_that_refuses_to_be_read_costs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_error_during_recovery_deletes_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log_of(tmp_path)
     before = bytes_of(tmp_path, ".log")
 
@@ -221,7 +211,7 @@ def test_a_disk_that_refuses_to_be_read_costs_no_data(tmp_path: Path, monkeypatc
     assert bytes_of(tmp_path, ".log") == before
 
 
-def test_any_bytes_behind_the_index_and_the_log_are_survived(tmp_path: Path) -> None:
+def test_random_bytes_appended_to_index_and_log_are_removed(tmp_path: Path) -> None:
     chance = random.Random(7)
     for i in range(10):
         directory = tmp_path / str(i)
@@ -236,7 +226,7 @@ def test_any_bytes_behind_the_index_and_the_log_are_survived(tmp_path: Path) -> 
 
 
 @given(data=st.data())
-def test_wherever_the_last_segment_is_cut_short_the_whole_batches_before_stay(
+def test_recovery_keeps_every_whole_batch_of_a_truncated_segment(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     directory = tmp_path_factory.mktemp("cut")
@@ -254,7 +244,7 @@ def test_wherever_the_last_segment_is_cut_short_the_whole_batches_before_stay(
 
 
 @pytest.mark.parametrize("tail", ["torn in the records", "zeroed", "preallocated", "followed by garbage"])
-def test_a_clean_stop_that_left_a_broken_end_is_not_believed(
+def test_a_damaged_tail_overrides_the_clean_shutdown_file(
     tmp_path: Path, tail: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_of(tmp_path)
@@ -312,7 +302,7 @@ def test_indexes_with_one_space_in_them_are_built_anew_after_a_crash(tmp_path: P
     assert bytes_of(tmp_path, *INDEXES) == before
 
 
-def test_index_writes_that_never_reached_the_disk_are_made_again(tmp_path: Path) -> None:
+def test_zeroed_indexes_are_rebuilt_after_a_crash(tmp_path: Path) -> None:
     log_of(tmp_path)
     before = bytes_of(tmp_path, *INDEXES)
     for name in names(tmp_path, "index"):
@@ -343,7 +333,7 @@ def test_indexes_without_a_segment_are_deleted(tmp_path: Path, caplog: pytest.Lo
     assert f"{bogus[0]}: deleted" in caplog.text
 
 
-def test_files_that_are_no_segments_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_with_other_names_are_not_touched(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log_of(tmp_path)
     for name in ("notes.log", "notes.index", "notes.swap", "notes.cleaned", "notes.txt"):
         (tmp_path / name).write_text("mine")
@@ -357,7 +347,9 @@ def test_files_that_are_no_segments_are_left_alone(tmp_path: Path, caplog: pytes
 # --- the log's start and its epochs
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_ends_before_its_start_is_emptied_and_begins_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_segments(tmp_path, {offset: numbered(offset, 1) for offset in range(5)})
     closed(tmp_path)
     change(log_file(tmp_path, 1), lambda data: data[:-1] + bytes([data[-1] ^ 1]))
@@ -385,17 +377,17 @@ def test_leader_epochs_beyond_the_end_of_the_log_and_before_its_start_are_droppe
         assert opened.epochs == [(1, 8), (2, 12)]
 
 
-def test_a_directory_on_its_way_out_is_loaded_without_recovery(tmp_path: Path) -> None:
+def test_a_directory_pending_deletion_is_loaded_without_recovery(tmp_path: Path) -> None:
     directory = tmp_path / f"topic-0.{'0' * 32}-delete"
     directory.mkdir()
     with loaded(directory) as opened:
         assert (opened.bases, opened.end_offset) == ([0], 0)
 
 
-# --- manners
+# --- progress and errors
 
 
-def test_progress_is_told_from_nothing_to_all(tmp_path: Path) -> None:
+def test_progress_is_reported_from_zero_to_all_bytes(tmp_path: Path) -> None:
     log_of(tmp_path)
     sizes = [log_file(tmp_path, base).stat().st_size for base in (10, 20)]
     with loaded(tmp_path, recovery_point=10) as opened:
@@ -405,11 +397,12 @@ def test_progress_is_told_from_nothing_to_all(tmp_path: Path) -> None:
         assert opened.progress == []
 
 
-def test_a_producer_state_that_knows_something_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_state_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     log_of(tmp_path)
-    monkeypatch.setattr("partition_dirs.ProducerStateManager.is_empty", property(lambda self: False))
+    state = producer_state(tmp_path)
+    state.load_producer_entry(ProducerStateEntry(7, producer_epoch=0))
     with pytest.raises(LogStateError, match="not empty"):
-        load(tmp_path)
+        load(tmp_path, producer_state=state)
 
 
 def test_nothing_is_left_open_when_loading_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def expected_offsets(partition: Partition) -> list[list[int]]:
 
 
 @by_id(CRASHED)
-def test_what_a_crash_left_whole_is_there_afterwards(partition: Partition, tmp_path: Path) -> None:
+def test_recovery_keeps_every_batch_of_a_crashed_brokers_log(partition: Partition, tmp_path: Path) -> None:
     directory = copy_of(partition.directory, tmp_path / partition.directory.name)
     before = bytes_of(directory, ".log")
     with loaded(directory, config=CONFIG, now=NOW) as opened:
@@ -42,9 +42,7 @@ def test_what_a_crash_left_whole_is_there_afterwards(partition: Partition, tmp_p
 
 
 @by_id(CRASHED)
-def test_the_indexes_of_the_segment_that_was_appended_to_hold_no_empty_entries_any_more(
-    partition: Partition, tmp_path: Path
-) -> None:
+def test_recovery_removes_empty_entries_from_the_active_segments_indexes(partition: Partition, tmp_path: Path) -> None:
     directory = copy_of(partition.directory, tmp_path / partition.directory.name)
     with loaded(directory, config=CONFIG, now=NOW) as opened:
         active = opened.log.segments.active
@@ -57,7 +55,7 @@ def test_the_indexes_of_the_segment_that_was_appended_to_hold_no_empty_entries_a
 
 
 @by_id(CRASHED + CLOSED)
-def test_every_index_entry_that_is_built_anew_leads_to_its_batch(partition: Partition, tmp_path: Path) -> None:
+def test_every_rebuilt_index_entry_points_at_its_batch(partition: Partition, tmp_path: Path) -> None:
     directory = copy_of(partition.directory, tmp_path / partition.directory.name)
     for name in names(directory, "index"):
         (directory / name).unlink()
@@ -71,7 +69,7 @@ def test_every_index_entry_that_is_built_anew_leads_to_its_batch(partition: Part
 
 
 @by_id(CLOSED)
-def test_a_log_that_a_broker_closed_is_taken_over_as_it_is(partition: Partition, tmp_path: Path) -> None:
+def test_loading_a_log_closed_by_a_broker_changes_no_file(partition: Partition, tmp_path: Path) -> None:
     directory = copy_of(partition.directory, tmp_path / partition.directory.name)
     before = bytes_of(directory, ".log", "index")
     with loaded(directory, config=CONFIG, now=NOW, clean=True) as opened:
@@ -81,7 +79,7 @@ def test_a_log_that_a_broker_closed_is_taken_over_as_it_is(partition: Partition,
     assert {name: after[name] for name in before} == before
 
 
-def test_a_log_that_a_broker_closed_ends_where_the_broker_said(tmp_path: Path) -> None:
+def test_a_log_closed_by_a_broker_ends_at_the_offset_the_broker_reported(tmp_path: Path) -> None:
     view = json.loads((unpacked() / "kafka-3.9" / "expected" / "broker-view.json").read_text())
     # After it was closed, a marker ended the transaction that had been left open.
     markers_since = {"v2-txn": 1}

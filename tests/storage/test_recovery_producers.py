@@ -1,8 +1,9 @@
-"""Producer state and its snapshots after loading: read from the newest that is sound, and from what follows it."""
+"""Producer state and its snapshots after loading a log."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,11 @@ from kafkalog import ByteBufferMessageSet
 from kafkalog.errors import InvalidTxnStateError
 from kafkalog.record.batch import RecordBatch
 from kafkalog.record.control import ControlRecordType
-from kafkalog.storage import producer_rebuild, segment_recovery
-from kafkalog.storage.paths import TXN_INDEX_SUFFIX, TopicPartition
+from kafkalog.storage.paths import TXN_INDEX_SUFFIX
 from kafkalog.storage.producer_rows import telling_rows
-from kafkalog.storage.producer_state import ProducerStateManager
 from tests.helpers.partition_dirs import (
     NOW,
+    Stop,
     batch,
     change,
     closed,
@@ -34,17 +34,18 @@ from tests.helpers.partition_dirs import (
     snapshot_producers,
     write_segments,
 )
+from tests.helpers.producers import REPLICATION, Producers
 
 ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT
 
 
-def idempotent(base_offset: int, producer_id: int, sequence: int, count: int = 1, **settings: object) -> bytes:
+def idempotent(base_offset: int, producer_id: int, sequence: int, count: int = 1, **settings: Any) -> bytes:
     values = [b"v"] * count
     settings.setdefault("producer_epoch", 0)
     return batch(base_offset, values, producer_id=producer_id, base_sequence=sequence, **settings)
 
 
-def transactional(base_offset: int, producer_id: int, sequence: int, count: int = 1, **settings: object) -> bytes:
+def transactional(base_offset: int, producer_id: int, sequence: int, count: int = 1, **settings: Any) -> bytes:
     return idempotent(base_offset, producer_id, sequence, count, is_transactional=True, **settings)
 
 
@@ -59,15 +60,15 @@ def without_snapshots(directory: Path) -> Path:
 
 def test_a_log_that_never_had_snapshots_gets_them_at_its_last_segments_and_its_end(tmp_path: Path) -> None:
     log = without_snapshots(log_of(tmp_path / "log", segments=5))
-    for name, settings in {"clean": {"clean": True}, "flushed": {"recovery_point": 50}}.items():
-        directory = copy_of(log, tmp_path / name)
-        load(directory, **settings)
+    for stop in (Stop(clean=True), Stop(recovery_point=50)):
+        directory = copy_of(log, tmp_path / f"clean-{stop.clean}")
+        load(directory, stop)
         assert snapshot_offsets(directory) == [30, 40, 50]
     load(log)
     assert snapshot_offsets(log) == [10, 20, 30, 40, 50]
 
 
-def test_snapshots_that_recovery_finds_as_it_would_write_them_stay_and_others_do_not(tmp_path: Path) -> None:
+def test_recovery_rewrites_only_snapshots_that_are_wrong(tmp_path: Path) -> None:
     log = log_of(tmp_path, segments=5)
     load(log)
     before = found_snapshots(log)
@@ -88,29 +89,17 @@ def found_snapshots(directory: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
 
 
-def test_after_a_crash_only_what_was_not_flushed_is_recovered_and_the_rest_is_read_no_more_than_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recovery_reads_only_segments_after_the_recovery_point(tmp_path: Path) -> None:
     log_of(tmp_path, segments=8)
-    recovered: list[int] = []
-    read: list[str] = []
-    run, telling = segment_recovery.SegmentRecovery.run, producer_rebuild._telling_batches
-
-    def note_recovery(self: segment_recovery.SegmentRecovery) -> None:
-        recovered.append(self._segment.base_offset)
-        run(self)
-
-    monkeypatch.setattr(segment_recovery.SegmentRecovery, "run", note_recovery)
-    monkeypatch.setattr(
-        producer_rebuild, "_telling_batches", lambda log, *part: read.append(Path(log.path).name) or telling(log, *part)
-    )
+    for base_offset in (0, 10, 20, 30):
+        change(log_file(tmp_path, base_offset), lambda data: data[:200] + bytes(len(data) - 200))
     for offset in snapshot_offsets(tmp_path):
         if offset > 40:
             log_file(tmp_path, offset, ".snapshot").unlink()
+    sizes = [log_file(tmp_path, base_offset).stat().st_size for base_offset in (40, 50, 60, 70)]
     with loaded(tmp_path, recovery_point=45) as opened:
         assert opened.end_offset == 80
-    assert recovered == [40, 50, 60, 70]
-    assert read == []
+        assert opened.progress == [(sum(sizes[:done]), sum(sizes)) for done in range(5)]
     assert snapshot_offsets(tmp_path) == [10, 20, 30, 40, 50, 60, 70, 80]
 
 
@@ -205,7 +194,7 @@ def test_a_corrupt_index_of_aborted_transactions_is_built_anew_even_after_a_clea
     assert log_file(tmp_path, 4, TXN_INDEX_SUFFIX).read_bytes() == sound
 
 
-def test_a_marker_of_an_older_coordinator_is_no_reason_not_to_load(tmp_path: Path) -> None:
+def test_a_marker_of_an_older_coordinator_does_not_stop_loading(tmp_path: Path) -> None:
     write_segments(
         tmp_path,
         {
@@ -221,7 +210,7 @@ def test_a_marker_of_an_older_coordinator_is_no_reason_not_to_load(tmp_path: Pat
         assert opened.end_offset == 4
 
 
-def test_producers_that_were_not_heard_of_for_a_day_are_forgotten(tmp_path: Path) -> None:
+def test_producers_expire_after_a_day_during_loading(tmp_path: Path) -> None:
     write_segments(tmp_path, {0: [idempotent(0, 1, 0)], 1: [transactional(1, 2, 0)]})
     closed(tmp_path)
     with loaded(tmp_path, clean=True, now=NOW + 86_400_001) as opened:
@@ -234,7 +223,7 @@ def test_a_plain_batch_within_a_transaction_of_its_producer_stops_the_loading(tm
         load(tmp_path)
 
 
-# --- not every batch is looked at
+# --- which batches are read
 
 
 KINDS = st.sampled_from(["plain", "idempotent", "transactional", "commit", "abort"])
@@ -260,13 +249,15 @@ def _log_of(appends: list[tuple[str, int, int]]) -> bytes:
 
 
 def _state_after(directory: Path, batches: list[RecordBatch]) -> tuple[object, ...]:
-    state = ProducerStateManager(directory, TopicPartition("topic", 0), clock=lambda: NOW)
-    producer_rebuild._load_producers(state, batches)
+    producers = Producers(directory)
+    for each in batches:
+        producers.append(each, REPLICATION)
+    state = producers.manager
     return dict(state.active_producers), state.first_undecided_offset, state.first_unstable_offset
 
 
 @given(appends=APPENDS)
-def test_the_batches_that_are_looked_at_tell_what_all_of_them_would(
+def test_the_selected_batches_give_the_same_producer_state_as_all(
     tmp_path_factory: pytest.TempPathFactory, appends: list[tuple[str, int, int]]
 ) -> None:
     directory = tmp_path_factory.getbasetemp()
@@ -277,7 +268,7 @@ def test_the_batches_that_are_looked_at_tell_what_all_of_them_would(
     assert _state_after(directory, telling) == _state_after(directory, everyone)
 
 
-def test_of_a_thousand_batches_of_a_producer_five_are_looked_at(tmp_path: Path) -> None:
+def test_only_the_first_and_the_last_five_batches_of_a_producer_are_selected(tmp_path: Path) -> None:
     log = ByteBufferMessageSet(b"".join(idempotent(offset, 1, offset) for offset in range(1000)))
     assert telling_rows(log.headers()).tolist() == [0, 995, 996, 997, 998, 999]
     assert telling_rows(np.flip(log.headers())[:0]).tolist() == []

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from kafkalog import CompressionType
-from kafkalog.storage import splitting
 from kafkalog.storage.paths import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.splitting import SegmentHome, split_overflowed_segment
+from tests.helpers.failing import refuse_fsync
 from tests.helpers.partition_dirs import (
     CONFIG,
     NOW,
@@ -34,7 +35,7 @@ OFFSETS = [0, 1, 5, FAR, FAR + 1, 2 * FAR + 7, 2 * FAR + 8]
 
 
 def overflowing(directory: Path) -> Path:
-    """A segment as no one writes it any more, and one after it."""
+    """Write a segment whose offsets are too far apart for its indexes, and one after it."""
     write_segments(directory, {0: [batch(offset) for offset in OFFSETS], 3 * FAR: numbered(3 * FAR, 3)})
     return directory
 
@@ -44,7 +45,7 @@ BASES = [0, FAR, 2 * FAR + 7, 3 * FAR]
 
 
 class LaterScheduler(ImmediateScheduler):
-    """Runs nothing before it is told to."""
+    """Keeps tasks for the test to run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,10 +72,8 @@ def test_splitting_moves_bytes_and_changes_none(tmp_path: Path) -> None:
     assert b"".join(log_file(tmp_path, base).read_bytes() for base in BASES[:3]) == before
 
 
-def test_the_parts_are_as_old_as_the_whole(tmp_path: Path) -> None:
+def test_the_parts_have_the_file_time_of_the_split_segment(tmp_path: Path) -> None:
     overflowing(tmp_path)
-    import os
-
     os.utime(log_file(tmp_path, 0), (1_500_000_000, 1_500_000_000))
     with opened_alone(tmp_path) as (segment, segments, home):
         split_overflowed_segment(segment, segments, home)
@@ -133,10 +132,7 @@ def test_a_disk_that_is_full_while_splitting_leaves_the_segment_as_it_was(
     overflowing(tmp_path)
     before = bytes_of(tmp_path, ".log")
 
-    def refuse(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(splitting, "_finish", refuse)
+    refuse_fsync(monkeypatch, tmp_path, "*.cleaned")
     with pytest.raises(OSError, match="No space"), loaded(tmp_path):
         pass
     assert bytes_of(tmp_path, ".log") == before
@@ -219,7 +215,7 @@ def test_a_crash_when_some_parts_are_in_place(both: tuple[Path, Path], in_place:
 
 
 class opened_alone:  # noqa: N801 (reads as a function)
-    """One segment of a directory, among segments of its own, to be split by hand."""
+    """Open one segment of a directory, to be split by the test."""
 
     def __init__(self, directory: Path) -> None:
         self.home = SegmentHome(directory=directory, config=CONFIG, scheduler=ImmediateScheduler(), clock=lambda: NOW)

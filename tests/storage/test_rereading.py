@@ -1,5 +1,6 @@
-"""Beside somebody who cuts a log and writes it anew: what is told is what is there, and damage only where it is."""
+"""Reading a log that another program truncates and rewrites meanwhile."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,37 +29,35 @@ def values(log: kafkalog.Log) -> list[bytes | None]:
     return [record.value for record in log]
 
 
-def test_bytes_that_are_others_when_they_are_read_again_are_no_damage(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read, torn = ReadableFile._read, []
+def test_bytes_that_differ_when_read_again_are_not_damage(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preadv, torn = os.preadv, list[int]()
 
-    def torn_once(self: ReadableFile, position: int, length: int) -> memoryview:
-        found = bytearray(read(self, position, length))
-        if not torn:
+    def torn_once(fd: int, buffers: list[memoryview], position: int) -> int:
+        length = preadv(fd, buffers, position)
+        if not torn and length:
             torn.append(position)
-            found[-1] ^= 1
-        return memoryview(found).toreadonly()
+            buffers[0][length - 1] ^= 1
+        return length
 
-    monkeypatch.setattr(ReadableFile, "_read", torn_once)
+    monkeypatch.setattr(os, "preadv", torn_once)
     with kafkalog.open(directory) as log:
         assert values(log) == [b"0", b"1", b"2", b"3", b"4"]
     assert torn
 
 
-def test_damage_that_stays_is_told_after_the_records_before_it_and_once(directory: Path) -> None:
+def test_lasting_damage_is_raised_once_after_the_records_before_it(directory: Path) -> None:
     path = offset_file(directory, 0, ".log")
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    found = []
+    found: list[bytes | None] = []
     with kafkalog.open(directory) as log, pytest.raises(CorruptRecordError, match="checksum"):
         found.extend(record.value for record in log)
     assert found == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("padding", [b"", b"."])
-def test_a_reader_goes_on_by_offset_where_batches_of_other_sizes_lie_across_the_place_it_had_come_to(
+def test_a_reader_continues_by_offset_after_the_log_was_rewritten_below_its_position(
     tmp_path: Path, padding: bytes
 ) -> None:
     looks_like_a_size_or_a_batch = padding + b"\0\0\0\1" * 100
@@ -89,7 +88,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_there(directory: Path, monkeyp
         assert values(log) == [b"0", b"1"]
 
 
-def test_what_is_wrong_twice_in_the_same_way_is_told_and_what_passes_is_not() -> None:
+def test_an_error_is_raised_only_if_it_occurs_twice() -> None:
     answers: list[Any] = [FileNotFoundError("0.log"), CorruptRecordError("shorter"), 7]
 
     def ask() -> Any:
@@ -104,7 +103,7 @@ def test_what_is_wrong_twice_in_the_same_way_is_told_and_what_passes_is_not() ->
         steadily(ask)
 
 
-def test_a_segment_that_was_deleted_under_a_reader_is_a_file_that_is_not_there(directory: Path) -> None:
+def test_opening_a_deleted_segment_raises_file_not_found(directory: Path) -> None:
     with kafkalog.open(directory, "a") as log:
         segment = log.segments[0]
         log.roll()
@@ -113,7 +112,7 @@ def test_a_segment_that_was_deleted_under_a_reader_is_a_file_that_is_not_there(d
             segment.opened()
 
 
-def test_a_limit_of_decompression_holds_for_a_log_that_is_written_to(tmp_path: Path) -> None:
+def test_the_decompression_limit_applies_to_writable_logs(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.append([Record(bytes(5000))], compression_type=kafkalog.CompressionType.GZIP)
     for mode in ("r", "a"):
@@ -122,7 +121,7 @@ def test_a_limit_of_decompression_holds_for_a_log_that_is_written_to(tmp_path: P
             list(limited)
 
 
-def test_an_append_that_would_take_the_last_offset_there_is_is_refused(tmp_path: Path) -> None:
+def test_an_append_at_the_largest_offset_is_refused(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.truncate_fully_and_start_at(2**63 - 2)
         log.append([Record(b"v")])
@@ -134,17 +133,15 @@ def test_an_append_that_would_take_the_last_offset_there_is_is_refused(tmp_path:
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
-def test_an_append_that_would_go_beyond_the_last_offset_says_which_that_is(
-    tmp_path: Path, codec: CompressionType
-) -> None:
+def test_an_append_beyond_the_largest_offset_names_it(tmp_path: Path, codec: CompressionType) -> None:
     records = [Record(b"v", timestamp=1)] * 3
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.truncate_fully_and_start_at(2**63 - 2)
         with pytest.raises(InvalidRecordError, match=f"less than {2**63 - 1}, found {2**63 - 1}"):
             log.append(records, compression_type=codec)
-        for count, error, told in ((2, InvalidRecordError, f"found {2**63 - 1}"), (3, ValueError, "largest offset")):
+        for count, error, words in ((2, InvalidRecordError, f"found {2**63 - 1}"), (3, ValueError, "largest offset")):
             sent = ByteBufferMessageSet.from_records(records[:count], compression_type=codec)
-            with pytest.raises(error, match=told):
+            with pytest.raises(error, match=words):
                 log.append_as_leader(sent, 0)
         assert log.log_end_offset == 2**63 - 2
         assert log.append(records[:1], compression_type=codec).last_offset == 2**63 - 2
@@ -178,7 +175,7 @@ READ: dict[str, Callable[[kafkalog.Log, IsolationLevel], list[int]]] = {
 
 
 @pytest.mark.parametrize("read", READ)
-def test_who_begins_to_read_while_segments_go_begins_with_the_first_that_is_left(
+def test_a_reader_begins_with_the_first_segment_left_while_segments_are_deleted(
     segments: Path, read: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = LogSegment.opened
@@ -195,7 +192,7 @@ def test_who_begins_to_read_while_segments_go_begins_with_the_first_that_is_left
 
 @pytest.mark.parametrize("read", READ)
 @pytest.mark.parametrize("isolation", [IsolationLevel.HIGH_WATERMARK, IsolationLevel.TXN_COMMITTED])
-def test_a_watermark_is_looked_for_again_where_its_segment_goes(
+def test_a_watermark_is_located_again_if_its_segment_is_deleted(
     segments: Path, read: str, isolation: IsolationLevel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = LogSegment.translate_offset
@@ -212,15 +209,15 @@ def test_a_watermark_is_looked_for_again_where_its_segment_goes(
 
 @pytest.fixture
 def rolled(directory: Path) -> Path:
-    """Five records in a segment, one behind it."""
+    """Five records in a segment, and one in the segment after it."""
     with kafkalog.open(directory, "a") as log:
         log.roll()
         log.append([Record(b"5")])
     return directory
 
 
-def cut_meanwhile(directory: Path, monkeypatch: pytest.MonkeyPatch, left: float) -> None:
-    """When bytes are first read, the last segment goes, and of the first so many batches are left: a truncation."""
+def truncate_at_first_read(directory: Path, monkeypatch: pytest.MonkeyPatch, left: float) -> None:
+    """At the first read, delete the last segment and truncate the first to `left` batches."""
     path, view = offset_file(directory, 0, ".log"), ReadableFile.view
     size = int(path.stat().st_size / 5 * left)
 
@@ -236,11 +233,11 @@ def cut_meanwhile(directory: Path, monkeypatch: pytest.MonkeyPatch, left: float)
 
 
 @pytest.mark.parametrize("read", ["records", "batches", "count"])
-def test_what_is_just_being_written_to_a_segment_that_is_the_last_again_is_no_damage(
+def test_a_torn_tail_is_not_damage_in_a_segment_that_became_the_last(
     rolled: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     with kafkalog.open(rolled) as log:
-        cut_meanwhile(rolled, monkeypatch, 2.5)
+        truncate_at_first_read(rolled, monkeypatch, 2.5)
         if read == "batches":
             found = [batch.base_offset for batch in log.batches() if batch.columns()]
         else:
@@ -257,11 +254,9 @@ def test_a_torn_tail_before_a_segment_is_damage(rolled: Path) -> None:
         list(log)
 
 
-def test_what_is_written_anew_where_a_reader_was_is_read_and_not_passed_over(
-    rolled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_rewritten_at_the_readers_position_are_read(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with kafkalog.open(rolled) as log:
-        cut_meanwhile(rolled, monkeypatch, 2)
+        truncate_at_first_read(rolled, monkeypatch, 2)
         found = log.records()
         values = [next(found).value, next(found).value]
         with kafkalog.open(rolled, "a") as again:

@@ -1,4 +1,4 @@
-"""A segment is appended to and read: what Kafka's own tests of it show, and what a log must be able to rely on."""
+"""Appending to a segment and reading it, as Kafka's own tests show, and what a log relies on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def seg(tmp_path: Path) -> Iterator[LogSegment]:
     ("base", "largest"),
     [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (2**31 - 1, 2**32 + 5)],
 )
-def test_an_offset_the_indexes_cannot_hold_is_refused_before_a_byte_is_written(
+def test_an_offset_beyond_the_index_range_is_refused_before_a_byte_is_written(
     tmp_path: Path, base: int, largest: int
 ) -> None:
     made = segment(tmp_path, base)
@@ -67,9 +67,7 @@ def test_reading_in_a_gap_begins_behind_it(seg: LogSegment) -> None:
 
 
 @pytest.mark.parametrize("min_one_message", [False, True])
-def test_where_no_position_may_be_read_nothing_is_given_but_the_place_is(
-    seg: LogSegment, min_one_message: bool
-) -> None:
+def test_a_read_without_a_maximum_position_returns_only_the_position(seg: LogSegment, min_one_message: bool) -> None:
     append(seg, batch(50, b"hello", b"there"))
     for offset, place in (
         (49, LogOffsetMetadata(50, 40, 0)),
@@ -82,7 +80,7 @@ def test_where_no_position_may_be_read_nothing_is_given_but_the_place_is(
     assert seg.read(52, 1, None, min_one_message=min_one_message) is None
 
 
-def test_one_message_is_given_whole_if_asked_and_a_part_of_it_if_not(seg: LogSegment) -> None:
+def test_min_one_message_returns_a_whole_message(seg: LogSegment) -> None:
     append(seg, batch(50, b"hello", b"there"))
     whole, part, none = (seg.read(50, 1, min_one_message=True), seg.read(50, 1), seg.read(50, 0))
     assert whole is not None
@@ -102,7 +100,7 @@ def test_nothing_is_read_from_the_last_position_on(seg: LogSegment) -> None:
     assert offsets(seg.read(53, 1000, 78)) == []
 
 
-def test_truncating_takes_the_last_of_two_messages_thirty_times(seg: LogSegment) -> None:
+def test_truncating_removes_the_last_of_two_messages(seg: LogSegment) -> None:
     for offset in range(40, 70):
         append(seg, batch(offset), batch(offset + 1))
         assert offsets(seg.read(offset, 10_000)) == [offset, offset + 1]
@@ -110,13 +108,13 @@ def test_truncating_takes_the_last_of_two_messages_thirty_times(seg: LogSegment)
         assert offsets(seg.read(offset, 10_000)) == [offset]
 
 
-def test_truncating_to_an_offset_in_a_gap_takes_what_is_behind(seg: LogSegment) -> None:
+def test_truncating_to_an_offset_in_a_gap_removes_the_batches_behind_it(seg: LogSegment) -> None:
     append(seg, batch(40), batch(43))
     assert seg.truncate_to(41) == 39
     assert offsets(seg.read(40, 10_000)) == [40]
 
 
-def test_truncating_inside_of_a_batch_takes_the_whole_of_it(seg: LogSegment) -> None:
+def test_truncating_inside_a_batch_removes_all_of_it(seg: LogSegment) -> None:
     append(seg, batch(40, magic=2), batch(41, b"a", b"b", b"c", magic=2))
     seg.truncate_to(42)
     assert offsets(seg.read(40, 10_000)) == [40]
@@ -128,7 +126,7 @@ def test_truncating_behind_the_end_does_nothing(seg: LogSegment) -> None:
     assert offsets(seg.read(40, 1000)) == [40, 41, 42]
 
 
-def test_largest_timestamp_and_next_offset_are_known_anew_after_truncating(tmp_path: Path) -> None:
+def test_truncating_updates_largest_timestamp_and_next_offset(tmp_path: Path) -> None:
     made = segment(tmp_path, 40, LogConfig(index_interval_bytes=2 * 39 - 1, segment_index_bytes=1000))
     fill(made, range(40, 70))
     assert made.largest_timestamp == 690
@@ -164,12 +162,11 @@ def test_an_empty_segment_that_is_opened_again_can_be_truncated_and_appended_to(
     clock = Clock(500)
     made = segment(tmp_path, 0, clock=clock, file_already_exists=True)
     assert (made.time_index.length, made.offset_index.length) == (0, 0)
-    assert made.offset_index.is_full
+    assert has_full_index(made)
     clock.now += 500
     made.truncate_to(57)
     assert made.time_waited_for_roll(clock.now, 0) == 0
-    assert not made.time_index.is_full
-    assert not made.offset_index.is_full
+    assert not has_full_index(made)
     params = RollParams(60_000, 10_000, -1, 100, 1024, clock.now)
     assert not made.should_roll(params)
     clock.now += 60_001
@@ -177,6 +174,10 @@ def test_an_empty_segment_that_is_opened_again_can_be_truncated_and_appended_to(
     assert not made.should_roll(params._replace(now=clock.now))
     assert made.should_roll(params._replace(now=clock.now, max_offset_in_messages=MAX_INT + 200))
     made.close()
+
+
+def has_full_index(made: LogSegment) -> bool:
+    return made.time_index.is_full or made.offset_index.is_full
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_the_next_offset_follows_the_last_batch(seg: LogSegment) -> None:
     assert seg.read_next_offset() == 53
 
 
-def test_the_first_batch_tells_its_timestamp_once_there_is_one(seg: LogSegment) -> None:
+def test_the_first_batch_timestamp_is_none_until_there_is_a_batch(seg: LogSegment) -> None:
     assert seg.first_batch_timestamp is None
     append(seg, batch(50, timestamp=1000), batch(51, timestamp=900))
     assert seg.first_batch_timestamp == 1000
@@ -237,7 +238,7 @@ def test_a_timestamp_that_is_not_the_largest_so_far_gets_no_entry(tmp_path: Path
     made.close()
 
 
-def test_batches_of_another_file_are_appended_as_far_as_the_offsets_can_be_held(tmp_path: Path) -> None:
+def test_batches_of_another_file_are_appended_up_to_the_index_range(tmp_path: Path) -> None:
     source = segment(tmp_path, 0, suffix=".source")
     values = bytes(1024), bytes((1 << 20) + 1)
     for offset, value in ((0, values[0]), (500, values[1]), (MAX_INT + 5, values[0]), (MAX_INT + 20, values[0])):
@@ -301,10 +302,11 @@ def test_jitter_makes_a_segment_roll_earlier(tmp_path: Path) -> None:
     made.close()
 
 
-def test_the_last_offset_tells_whether_the_indexes_can_hold_all(tmp_path: Path) -> None:
+def test_a_last_offset_beyond_the_index_range_is_an_overflow(tmp_path: Path) -> None:
     made = segment(tmp_path, 0, SMALL)
-    made.log.append(batch(5))
-    assert not made.has_overflow
-    made.log.append(batch(MAX_INT + 1))
-    assert made.has_overflow
+    found = []
+    for offset in (5, MAX_INT + 1):
+        made.log.append(batch(offset))
+        found.append(made.has_overflow)
+    assert found == [False, True]
     made.close()

@@ -6,8 +6,9 @@ import pytest
 
 import kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
-from kafkalog.storage.index import OffsetIndex, TimeIndex
+from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.segment import BatchSpan, LogSegment
+from tests.helpers.failing import refuse_open
 
 
 def batch(offset: int) -> tuple[ByteBufferMessageSet, BatchSpan]:
@@ -15,12 +16,11 @@ def batch(offset: int) -> tuple[ByteBufferMessageSet, BatchSpan]:
     return messages, BatchSpan(offset, offset, messages.size_in_bytes)
 
 
-def test_batches_that_an_index_has_no_room_for_are_taken_back_and_can_be_appended_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_index_append_undoes_the_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     segment = LogSegment.open(tmp_path, 0, LogConfig(index_interval_bytes=0, segment_index_bytes=96))
     for offset in range(3):
-        segment.append(offset, *(each if i == 0 else [each] for i, each in enumerate(batch(offset))))
+        messages, span = batch(offset)
+        segment.append(offset, messages, [span])
     size, entries = segment.size_in_bytes, list(segment.offset_index)
     (first, one), (second, other) = batch(3), batch(4)
     both = ByteBufferMessageSet(bytes(first.buffer) + bytes(second.buffer))
@@ -42,10 +42,10 @@ def test_batches_that_an_index_has_no_room_for_are_taken_back_and_can_be_appende
     segment.close()
 
 
-@pytest.mark.parametrize("index", [OffsetIndex, TimeIndex])
+@pytest.mark.parametrize("ending", [".index", ".timeindex"])
 @pytest.mark.parametrize("kind", ["records", "a producer's batch"])
-def test_an_index_of_a_new_segment_that_cannot_be_opened_is_told_of_before_a_batch_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: type[OffsetIndex | TimeIndex], kind: str
+def test_an_index_that_cannot_be_created_fails_the_append_before_a_byte_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
 ) -> None:
     def append(value: bytes) -> None:
         if kind == "records":
@@ -53,13 +53,10 @@ def test_an_index_of_a_new_segment_that_cannot_be_opened_is_told_of_before_a_bat
         else:
             log.append_as_leader(ByteBufferMessageSet.from_records([Record(value)]), 0)
 
-    def out_of_files(*_: object, **__: object) -> None:
-        raise OSError(24, "Too many open files")
-
     with kafkalog.open(tmp_path / "topic-0", "a", LogConfig(segment_bytes=200)) as log:
         append(b"0" * 100)
         with monkeypatch.context() as patched:
-            patched.setattr(index, "__init__", out_of_files)
+            refuse_open(patched, ending)
             with pytest.raises(OSError, match="Too many"):
                 append(b"x" * 100)
         append(b"1" * 100)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.storage.index import TimestampEntry
+from kafkalog.errors import LogStateError
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
-from tests.helpers.making import fill, segment
+from tests.helpers.making import append, batch, fill, segment
 
 
 def bare(base: int) -> LogSegment:
-    """A segment whose files nobody asks for."""
+    """Return a segment without files."""
     return LogSegment(base, Path(f"{base:020d}.log"), sealed=False)
 
 
@@ -63,7 +63,7 @@ def test_a_segment_takes_the_place_of_one_with_the_same_base() -> None:
     assert [each.sealed for each in segments] == [True, True, False]
 
 
-def test_the_last_that_remains_is_the_active_one() -> None:
+def test_the_last_remaining_segment_is_the_active_one() -> None:
     segments = LogSegments([bare(0), bare(40), bare(90)])
     assert base(segments.remove(90)) == 90
     assert segments.remove(90) is None
@@ -96,7 +96,7 @@ def test_a_range_that_ends_before_it_begins_is_refused() -> None:
         LogSegments().between(5, 4)
 
 
-def test_who_iterates_sees_the_segments_as_they_were() -> None:
+def test_iteration_is_over_the_segments_at_its_start() -> None:
     segments = LogSegments([bare(0), bare(40)])
     seen = iter(segments)
     next(seen)
@@ -105,7 +105,7 @@ def test_who_iterates_sees_the_segments_as_they_were() -> None:
     assert [each.base_offset for each in seen] == [40]
 
 
-def test_all_are_closed_also_where_one_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_segment_that_fails_to_close_leaves_no_other_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     segments = LogSegments(segment(tmp_path, each) for each in (0, 40, 90))
     fill(segments.active, range(90, 92))
     assert segments.size_in_bytes == 78
@@ -119,10 +119,12 @@ def test_all_are_closed_also_where_one_cannot_be(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(broken, "close", fail)
     with pytest.raises(OSError, match="no"):
         segments.close()
-    assert all(each._closed for each in segments)
+    for each in segments:
+        with pytest.raises(LogStateError, match="has been closed"):
+            each.log  # noqa: B018
 
 
-def test_all_are_released_as_they_are(tmp_path: Path) -> None:
+def test_release_leaves_all_files_untrimmed(tmp_path: Path) -> None:
     segments = LogSegments(segment(tmp_path, each) for each in (0, 40))
     fill(segments.active, range(40, 42))
     segments.release()
@@ -130,24 +132,31 @@ def test_all_are_released_as_they_are(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.lists(st.integers(0, 10), max_size=6))
-def test_the_first_segment_as_late_as_a_time_is_found_however_times_fall_and_segments_come(
-    largest: list[int], asked: list[int]
+def test_first_as_late_as_finds_the_first_segment_with_that_timestamp(
+    tmp_path_factory: pytest.TempPathFactory, largest: list[int], asked: list[int]
 ) -> None:
+    directory = tmp_path_factory.mktemp("log")
     segments = LogSegments()
-    for number, timestamp in enumerate([None, *largest]):
-        if timestamp is not None:
-            added = bare(number)
-            added._largest = TimestampEntry(timestamp, number)
-            segments.add(added)
+    for number, timestamp in enumerate(largest):
+        segments.add(dated(directory, number, timestamp))
         for time in asked:
-            expected = next((each for each in segments if each.largest_timestamp >= time), None)
-            assert segments.first_as_late_as(time) is expected
+            expected = next((at for at, each in enumerate(largest[: number + 1]) if each >= time), None)
+            assert base(segments.first_as_late_as(time)) == expected
+    segments.close()
 
 
-def test_segments_after_the_one_that_is_late_enough_are_not_looked_at() -> None:
-    segments = LogSegments(bare(number) for number in range(3))
-    segments.values[0]._largest = TimestampEntry(5, 0)
+def dated(directory: Path, number: int, timestamp: int) -> LogSegment:
+    """Return a segment with one record of that time."""
+    made = segment(directory, number)
+    append(made, batch(number, timestamp=timestamp))
+    return made
+
+
+def test_first_as_late_as_does_not_open_later_segments(tmp_path: Path) -> None:
+    first = dated(tmp_path, 0, timestamp=5)
     # The others have no files.
-    assert base(segments.first_as_late_as(5)) == 0
+    segments = LogSegments([first, bare(1), bare(2)])
+    assert segments.first_as_late_as(5) is first
     with pytest.raises(OSError, match=f"{1:020}"):
         segments.first_as_late_as(6)
+    first.close()

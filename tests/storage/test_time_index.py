@@ -17,10 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kafkalog.errors import CorruptIndexError, InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
 from kafkalog.storage.index import TimeIndex, TimestampEntry
 from tests.helpers import golden
-from tests.helpers.indexes import Rows, base_offset, dumped, no_space
+from tests.helpers.indexes import Rows, base_offset, dumped_by_partition, no_space
 
 BASE = 45
 SLOTS = 30
+GOLDEN = dumped_by_partition(".timeindex")
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_lookup_finds_the_last_entry_at_or_before_the_time(index: TimeIndex) -
     assert index.lookup(2**63 - 1) == index.last_entry == index.entry(SLOTS - 2) == (290, 335)
 
 
-def test_the_last_slot_is_kept_for_the_entry_that_seals_the_segment(index: TimeIndex) -> None:
+def test_the_last_slot_is_reserved_for_the_entry_that_seals_the_segment(index: TimeIndex) -> None:
     fill(index, SLOTS - 2)
     assert not index.is_full
     index.maybe_append(290, 335)
@@ -75,7 +76,7 @@ def test_the_last_slot_is_kept_for_the_entry_that_seals_the_segment(index: TimeI
     assert len(index) == SLOTS
 
 
-def test_a_time_that_is_there_already_is_left_out(index: TimeIndex) -> None:
+def test_a_repeated_timestamp_is_not_added(index: TimeIndex) -> None:
     fill(index, 3)
     index.maybe_append(30, 75)
     index.maybe_append(30, 99)
@@ -89,7 +90,7 @@ def test_messages_without_a_timestamp_make_no_entry(index: TimeIndex) -> None:
     assert list(index) == [(0, BASE + 3)]
 
 
-def test_an_offset_that_falls_is_refused_and_a_time_that_falls(index: TimeIndex) -> None:
+def test_falling_offsets_and_timestamps_are_refused(index: TimeIndex) -> None:
     fill(index, 3)
     with pytest.raises(InvalidOffsetError) as offset_error:
         index.maybe_append(40, 74)
@@ -145,18 +146,19 @@ def test_the_file_is_preallocated_in_whole_entries(path: Path) -> None:
 # --- files of real brokers
 
 
-@pytest.mark.parametrize(("path", "expected"), dumped(".timeindex").items(), ids=lambda each: str(each)[-60:])
-def test_a_golden_index_reads_as_kafka_lists_it(path: Path, expected: Rows) -> None:
-    index = TimeIndex(path, base_offset(path), writable=False)
-    assert list(index) == expected
-    index.sanity_check()
-    for n, entry in enumerate(expected):
-        assert index.entry(n) == index.lookup(entry[0]) == entry
-        assert index.lookup(entry[0] - 1) == (expected[n - 1] if n else (-1, index.base_offset))
+@pytest.mark.parametrize("files", GOLDEN.values(), ids=GOLDEN)
+def test_a_brokers_indexes_read_as_kafka_lists_them(files: dict[Path, Rows]) -> None:
+    for path, expected in files.items():
+        index = TimeIndex(path, base_offset(path), writable=False)
+        assert list(index) == expected
+        index.sanity_check()
+        for n, entry in enumerate(expected):
+            assert index.entry(n) == index.lookup(entry[0]) == entry
+            assert index.lookup(entry[0] - 1) == (expected[n - 1] if n else (-1, index.base_offset))
 
 
 @pytest.mark.parametrize("archive", ["kafka-3.9-crash", "kafka-0.10.2-crash"])
-def test_an_index_that_a_crash_left_is_read_up_to_its_empty_slots(golden_logs: Path, archive: str) -> None:
+def test_a_crashed_brokers_index_is_read_up_to_its_empty_slots(golden_logs: Path, archive: str) -> None:
     untrimmed = 0
     for partition in golden.partitions():
         if partition.archive != archive:
@@ -170,12 +172,13 @@ def test_an_index_that_a_crash_left_is_read_up_to_its_empty_slots(golden_logs: P
     assert untrimmed
 
 
-@pytest.mark.parametrize("path", list(dumped(".timeindex"))[::9], ids=lambda path: path.name)
-def test_an_index_written_anew_has_the_bytes_of_the_broker(tmp_path: Path, path: Path) -> None:
-    with TimeIndex(tmp_path / path.name, base_offset(path), max_size=10 << 20) as index:
-        for timestamp, offset in dumped(".timeindex")[path]:
-            index.maybe_append(timestamp, offset)
-    assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+@pytest.mark.parametrize("files", GOLDEN.values(), ids=GOLDEN)
+def test_rewritten_indexes_have_the_bytes_of_the_broker(tmp_path: Path, files: dict[Path, Rows]) -> None:
+    for path, expected in files.items():
+        with TimeIndex(tmp_path / path.name, base_offset(path), max_size=10 << 20) as index:
+            for timestamp, offset in expected:
+                index.maybe_append(timestamp, offset)
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
 # --- damage
@@ -212,7 +215,7 @@ def test_reading_ends_where_entries_stop_rising(path: Path, after: tuple[int, in
     assert index.lookup(1000) == index.last_entry == (20, BASE + 2)
 
 
-def test_zeros_are_no_entry_for_a_reader_unless_nothing_else_is_there(path: Path) -> None:
+def test_a_reader_takes_zeros_for_an_entry_only_in_a_one_entry_file(path: Path) -> None:
     path.write_bytes(bytes(1200))
     empty = TimeIndex(path, BASE, writable=False)
     assert (len(empty), empty.lookup(1000)) == (0, (-1, BASE))
@@ -221,7 +224,7 @@ def test_zeros_are_no_entry_for_a_reader_unless_nothing_else_is_there(path: Path
     assert (list(one), one.lookup(1000)) == ([(0, BASE)], (0, BASE))
 
 
-def test_an_index_cut_while_it_is_read_gives_what_is_left(path: Path) -> None:
+def test_an_index_truncated_during_reading_yields_the_remaining_entries(path: Path) -> None:
     path.write_bytes(slots(*((n * 10, n) for n in range(1, 3001))))
     index = TimeIndex(path, BASE, writable=False)
     assert index.last_entry == (30_000, BASE + 3000)
@@ -260,7 +263,7 @@ def test_an_append_that_fails_leaves_the_index_as_it_was(index: TimeIndex, monke
     assert index.lookup(100) == (40, 85)
 
 
-def test_a_disk_that_cannot_hold_it_keeps_no_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_new_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fallocate", no_space)
     with pytest.raises(OSError, match="No space"):
         TimeIndex(path, BASE, max_size=SLOTS * 12)
@@ -291,7 +294,7 @@ def test_lookups_agree_with_a_list_mapped_and_not(
 
 
 class TimeIndexMachine(RuleBasedStateMachine):
-    """An index, what it must hold, and all that can be done to it."""
+    """An index, the list of its entries, and all operations on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -339,7 +342,7 @@ class TimeIndexMachine(RuleBasedStateMachine):
         self.room = len(self.entries)
 
     @invariant()
-    def it_holds_what_it_must(self) -> None:
+    def equals_the_list(self) -> None:
         assert list(self.index) == self.entries
         assert (self.index.last_entry, self.index.max_entries) == (self.last, self.room)
         assert self.index.is_full == (len(self.entries) >= self.room - 1)

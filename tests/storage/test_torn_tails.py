@@ -1,4 +1,4 @@
-"""A file that a crash has left with a torn or zeroed tail: nothing is appended behind it, for nobody could read it."""
+"""A file that a crash has left with a torn or zeroed tail: nothing is appended to it before that is removed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_file_that_is_cut_inside_an_entry_is_not_appended_to(path: Path) -> No
 @pytest.mark.parametrize(
     "stray", [b"hello", bytes(5), bytes(batch(2).buffer)[:-1], bytes(batch(2).buffer) + b"x"], ids=len
 )
-def test_behind_a_set_that_does_not_end_with_an_entry_nothing_is_appended(path: Path, stray: bytes) -> None:
+def test_nothing_is_appended_after_a_set_that_ends_inside_an_entry(path: Path, stray: bytes) -> None:
     with FileMessageSet(path, read_only=False) as messages:
         messages.append(batch(0))
         assert messages.append(ByteBufferMessageSet(stray)) == len(stray)
@@ -88,7 +88,7 @@ def test_behind_a_set_that_does_not_end_with_an_entry_nothing_is_appended(path: 
         assert offsets(messages)[-1] == 3
 
 
-def test_behind_damage_nothing_is_appended(path: Path) -> None:
+def test_nothing_is_appended_after_damage(path: Path) -> None:
     path.write_bytes(bytes(batch(0).buffer) + b"\1" * 8 + bytes(4) + b"\1" * 50)
     with FileMessageSet(path, read_only=False) as messages:
         with pytest.raises(LogStateError, match=rf"damage.*truncate_to\({SIZE}\)") as error:
@@ -106,19 +106,3 @@ def test_sets_of_many_entries_and_files_are_followed_by_more(path: Path, tmp_pat
         other.append(ByteBufferMessageSet(b""))
         other.append(batch(3))
         assert offsets(other) == [0, 1, 2, 3]
-
-
-def test_how_a_file_ends_is_looked_at_once_after_it_was_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    crashed(path, 0)
-    scans: list[int] = []
-    scan = FileMessageSet._scan
-
-    def counted(self: FileMessageSet, start: int, **how: int) -> object:
-        scans.append(start)
-        return scan(self, start, **how)
-
-    monkeypatch.setattr(FileMessageSet, "_scan", counted)
-    with FileMessageSet(path, read_only=False) as messages:
-        for offset in range(2, 10):
-            messages.append(batch(offset))
-    assert scans == [0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,11 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptIndexError, LogStateError
 from kafkalog.storage.transaction_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
-from tests.helpers.indexes import Rows, base_offset, dumped, fill, no_space, small_disk
+from tests.helpers.indexes import Rows, base_offset, dumped_by_partition, fill, no_space, small_disk
 
 FOUR = [AbortedTxn(0, 0, 10, 11), AbortedTxn(1, 5, 15, 13), AbortedTxn(2, 18, 35, 25), AbortedTxn(3, 32, 50, 40)]
 OFFSETS = st.integers(0, 2**63 - 1)
+GOLDEN = dumped_by_partition(".txnindex")
 
 
 @pytest.fixture
@@ -59,9 +62,7 @@ def test_transactions_that_overlap_a_read_are_collected_until_no_later_one_can(
 
 
 @pytest.mark.parametrize("last_offset", [15, 10])
-def test_a_marker_that_does_not_lie_behind_the_last_one_is_refused(
-    index: TransactionIndex, path: Path, last_offset: int
-) -> None:
+def test_a_marker_offset_not_after_the_last_is_refused(index: TransactionIndex, path: Path, last_offset: int) -> None:
     index.append(FOUR[1])
     for each in (index, TransactionIndex(path, 0)):
         with pytest.raises(ValueError, match="not larger than 15"):
@@ -76,7 +77,9 @@ def test_a_marker_before_the_segment_is_corrupt(four: TransactionIndex, path: Pa
     assert (error.value.path, error.value.position, error.value.found) == (str(path), 0, 10)
 
 
-def test_truncating_drops_from_the_first_marker_at_or_behind_the_offset(four: TransactionIndex, path: Path) -> None:
+def test_truncating_removes_entries_from_the_first_marker_at_or_after_the_offset(
+    four: TransactionIndex, path: Path
+) -> None:
     four.truncate_to(51)
     assert list(four) == FOUR
     four.truncate_to(50)
@@ -90,7 +93,7 @@ def test_truncating_drops_from_the_first_marker_at_or_behind_the_offset(four: Tr
     assert list(TransactionIndex(path, 0)) == FOUR[:1]
 
 
-def test_the_file_is_created_by_the_first_append_and_by_nothing_else(index: TransactionIndex, path: Path) -> None:
+def test_only_the_first_append_creates_the_file(index: TransactionIndex, path: Path) -> None:
     index.flush()
     index.truncate_to(5)
     index.reset()
@@ -105,7 +108,7 @@ def test_the_file_is_created_by_the_first_append_and_by_nothing_else(index: Tran
     assert path.read_bytes() == bytes(2 + 8 + 8) + (10).to_bytes(8, "big") + (11).to_bytes(8, "big")
 
 
-def test_a_renamed_index_goes_on_under_its_new_name(four: TransactionIndex, path: Path) -> None:
+def test_a_renamed_index_is_used_under_its_new_name(four: TransactionIndex, path: Path) -> None:
     renamed = path.with_suffix(".txnindex.deleted")
     four.rename_to(renamed)
     assert (four.path, path.exists(), list(four)) == (renamed, False, FOUR)
@@ -124,7 +127,7 @@ def test_an_index_without_a_file_takes_its_new_name_too(index: TransactionIndex,
     assert index.path.exists()
 
 
-def test_a_closed_index_is_not_asked(four: TransactionIndex) -> None:
+def test_a_closed_index_refuses_reads_and_writes(four: TransactionIndex) -> None:
     four.close()
     four.close()
     four.flush()
@@ -137,12 +140,12 @@ def test_a_closed_index_is_not_asked(four: TransactionIndex) -> None:
 
 
 @given(st.builds(AbortedTxn, OFFSETS, OFFSETS, OFFSETS, OFFSETS))
-def test_an_entry_survives_its_bytes(txn: AbortedTxn) -> None:
+def test_entries_round_trip(txn: AbortedTxn) -> None:
     raw = txn.to_bytes()
     assert (len(raw), raw[:2], AbortedTxn.from_bytes(raw)) == (ENTRY_SIZE, b"\0\0", txn)
 
 
-def test_what_does_not_fit_into_an_entry_is_refused() -> None:
+def test_an_entry_out_of_range_or_of_the_wrong_size_is_refused() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         AbortedTxn(0, 0, 2**63, 0).to_bytes()
     with pytest.raises(ValueError, match="33 bytes"):
@@ -152,38 +155,40 @@ def test_what_does_not_fit_into_an_entry_is_refused() -> None:
 # --- files of real brokers
 
 
-@pytest.mark.parametrize(("path", "expected"), dumped(".txnindex").items(), ids=lambda each: str(each)[-60:])
-def test_a_golden_index_reads_as_kafka_lists_it_and_is_written_with_the_same_bytes(
-    tmp_path: Path, path: Path, expected: Rows
+@pytest.mark.parametrize("files", GOLDEN.values(), ids=GOLDEN)
+def test_a_brokers_indexes_read_as_kafka_lists_them_and_are_written_with_the_same_bytes(
+    tmp_path: Path, files: dict[Path, Rows]
 ) -> None:
-    index = TransactionIndex(path, base_offset(path), writable=False)
-    assert [(0, *txn) for txn in index] == expected
-    assert index.last_offset == expected[-1][3]
-    index.sanity_check()
-    again = TransactionIndex(tmp_path / path.name, base_offset(path))
-    for txn in index:
-        again.append(txn)
-    assert again.path.read_bytes() == path.read_bytes()
+    for path, expected in files.items():
+        index = TransactionIndex(path, base_offset(path), writable=False)
+        assert [(0, *txn) for txn in index] == expected
+        assert index.last_offset == expected[-1][3]
+        index.sanity_check()
+        again = TransactionIndex(tmp_path / path.name, base_offset(path))
+        for txn in index:
+            again.append(txn)
+        assert again.path.read_bytes() == path.read_bytes()
 
 
 # --- damage
 
 
 @pytest.mark.parametrize("version", [b"\0\1", b"\1\0", b"\xff\xff"])
-def test_an_unknown_version_is_refused_where_it_stands(four: TransactionIndex, path: Path, version: bytes) -> None:
+def test_an_unknown_version_is_an_error_with_its_position(four: TransactionIndex, path: Path, version: bytes) -> None:
     raw = bytearray(path.read_bytes())
     raw[2 * ENTRY_SIZE : 2 * ENTRY_SIZE + 2] = version
     path.write_bytes(raw)
     for writable in (True, False):
         index = TransactionIndex(path, 0, writable=writable)
-        for ask in (index.sanity_check, lambda index=index: index.collect_aborted_txns(0, 100)):
+        uses: list[Callable[[], object]] = [index.sanity_check, partial(index.collect_aborted_txns, 0, 100)]
+        for ask in uses:
             with pytest.raises(CorruptIndexError, match="version") as error:
                 ask()
             assert (error.value.path, error.value.position) == (str(path), 2 * ENTRY_SIZE)
         assert index.collect_aborted_txns(0, 12).is_complete
 
 
-def test_part_of_an_entry_at_the_end_is_not_looked_at_and_written_over(four: TransactionIndex, path: Path) -> None:
+def test_a_partial_entry_at_the_end_is_ignored_and_overwritten(four: TransactionIndex, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     index = TransactionIndex(path, 0)
     assert (list(index), index.last_offset) == (FOUR[:3], 35)
@@ -192,7 +197,7 @@ def test_part_of_an_entry_at_the_end_is_not_looked_at_and_written_over(four: Tra
     assert path.read_bytes() == b"".join(txn.to_bytes() for txn in FOUR)
 
 
-def test_zeros_end_the_entries_and_are_not_sane(four: TransactionIndex, path: Path) -> None:
+def test_zeros_end_the_entries_and_fail_the_sanity_check(four: TransactionIndex, path: Path) -> None:
     path.write_bytes(path.read_bytes() + bytes(2 * ENTRY_SIZE))
     assert list(TransactionIndex(path, 0, writable=False)) == FOUR
     with pytest.raises(CorruptIndexError, match="zero") as error:
@@ -200,21 +205,21 @@ def test_zeros_end_the_entries_and_are_not_sane(four: TransactionIndex, path: Pa
     assert error.value.position == 4 * ENTRY_SIZE
 
 
-def test_markers_that_do_not_rise_are_not_sane(path: Path) -> None:
+def test_falling_marker_offsets_fail_the_sanity_check(path: Path) -> None:
     path.write_bytes(FOUR[1].to_bytes() + FOUR[0].to_bytes())
     with pytest.raises(CorruptIndexError) as error:
         TransactionIndex(path, 0).sanity_check()
     assert (error.value.position, error.value.found) == (ENTRY_SIZE, 10)
 
 
-def test_an_index_cut_or_deleted_while_it_is_read_gives_what_is_left(path: Path) -> None:
+def test_an_index_truncated_or_deleted_during_reading_yields_the_remaining_entries(path: Path) -> None:
     txns = [AbortedTxn(1, n, n, n) for n in range(1, 3001)]
     path.write_bytes(b"".join(txn.to_bytes() for txn in txns))
     index = TransactionIndex(path, 0, writable=False)
-    walk = iter(index)
-    assert [next(walk) for _ in range(10)] == txns[:10]
+    entries = iter(index)
+    assert [next(entries) for _ in range(10)] == txns[:10]
     os.truncate(path, 2000 * ENTRY_SIZE + 3)
-    assert list(walk) == txns[10:2000]
+    assert list(entries) == txns[10:2000]
     path.unlink()
     assert (list(index), index.is_empty) == ([], True)
 
@@ -225,10 +230,14 @@ def test_a_reader_changes_nothing_and_follows_the_writer(index: TransactionIndex
         index.append(txn)
         assert list(reading) == FOUR[: n + 1]
     before = path.read_bytes()
-    for change in (lambda: reading.append(FOUR[0]), reading.reset, lambda: reading.truncate_to(0)):
-        with pytest.raises(io.UnsupportedOperation, match=str(path)):
-            change()
-    for change in (reading.delete_if_exists, lambda: reading.rename_to(path.with_suffix(".x"))):
+    changes: list[Callable[[], object]] = [
+        lambda: reading.append(FOUR[0]),
+        reading.reset,
+        lambda: reading.truncate_to(0),
+        reading.delete_if_exists,
+        lambda: reading.rename_to(path.with_suffix(".x")),
+    ]
+    for change in changes:
         with pytest.raises(io.UnsupportedOperation, match=str(path)):
             change()
     assert path.read_bytes() == before
@@ -242,6 +251,7 @@ def append_without_end(index: TransactionIndex) -> None:
         index.append(AbortedTxn(0, 0, n, 0))
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_whole_entries_and_the_error(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         index = TransactionIndex(disk / "0.txnindex", 0)
@@ -258,7 +268,7 @@ def test_a_full_disk_leaves_whole_entries_and_the_error(tmp_path: Path) -> None:
         assert index.last_offset == written + 1
 
 
-def test_a_write_that_fails_halfway_is_taken_back(four: TransactionIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_write_is_undone(four: TransactionIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     taken = iter([5, 5])
 
@@ -317,7 +327,7 @@ def test_collecting_agrees_with_a_list(
         assert found == [t for t in txns[:looked_at] if t.last_offset >= start and t.first_offset < start + length]
 
 
-def test_a_pipe_in_the_place_of_the_file_is_no_index(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_the_file_is_corrupt(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "0.txnindex")
     with pytest.raises(CorruptIndexError, match="not a regular file"):
         TransactionIndex(tmp_path / "0.txnindex", 0)

@@ -1,4 +1,4 @@
-"""A file that is appended to, cut, flushed, closed and deleted, and read by anybody meanwhile."""
+"""A file that is appended to, truncated and preallocated, and read meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT = 2**31 - 1
 
 
 def as_bytes(messages: ByteBufferMessageSet) -> bytes:
-    return bytes(messages._view(0, messages.size_in_bytes))
+    return bytes(messages.buffer)
 
 
 # --- appending
@@ -44,7 +44,7 @@ def test_a_missing_file_is_created_and_holds_what_is_appended(path: Path) -> Non
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_what_was_appended_reads_as_it_did_in_memory(path: Path, magic: int, codec: int) -> None:
+def test_appended_sets_read_as_in_memory(path: Path, magic: int, codec: int) -> None:
     sets = [batch(offset, b"a", b"b" * 100, magic=magic, codec=codec) for offset in (0, 2, 4)]
     whole = ByteBufferMessageSet(b"".join(map(as_bytes, sets)))
     with FileMessageSet(path, read_only=False) as messages:
@@ -56,10 +56,15 @@ def test_what_was_appended_reads_as_it_did_in_memory(path: Path, magic: int, cod
             assert [reader.has_matching_magic(each) for each in range(3)] == [each == magic for each in range(3)]
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
-def test_bytes_are_appended_as_a_set_of_them_is(path: Path, written: FileMessageSet, kind: Callable[..., Any]) -> None:
+BUFFERS: list[Callable[[bytes], Any]] = [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)]
+
+
+@pytest.mark.parametrize("kind", BUFFERS, ids=["bytes", "bytearray", "memoryview", "array"])
+def test_bytes_are_appended_as_a_set_of_them_is(
+    path: Path, written: FileMessageSet, kind: Callable[[bytes], Any]
+) -> None:
     two = bytes(batch(3).buffer) + bytes(batch(4).buffer)
-    data = kind(two, np.uint8) if kind is np.frombuffer else kind(two)
+    data = kind(two)
     assert written.append_bytes(data) == len(two)
     assert written.append_bytes(b"") == 0
     assert offsets(written) == [0, 1, 2, 3, 4]
@@ -105,19 +110,19 @@ def test_a_file_is_appended_to_itself_once(written: FileMessageSet) -> None:
     assert offsets(written) == [0, 1, 2, 0, 1, 2]
 
 
-def test_a_message_set_larger_than_a_piece_is_appended_whole(path: Path, tmp_path: Path) -> None:
+def test_a_message_set_larger_than_the_copy_buffer_is_appended(path: Path, tmp_path: Path) -> None:
     large = batch(0, *(bytes([i]) * MIB for i in range(3)))
     with FileMessageSet(path, read_only=False) as messages, FileMessageSet(tmp_path / "copy", read_only=False) as copy:
         assert messages.append(large) == copy.append(messages) == large.size_in_bytes
     assert path.read_bytes() == (tmp_path / "copy").read_bytes() == as_bytes(large)
 
 
-def test_bytes_are_no_message_set(written: FileMessageSet) -> None:
+def test_append_refuses_bytes(written: FileMessageSet) -> None:
     with pytest.raises(TypeError, match="MessageSet"):
         written.append(b"bytes")  # type: ignore[arg-type]
 
 
-def test_stray_bytes_do_not_disturb_the_walk(written: FileMessageSet) -> None:
+def test_stray_bytes_at_the_end_do_not_disturb_reading(written: FileMessageSet) -> None:
     size = written.size_in_bytes
     for stray in (0, 2, 4, 5, 6):
         written.append(ByteBufferMessageSet(b"\x05" * stray))
@@ -163,20 +168,22 @@ def test_a_file_larger_than_a_segment_is_read_and_not_appended_to(path: Path) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is mapped")
 def test_a_file_that_is_written_to_is_never_mapped(path: Path, written: FileMessageSet) -> None:
-    views = [written._view(0, written.size_in_bytes), *written.columns()]
+    assert offsets(written) == [0, 1, 2]
+    columns = list(written.columns())
     assert str(path) not in Path("/proc/self/maps").read_text()
+    assert columns
     sealed = FileMessageSet(path, sealed=True)
-    views.append(sealed._view(0, 10))
-    assert str(path) in Path("/proc/self/maps").read_text()
+    assert offsets(sealed) == [0, 1, 2]
+    assert str(path) in Path("/proc/self/maps").read_text(), "a sealed file is mapped, and listed here"
 
 
 # --- reading meanwhile
 
 
-def test_a_walk_sees_what_was_appended_before_it_got_there(written: FileMessageSet) -> None:
-    walk = iter(written)
+def test_an_iterator_sees_records_appended_before_it_ends(written: FileMessageSet) -> None:
+    records = iter(written)
     written.append(batch(3))
-    assert [record.offset for record in walk] == [0, 1, 2, 3]
+    assert [record.offset for record in records] == [0, 1, 2, 3]
 
 
 def test_a_search_finds_what_was_just_appended(written: FileMessageSet) -> None:
@@ -208,7 +215,7 @@ def test_a_slice_of_exactly_one_batch_holds_it_and_one_byte_less_holds_none(writ
         written.read(3 * size + 1, 1)
 
 
-def test_a_slice_ends_where_its_file_was_cut(written: FileMessageSet) -> None:
+def test_a_slice_ends_where_its_file_was_truncated(written: FileMessageSet) -> None:
     size = batch(0).size_in_bytes
     part = written.read(size, 2 * size)
     written.truncate_to(2 * size)
@@ -262,7 +269,7 @@ def test_appends_in_threads_come_one_after_the_other(path: Path) -> None:
 # --- truncating
 
 
-def test_truncating_tells_how_much_went(path: Path, written: FileMessageSet) -> None:
+def test_truncating_returns_the_number_of_bytes_removed(path: Path, written: FileMessageSet) -> None:
     size = batch(0).size_in_bytes
     assert written.truncate_to(size) == 2 * size
     assert (offsets(written), written.size_in_bytes, path.stat().st_size) == ([0], size, size)
@@ -273,9 +280,7 @@ def test_truncating_tells_how_much_went(path: Path, written: FileMessageSet) -> 
 
 
 @pytest.mark.parametrize("size", [-1, 1000, 2**40])
-def test_a_file_is_not_truncated_to_more_than_it_has_or_less_than_nothing(
-    path: Path, written: FileMessageSet, size: int
-) -> None:
+def test_truncating_to_a_size_out_of_range_is_refused(path: Path, written: FileMessageSet, size: int) -> None:
     before = path.read_bytes()
     with pytest.raises(ValueError, match=f"{len(before)} bytes"):
         written.truncate_to(size)
@@ -325,14 +330,14 @@ def test_trimming_cuts_what_was_not_used_and_the_file_grows_on(path: Path) -> No
         assert (offsets(messages), path.stat().st_size) == ([0, 1], messages.size_in_bytes)
 
 
-def test_truncating_gives_the_preallocated_rest_back_too(path: Path) -> None:
+def test_truncating_removes_the_preallocated_rest(path: Path) -> None:
     with FileMessageSet(path, read_only=False, preallocate_bytes=MIB) as messages:
         messages.append(batch(0))
         assert messages.truncate_to(messages.size_in_bytes) == 0
         assert path.stat().st_size == messages.size_in_bytes
 
 
-def test_a_preallocated_file_may_grow_beyond_what_was_asked_for(path: Path) -> None:
+def test_a_preallocated_file_may_grow_beyond_its_preallocated_size(path: Path) -> None:
     with FileMessageSet(path, read_only=False, preallocate_bytes=100) as messages:
         for offset in range(3):
             messages.append(batch(offset))
@@ -341,7 +346,7 @@ def test_a_preallocated_file_may_grow_beyond_what_was_asked_for(path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_file_system_that_reserves_nothing_makes_the_file_long_all_the_same(
+def test_a_file_system_without_fallocate_still_extends_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def unsupported(*_: object) -> None:
@@ -367,35 +372,28 @@ WRITES: list[Callable[[FileMessageSet], object]] = [
     lambda messages: messages.trim(),
     lambda messages: messages.delete(),
 ]
+PARTS: dict[str, Callable[[FileMessageSet], FileMessageSet]] = {
+    "read-only": lambda messages: FileMessageSet(messages.path),
+    "sealed": lambda messages: FileMessageSet(messages.path, sealed=True),
+    "part of a file": lambda messages: FileMessageSet(messages.path, start=5, end=10),
+    "slice": lambda messages: messages.read(0, 2**40),
+    "slice to the end": lambda messages: messages.starting_at(0),
+}
 
 
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize(
-    "part",
-    [
-        lambda messages: FileMessageSet(messages.path),
-        lambda messages: FileMessageSet(messages.path, sealed=True),
-        lambda messages: FileMessageSet(messages.path, start=5, end=10),
-        lambda messages: messages.read(0, 2**40),
-        lambda messages: messages.starting_at(0),
-    ],
-)
-def test_neither_a_read_only_set_nor_a_slice_is_written_to(
-    path: Path,
-    written: FileMessageSet,
-    part: Callable[[FileMessageSet], FileMessageSet],
-    write: Callable[[FileMessageSet], object],
-) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_neither_a_read_only_set_nor_a_slice_is_written_to(path: Path, written: FileMessageSet, part: str) -> None:
     before = path.read_bytes()
-    with pytest.raises(io.UnsupportedOperation, match=r"read-only|slice"):
-        write(part(written))
+    for write in WRITES:
+        with pytest.raises(io.UnsupportedOperation, match=r"read-only|slice"):
+            write(PARTS[part](written))
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("how", [{"start": 1}, {"end": 10}, {"start": 0, "end": 0}, {"sealed": True}])
-def test_a_part_of_a_file_or_a_sealed_one_is_not_opened_for_writing(path: Path, how: dict[str, int]) -> None:
+def test_a_part_of_a_file_or_a_sealed_one_is_not_opened_for_writing(path: Path, how: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="whole file"):
-        FileMessageSet(path, read_only=False, **how)  # type: ignore[arg-type]
+        FileMessageSet(path, read_only=False, **how)
     assert not path.exists()
 
 

@@ -1,4 +1,4 @@
-"""Which file it is that is written to, whoever moves or replaces it, and what closes it."""
+"""A file being written whose path changes, and how it is closed and deleted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests.helpers.written_files import batch, offsets
 # --- where the file is
 
 
-def test_deleting_takes_the_file_that_was_opened_wherever_the_process_has_gone(
+def test_a_relative_path_is_deleted_after_a_change_of_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("here", "there"):
@@ -35,7 +36,9 @@ def test_deleting_takes_the_file_that_was_opened_wherever_the_process_has_gone(
     assert [each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*.log")] == ["there/a.log"]
 
 
-def test_a_new_file_is_flushed_wherever_the_process_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_flushed_after_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path)
     with FileMessageSet("sub/a.log", read_only=False) as messages:
@@ -43,7 +46,7 @@ def test_a_new_file_is_flushed_wherever_the_process_has_gone(tmp_path: Path, mon
         messages.flush()
 
 
-def test_a_file_that_has_taken_the_place_of_another_is_not_deleted_for_it(path: Path, written: FileMessageSet) -> None:
+def test_a_file_that_replaced_the_opened_one_is_not_deleted(path: Path, written: FileMessageSet) -> None:
     other = path.with_name("other")
     other.write_bytes(b"another file")
     other.replace(path)
@@ -51,7 +54,7 @@ def test_a_file_that_has_taken_the_place_of_another_is_not_deleted_for_it(path: 
     assert path.read_bytes() == b"another file"
 
 
-def test_a_link_to_a_file_that_is_not_there_creates_it_with_room(path: Path, tmp_path: Path) -> None:
+def test_a_dangling_link_creates_its_target_preallocated(path: Path, tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "elsewhere.log")
     with FileMessageSet(path, read_only=False, preallocate_bytes=1000):
         assert (tmp_path / "elsewhere.log").stat().st_size == 1000
@@ -63,19 +66,18 @@ def test_a_link_to_a_file_that_is_not_there_creates_it_with_room(path: Path, tmp
 def test_leaving_a_slice_does_not_close_the_file(written: FileMessageSet) -> None:
     with written.read(0, written.size_in_bytes) as part:
         assert offsets(part) == [0, 1, 2]
-    assert not written.closed
     written.append(batch(3))
     written.close()
-    assert written.closed
-    assert part.closed
+    assert (written.closed, part.closed) == (True, True)
 
 
-def test_the_size_to_cut_to_is_a_number_of_bytes_and_no_other_kind_of_number(written: FileMessageSet) -> None:
-    for size in (True, "5", 5.0):
+def test_truncate_to_accepts_only_whole_numbers(written: FileMessageSet) -> None:
+    wrong: list[Any] = [True, "5", 5.0]
+    for size in wrong:
         with pytest.raises(TypeError, match="size is a whole number of bytes"):
-            written.truncate_to(size)  # type: ignore[arg-type]
-    size = batch(0).size_in_bytes
-    written.truncate_to(np.uint8(size))  # type: ignore[arg-type]
+            written.truncate_to(size)
+    right: Any = np.uint8(batch(0).size_in_bytes)
+    written.truncate_to(right)
     for offset in range(1, 9):
         written.append(batch(offset))
     assert offsets(written) == list(range(9))
@@ -85,7 +87,7 @@ def test_the_size_to_cut_to_is_a_number_of_bytes_and_no_other_kind_of_number(wri
 
 
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of what is synced from now on."""
+    """Note the names of the files that are synced from now on."""
     names: list[str] = []
     fsync = os.fsync
 
@@ -136,7 +138,7 @@ def test_a_closed_set_neither_reads_nor_writes_and_closes_again(path: Path, writ
     assert path.read_bytes() == before
 
 
-def test_leaving_the_context_by_an_error_closes_too(path: Path) -> None:
+def test_an_exception_in_the_with_block_closes_the_file(path: Path) -> None:
     def fail() -> None:
         with FileMessageSet(path, read_only=False, preallocate_bytes=1 << 20) as messages:
             messages.append(batch(0))
@@ -147,7 +149,7 @@ def test_leaving_the_context_by_an_error_closes_too(path: Path) -> None:
     assert path.stat().st_size == batch(0).size_in_bytes
 
 
-def test_a_set_that_nobody_closed_says_so(path: Path) -> None:
+def test_an_unclosed_set_raises_a_resource_warning(path: Path) -> None:
     messages = FileMessageSet(path, read_only=False)
     messages.append(batch(0))
     with pytest.warns(ResourceWarning, match=r"00000000000000000000\.log"):
@@ -158,7 +160,7 @@ def test_a_set_that_nobody_closed_says_so(path: Path) -> None:
 # --- deleting
 
 
-def test_a_deleted_file_is_gone_and_cannot_be_deleted_twice(path: Path, written: FileMessageSet) -> None:
+def test_a_file_is_deleted_only_once(path: Path, written: FileMessageSet) -> None:
     assert written.delete()
     assert not path.exists()
     assert not written.delete()
@@ -167,18 +169,18 @@ def test_a_deleted_file_is_gone_and_cannot_be_deleted_twice(path: Path, written:
         written.append(batch(3))
 
 
-def test_a_closed_file_is_deleted_too(path: Path, written: FileMessageSet) -> None:
+def test_a_closed_file_can_be_deleted(path: Path, written: FileMessageSet) -> None:
     written.close()
     assert written.delete()
     assert not path.exists()
 
 
-def test_what_somebody_else_has_deleted_is_not_deleted(path: Path, written: FileMessageSet) -> None:
+def test_deleting_returns_false_if_the_file_is_already_gone(path: Path, written: FileMessageSet) -> None:
     path.unlink()
     assert not written.delete()
 
 
-def test_what_keeps_a_file_from_being_deleted_is_logged(
+def test_errors_while_deleting_are_logged(
     path: Path, written: FileMessageSet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refused(*_: object, **__: object) -> None:

@@ -1,9 +1,11 @@
-"""What an interrupted replacement of segments leaves behind, at every step it may be interrupted at."""
+"""Loading a log whose replacement of segments was interrupted, at each step."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +48,7 @@ def bring(new: Path, into: Path, base_offset: int, suffix: str) -> None:
 
 @pytest.fixture
 def merged(tmp_path: Path) -> Path:
-    """What compaction would make of the segments at 10 and 20: one at 10 with a few of the records."""
+    """A segment at 10 as compaction would make it of those at 10 and 20, with a few of their records."""
     directory = tmp_path / "merged"
     kept = [*numbered(12, 2), *numbered(29, 1)]
     write_segments(directory, {10: kept})
@@ -58,7 +60,7 @@ KEPT_ALL = list(range(40))
 KEPT_SOME = [*range(10), 12, 13, 29, *range(30, 40)]
 
 
-def test_what_was_being_written_is_dropped_and_the_old_segments_stay(old: Path, merged: Path) -> None:
+def test_incomplete_cleaned_files_are_deleted_and_the_old_segments_stay(old: Path, merged: Path) -> None:
     bring(merged, old, 10, CLEANED_SUFFIX)
     change(log_file(old, 10, ".log.cleaned"), lambda data: data[:50])
     with loaded(old, clean=True) as opened:
@@ -66,7 +68,7 @@ def test_what_was_being_written_is_dropped_and_the_old_segments_stay(old: Path, 
     assert names(old, CLEANED_SUFFIX) == []
 
 
-def test_a_replacement_of_which_a_part_is_still_being_written_is_dropped(old: Path, merged: Path) -> None:
+def test_swap_files_beside_cleaned_files_are_deleted(old: Path, merged: Path) -> None:
     bring(merged, old, 10, CLEANED_SUFFIX)
     bring(old, old, 20, SWAP_SUFFIX)
     with loaded(old, clean=True) as opened:
@@ -74,7 +76,7 @@ def test_a_replacement_of_which_a_part_is_still_being_written_is_dropped(old: Pa
     assert names(old, CLEANED_SUFFIX) == names(old, SWAP_SUFFIX) == []
 
 
-def test_a_whole_replacement_takes_the_place_of_the_segments_in_its_range(
+def test_complete_swap_files_replace_the_segments_in_their_range(
     old: Path, merged: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bring(merged, old, 10, SWAP_SUFFIX)
@@ -87,7 +89,9 @@ def test_a_whole_replacement_takes_the_place_of_the_segments_in_its_range(
 
 
 @pytest.mark.parametrize("renamed", [[], [10], [20], [10, 20]])
-def test_old_segments_that_were_on_their_way_out_are_gone_after_it(old: Path, merged: Path, renamed: list[int]) -> None:
+def test_old_segments_renamed_for_deletion_are_deleted_with_the_replacement(
+    old: Path, merged: Path, renamed: list[int]
+) -> None:
     for base_offset in renamed:
         add_suffix(old, base_offset, DELETED_SUFFIX)
     bring(merged, old, 10, SWAP_SUFFIX)
@@ -97,7 +101,7 @@ def test_old_segments_that_were_on_their_way_out_are_gone_after_it(old: Path, me
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_replacement_some_of_whose_files_are_in_place_is_completed(old: Path, merged: Path, ending: str) -> None:
+def test_a_half_renamed_replacement_is_completed(old: Path, merged: Path, ending: str) -> None:
     add_suffix(old, 10, DELETED_SUFFIX)
     add_suffix(old, 20, DELETED_SUFFIX)
     bring(merged, old, 10, SWAP_SUFFIX)
@@ -109,7 +113,7 @@ def test_a_replacement_some_of_whose_files_are_in_place_is_completed(old: Path, 
     assert log_file(old, 10).read_bytes() == log_file(merged, 10).read_bytes()
 
 
-def test_a_replacement_without_its_index_gets_one(old: Path, merged: Path) -> None:
+def test_a_replacement_without_an_index_gets_one(old: Path, merged: Path) -> None:
     bring(merged, old, 10, SWAP_SUFFIX)
     log_file(old, 10, ".index.swap").unlink()
     with loaded(old, clean=True) as opened:
@@ -117,14 +121,14 @@ def test_a_replacement_without_its_index_gets_one(old: Path, merged: Path) -> No
     assert log_file(old, 10, ".index").stat().st_size < 100
 
 
-def test_an_empty_replacement_takes_the_place_of_nothing_but_itself(old: Path) -> None:
+def test_an_empty_swap_file_replaces_no_other_segment(old: Path) -> None:
     log_file(old, 15, ".log.swap").write_bytes(b"")
     with loaded(old, clean=True) as opened:
         assert opened.bases == [0, 10, 15, 20, 30]
 
 
 @pytest.mark.parametrize("size", [10, 300])
-def test_a_replacement_that_is_not_whole_is_refused_and_nothing_is_touched(old: Path, merged: Path, size: int) -> None:
+def test_a_truncated_swap_file_is_refused_and_no_file_is_touched(old: Path, merged: Path, size: int) -> None:
     bring(merged, old, 10, SWAP_SUFFIX)
     add_suffix(old, 20, DELETED_SUFFIX)
     change(log_file(old, 10, ".log.swap"), lambda data: data[:size])
@@ -134,7 +138,7 @@ def test_a_replacement_that_is_not_whole_is_refused_and_nothing_is_touched(old: 
     assert bytes_of(old) == before
 
 
-def test_files_marked_for_deletion_are_deleted_whatever_they_are(tmp_path: Path) -> None:
+def test_all_files_renamed_for_deletion_are_deleted(tmp_path: Path) -> None:
     log_of(tmp_path)
     for name in ("00000000000000000005.log.deleted", "00000000000000000005.snapshot.deleted", "any.thing.deleted"):
         (tmp_path / name).write_bytes(b"x")
@@ -143,7 +147,7 @@ def test_files_marked_for_deletion_are_deleted_whatever_they_are(tmp_path: Path)
     assert names(tmp_path, DELETED_SUFFIX) == []
 
 
-def test_a_metadata_snapshot_marked_for_deletion_is_left_to_who_keeps_that_log(tmp_path: Path) -> None:
+def test_a_metadata_snapshot_renamed_for_deletion_is_not_touched(tmp_path: Path) -> None:
     log_of(tmp_path)
     kept = tmp_path / "00000000000000000005-0000000001.checkpoint.deleted"
     kept.write_bytes(b"x")
@@ -152,7 +156,7 @@ def test_a_metadata_snapshot_marked_for_deletion_is_left_to_who_keeps_that_log(t
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_cannot_be_read_is_told_and_nothing_is_touched(old: Path) -> None:
+def test_an_unreadable_file_is_an_error_and_no_file_is_touched(old: Path) -> None:
     log_file(old, 0).chmod(0)
     log_file(old, 5, ".log.deleted").write_bytes(b"x")
     with pytest.raises(PermissionError), loaded(old, clean=True):
@@ -160,7 +164,7 @@ def test_a_file_that_cannot_be_read_is_told_and_nothing_is_touched(old: Path) ->
     assert log_file(old, 5, ".log.deleted").exists()
 
 
-def test_completing_a_replacement_can_be_interrupted_and_begun_again_after_any_step(
+def test_completing_a_replacement_can_be_interrupted_after_any_step(
     old: Path, merged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bring(merged, old, 10, SWAP_SUFFIX)
@@ -185,8 +189,8 @@ class _Crash(BaseException):
     pass
 
 
-def _counting(function, left: list[int]):  # type: ignore[no-untyped-def]
-    def crash_when_none_are_left(*arguments, **settings):  # type: ignore[no-untyped-def]
+def _counting(function: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
+    def crash_when_none_are_left(*arguments: Any, **settings: Any) -> Any:
         left[0] -= 1
         if left[0] < 0:
             raise _Crash
