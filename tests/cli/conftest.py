@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pty
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli import cli
 from tests.helpers.running import COMMAND, Kafkalog, Ran, batch, segment
+
+PATIENCE_SECONDS = 180
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,19 +43,24 @@ def _buffering() -> Iterator[None]:
 
 
 @pytest.fixture
-def kafkalog() -> Kafkalog:
-    """The command, run in this process."""
+def kafkalog() -> Iterator[Kafkalog]:
+    """The command, run in this process; stdin: what it reads there, as from a file."""
+    handlers = list(logging.getLogger("kafkalog").handlers)
 
-    def run(*arguments: object) -> Ran:
-        result = CliRunner().invoke(cli, [str(each) for each in arguments], prog_name="kafkalog")
+    def run(*arguments: object, stdin: bytes = b"") -> Ran:
+        with TemporaryFile() as file:
+            file.write(stdin)
+            file.seek(0)
+            result = CliRunner().invoke(cli, [str(each) for each in arguments], input=file, prog_name="kafkalog")
         return Ran(result.exit_code, result.stdout, result.stderr)
 
-    return run
+    yield run
+    logging.getLogger("kafkalog").handlers[:] = handlers
 
 
 @pytest.fixture
 def on_a_terminal() -> Kafkalog:
-    """The command in a process of its own, its stdout a terminal of 80 columns."""
+    """The command in a process of its own, its stdout a terminal of 80 columns. Its tests are slow ones."""
 
     def run(*arguments: object, **environment: str) -> Ran:
         ours, theirs = pty.openpty()
@@ -66,7 +76,7 @@ def on_a_terminal() -> Kafkalog:
         assert process.stderr is not None
         err = process.stderr.read().decode()
         process.stderr.close()
-        return Ran(process.wait(), out, err)
+        return Ran(process.wait(PATIENCE_SECONDS), out, err)
 
     return run
 
@@ -74,6 +84,7 @@ def on_a_terminal() -> Kafkalog:
 def _read_terminal(descriptor: int) -> str:
     pieces = []
     while True:
+        assert select.select([descriptor], [], [], PATIENCE_SECONDS)[0], "the command writes nothing and does not end"
         try:
             piece = os.read(descriptor, 65536)
         except OSError:

@@ -10,19 +10,33 @@ import subprocess
 import termios
 import time
 from array import array
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 import kafkalog
-from tests.helpers.running import COMMAND, Ran
+from tests.helpers.running import COMMAND, Kafkalog, Ran
 
 PATIENCE_SECONDS = 180
 
 
-def append(directory: Path, given: bytes, *options: str) -> Ran:
-    ran = subprocess.run([*COMMAND, "append", str(directory), *options], input=given, capture_output=True, check=False)
-    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+Append: TypeAlias = Callable[..., Ran]
+
+
+@pytest.fixture(name="command")
+def _command(kafkalog: Kafkalog) -> Kafkalog:
+    """The command, under a name that is not the library's."""
+    return kafkalog
+
+
+@pytest.fixture
+def append(command: Kafkalog) -> Append:
+    def run(directory: Path, given: bytes, *options: str) -> Ran:
+        return command("append", directory, *options, stdin=given)
+
+    return run
 
 
 def records(directory: Path) -> list[tuple[bytes | None, bytes | None]]:
@@ -30,7 +44,7 @@ def records(directory: Path) -> list[tuple[bytes | None, bytes | None]]:
         return [(record.key, record.value) for record in log]
 
 
-def test_each_line_is_a_record_and_the_last_needs_no_end(tmp_path: Path) -> None:
+def test_each_line_is_a_record_and_the_last_needs_no_end(append: Append, tmp_path: Path) -> None:
     ran = append(tmp_path / "t-0", b"one\ntwo\r\n\nfour")
 
     assert (ran.code, ran.out) == (0, "")
@@ -38,13 +52,13 @@ def test_each_line_is_a_record_and_the_last_needs_no_end(tmp_path: Path) -> None
     assert records(tmp_path / "t-0") == [(None, b"one"), (None, b"two"), (None, b""), (None, b"four")]
 
 
-def test_what_stands_before_the_separator_is_the_key(tmp_path: Path) -> None:
+def test_the_key_ends_at_the_separator(append: Append, tmp_path: Path) -> None:
     append(tmp_path / "t-0", b"a::1::2\nno key\n::x\n", "--key-separator", "::")
 
     assert records(tmp_path / "t-0") == [(b"a", b"1::2"), (None, b"no key"), (b"", b"x")]
 
 
-def test_what_dump_prints_is_appended_as_it_was(tmp_path: Path) -> None:
+def test_output_of_dump_is_appended_unchanged(command: Kafkalog, append: Append, tmp_path: Path) -> None:
     source = tmp_path / "old-0"
     given = [
         kafkalog.Record(
@@ -54,22 +68,22 @@ def test_what_dump_prints_is_appended_as_it_was(tmp_path: Path) -> None:
     ]
     with kafkalog.open(source, "a") as log:
         log.append(given)
-    dumped = subprocess.run([*COMMAND, "dump", str(source), "-o", "jsonl"], capture_output=True, check=True).stdout
+    dumped = command("dump", source, "-o", "jsonl").out
 
-    assert append(tmp_path / "new-0", dumped, "-f", "jsonl").code == 0
+    assert append(tmp_path / "new-0", dumped.encode(), "-f", "jsonl").code == 0
 
     with kafkalog.open(source) as old, kafkalog.open(tmp_path / "new-0") as new:
         assert list(new) == list(old)
 
 
-def test_values_of_other_kinds_are_stored_as_json(tmp_path: Path) -> None:
+def test_values_of_other_kinds_are_stored_as_json(append: Append, tmp_path: Path) -> None:
     append(tmp_path / "t-0", b'{"value":{"a":[1,2]},"key":7}\n{"value":null,"key":"k"}\n', "-f", "jsonl")
 
     assert records(tmp_path / "t-0") == [(b"7", b'{"a":[1,2]}'), (b"k", None)]
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (b"{", "line 2 is no record"),
         (b'{"key":"k"}', "missing required field `value`"),
@@ -82,15 +96,15 @@ def test_values_of_other_kinds_are_stored_as_json(tmp_path: Path) -> None:
         (b" ", "line 2 is no record: it is empty"),
     ],
 )
-def test_a_line_that_is_no_record_ends_it_after_those_before(tmp_path: Path, line: bytes, told: str) -> None:
+def test_an_invalid_line_ends_append(append: Append, tmp_path: Path, line: bytes, message: str) -> None:
     ran = append(tmp_path / "t-0", b'{"value":"good"}\n' + line + b'\n{"value":"never"}\n', "-f", "jsonl")
 
     assert ran.code == 1
-    assert told in ran.err
+    assert message in ran.err
     assert records(tmp_path / "t-0") == [(None, b"good")]
 
 
-def test_a_record_that_is_too_large_is_named_and_those_before_stay(tmp_path: Path) -> None:
+def test_a_record_that_is_too_large_is_named_and_those_before_stay(append: Append, tmp_path: Path) -> None:
     ran = append(tmp_path / "t-0", b"small\n" + b"x" * 2_000 + b"\n", "--config", "max.message.bytes=1000")
 
     assert ran.code == 1
@@ -100,7 +114,7 @@ def test_a_record_that_is_too_large_is_named_and_those_before_stay(tmp_path: Pat
     assert records(tmp_path / "t-0") == [(None, b"small")]
 
 
-def test_it_goes_on_where_the_log_ended_with_the_codec_asked_for(tmp_path: Path) -> None:
+def test_append_continues_the_log_with_the_codec_asked_for(append: Append, tmp_path: Path) -> None:
     append(tmp_path / "t-0", b"a\n")
     ran = append(tmp_path / "t-0", b"b\n" * 1000, "-c", "zstd", "-o", "json")
 
@@ -116,7 +130,7 @@ def test_it_goes_on_where_the_log_ended_with_the_codec_asked_for(tmp_path: Path)
     assert codecs == {kafkalog.CompressionType.ZSTD}
 
 
-def test_nothing_to_append_makes_an_empty_log(tmp_path: Path) -> None:
+def test_nothing_to_append_makes_an_empty_log(append: Append, tmp_path: Path) -> None:
     ran = append(tmp_path / "t-0", b"", "-o", "json")
 
     assert (ran.code, json.loads(ran.out)["records"]) == (0, 0)
@@ -124,7 +138,7 @@ def test_nothing_to_append_makes_an_empty_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--config", "segment.byte=1"], "segment.byte is no setting of a topic: segment.bytes is"),
         (["--config", "segment.bytes"], "NAME=VALUE is wanted"),
@@ -135,22 +149,22 @@ def test_nothing_to_append_makes_an_empty_log(tmp_path: Path) -> None:
         (["-c", "gzip", "--config", "compression.type=lz4"], "--compression gzip and --config compression.type"),
     ],
 )
-def test_wrong_usage_is_named_and_writes_nothing(tmp_path: Path, options: list[str], told: str) -> None:
+def test_wrong_usage_writes_nothing(append: Append, tmp_path: Path, options: list[str], message: str) -> None:
     ran = append(tmp_path / "t-0", b"a\n", *options)
 
     assert (ran.code, ran.out) == (2, "")
-    assert told in ran.err
+    assert message in ran.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_not_named_as_a_partition_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_named_as_a_partition_is_refused(append: Append, tmp_path: Path) -> None:
     ran = append(tmp_path / "orders", b"a\n")
 
     assert ran.code == 3
     assert "'orders' is no partition's directory: <topic>-<number>" in ran.err
 
 
-def test_a_log_that_somebody_writes_is_left_alone(tmp_path: Path) -> None:
+def test_a_locked_log_is_refused(append: Append, tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a"):
         ran = append(tmp_path / "t-0", b"a\n")
 
@@ -158,7 +172,7 @@ def test_a_log_that_somebody_writes_is_left_alone(tmp_path: Path) -> None:
     assert "locked" in ran.err
 
 
-def test_a_file_is_no_directory_nor_has_it_any(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_refused(append: Append, tmp_path: Path) -> None:
     (tmp_path / "f-0").touch()
 
     for path in (tmp_path / "f-0", tmp_path / "f-0" / "t-0"):
@@ -167,20 +181,20 @@ def test_a_file_is_no_directory_nor_has_it_any(tmp_path: Path) -> None:
         assert "f-0" in ran.err
 
 
-def test_backslash_t_separates_as_a_tab(tmp_path: Path) -> None:
+def test_backslash_t_separates_as_a_tab(append: Append, tmp_path: Path) -> None:
     append(tmp_path / "t-0", b"k\tv\n", "--key-separator", r"\t")
 
     assert records(tmp_path / "t-0") == [(b"k", b"v")]
 
 
-def test_a_topic_with_a_codec_gets_it_where_none_is_asked_for(tmp_path: Path) -> None:
+def test_the_codec_of_the_topic_is_the_default(append: Append, tmp_path: Path) -> None:
     append(tmp_path / "t-0", b"a\n", "--config", "compression.type=lz4")
 
     with kafkalog.open(tmp_path / "t-0") as log:
         assert [batch.compression_type for batch in log.batches()] == [kafkalog.CompressionType.LZ4]
 
 
-def test_of_one_piece_of_input_all_lines_before_the_one_refused_are_appended(tmp_path: Path) -> None:
+def test_lines_before_a_refused_one_are_appended(append: Append, tmp_path: Path) -> None:
     compacted = ["--config", "cleanup.policy=compact", "--key-separator", ":", "--batch-bytes", "100"]
     ran = append(tmp_path / "t-0", b"".join(b"k:%d\n" % i for i in range(10)) + b"no key\nk:never\n", *compacted)
 
@@ -190,7 +204,8 @@ def test_of_one_piece_of_input_all_lines_before_the_one_refused_are_appended(tmp
     assert records(tmp_path / "t-0") == [(b"k", b"%d" % i) for i in range(10)]
 
 
-def test_a_failure_tells_what_is_in_the_log_before_it_tells_what_failed(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_failed_write_reports_the_appended_offsets_and_the_reason(tmp_path: Path) -> None:
     # 4 KiB blocks: a first batch finds room, a later one does not.
     limited = ["bash", "-c", f"ulimit -f 64; trap '' XFSZ; exec {' '.join(COMMAND)} \"$@\"", "kafkalog"]
     lines = b"".join(b"%d" % i * 400 + b"\n" for i in range(1000))
@@ -200,15 +215,16 @@ def test_a_failure_tells_what_is_in_the_log_before_it_tells_what_failed(tmp_path
     )
 
     assert ran.returncode == 3
-    told = re.search(rb"(\d+) records appended, offsets 0 to (\d+)\n.*File too large", ran.stderr)
-    assert told is not None
+    appended = re.search(rb"(\d+) records appended, offsets 0 to (\d+)\n.*File too large", ran.stderr)
+    assert appended is not None
     assert b"Traceback" not in ran.stderr
     found = records(tmp_path / "t-0")
-    assert (int(told[1]), int(told[2])) == (len(found), len(found) - 1)
+    assert (int(appended[1]), int(appended[2])) == (len(found), len(found) - 1)
     assert [value for _, value in found] == lines.splitlines()[: len(found)]
 
 
-def test_where_stdout_takes_nothing_stderr_tells_what_was_appended(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_stderr_reports_the_appended_offsets_when_stdout_is_full(tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full:
         ran = subprocess.run(
             [*COMMAND, "append", str(tmp_path / "t-0"), "-o", "json"],
@@ -220,8 +236,9 @@ def test_where_stdout_takes_nothing_stderr_tells_what_was_appended(tmp_path: Pat
     assert ran.stderr.count(b"No space left on device") == ran.stderr.count(b"stdout: No space left") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "code", "told"),
+    ("number", "code", "message"),
     [
         (signal.SIGINT, 130, b"interrupted"),
         (signal.SIGTERM, 143, b"ended by SIGTERM"),
@@ -229,7 +246,7 @@ def test_where_stdout_takes_nothing_stderr_tells_what_was_appended(tmp_path: Pat
     ],
 )
 def test_a_signal_keeps_what_was_read_and_leaves_the_log_closed(
-    tmp_path: Path, number: signal.Signals, code: int, told: bytes
+    tmp_path: Path, number: signal.Signals, code: int, message: bytes
 ) -> None:
     process = subprocess.Popen(
         [*COMMAND, "append", str(tmp_path / "t-0")], stdin=subprocess.PIPE, stderr=subprocess.PIPE
@@ -246,13 +263,14 @@ def test_a_signal_keeps_what_was_read_and_leaves_the_log_closed(
     # The first is in the log before the second is read, which may be on its way still.
     assert found in ([(None, b"typed")], [(None, b"typed"), (None, b"typed later")])
     appended = b"1 record appended, offset 0" if len(found) == 1 else b"2 records appended, offsets 0 to 1"
-    assert (process.returncode, told in err, appended in err) == (code, True, True), err
+    assert (process.returncode, message in err, appended in err) == (code, True, True), err
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def _wait_until_read(pipe: int) -> None:
-    """Until nothing is left in the pipe."""
+    """Wait until the other side has read all that is in the pipe."""
     deadline, left = time.monotonic() + PATIENCE_SECONDS, array("i", [1])
-    while left[0] and time.monotonic() < deadline:
+    while left[0]:
+        assert time.monotonic() < deadline, f"{left[0]} bytes are still in the pipe"
         time.sleep(0.01)
         fcntl.ioctl(pipe, termios.FIONREAD, left)

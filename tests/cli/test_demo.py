@@ -25,6 +25,6 @@ def test_the_demo_lists_verifies_prints_and_measures_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_says_what_it_needs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_demo_without_archives_prints_its_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert demo.main([str(tmp_path)]) == 3
     assert "usage: " in capsys.readouterr().err

@@ -39,7 +39,7 @@ DAMAGED = {
 }
 
 
-def test_damage_says_how_to_go_on_behind_it(kafkalog: Kafkalog, data_dir: Path) -> None:
+def test_a_report_of_damage_names_the_options_to_continue_after_it(kafkalog: Kafkalog, data_dir: Path) -> None:
     home = data_dir / "orders-0"
     first = home / f"{0:020}.log"
     first.write_bytes(batch(b"a") + flipped(batch(b"b", offset=1)) + batch(b"c", offset=2))
@@ -108,7 +108,7 @@ def test_damage_in_one_partition_hides_no_other(kafkalog: Kafkalog, data_dir: Pa
     assert [line["value"] for line in lines(ran.out)] == [*"abcd", "two", "ten"]
 
 
-def test_a_torn_tail_is_told_and_is_no_damage(kafkalog: Kafkalog, tmp_path: Path) -> None:
+def test_a_torn_tail_is_reported_and_is_no_damage(kafkalog: Kafkalog, tmp_path: Path) -> None:
     first = batch(b"one")
     path = segment(tmp_path, 0, first + batch(b"two", offset=1)[:-1])
     ran = kafkalog("dump", path, "-o", "jsonl")

@@ -53,9 +53,7 @@ def test_a_directory_too_high_is_answered_with_the_one_that_was_meant(kafkalog: 
     assert (ran.code, f"did you mean {data_dir}?" in ran.err) == (3, True)
 
 
-def test_mistakes_of_the_config_file_are_told_beside_what_a_screen_shows(
-    kafkalog: Kafkalog, data_dir: Path, tmp_path: Path
-) -> None:
+def test_mistakes_of_the_config_file_are_reported_on_stderr(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
     config = tmp_path / "inspector.toml"
     config.write_text('timezone = "epoch"\n[keymap]\ngo_to = "notakey"\n')
     ran = kafkalog("inspect", data_dir / "orders-0", "--headless", "records", "--config", config)
@@ -66,7 +64,8 @@ def test_mistakes_of_the_config_file_are_told_beside_what_a_screen_shows(
     )
 
 
-def test_what_a_screen_shows_is_utf8_whatever_the_locale(data_dir: Path) -> None:
+@pytest.mark.slow
+def test_headless_output_is_utf8_in_every_locale(data_dir: Path) -> None:
     segment(data_dir / "words-0", 0, batch("né".encode()))
     done = subprocess.run(
         [*COMMAND, "inspect", data_dir / "words-0", "--headless", "record"],

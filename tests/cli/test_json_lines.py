@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, RecordColumns, TopicPartition
 from kafkalog._speedups.json_lines import json_lines
-from kafkalog.cli.json_lines import JsonLines
+from kafkalog.cli.json_lines import JsonLines, for_terminal
 from tests.reference.encode import PlainRecord, V2Batch
 
 texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\/\n\t\x00\x1f\x7f\x9bü√\U0001f600'))
@@ -31,7 +31,7 @@ def columns(records: list[PlainRecord]) -> RecordColumns:
 
 def both(part: RecordColumns, place: TopicPartition | None = None) -> tuple[bytes, bytes]:
     lines = JsonLines({} if place is None else place._asdict())
-    return b"".join(lines.records(part)), lines._careful(list(part))
+    return b"".join(lines.records(part)), b"".join(lines.record_list(list(part), control=False))
 
 
 @given(st.lists(st.tuples(payloads, payloads), min_size=1, max_size=4), places)
@@ -42,7 +42,7 @@ def test_text_without_headers(pairs: list[tuple[bytes | None, bytes | None]], pl
 
 
 @given(st.lists(st.tuples(any_payloads, any_payloads), min_size=1, max_size=4))
-def test_whatever_bytes(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
+def test_any_bytes(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
     part = columns([PlainRecord(i, 1000 + i, key, value) for i, (key, value) in enumerate(pairs)])
     quick, plain = both(part)
     assert quick == plain
@@ -60,27 +60,33 @@ def test_numbers(offset: int, timestamp: int) -> None:
     assert quick == plain
 
 
-@pytest.mark.parametrize("char", [*range(0x100), 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF])
-def test_every_kind_of_character(char: int) -> None:
-    text = f"a{chr(char)}b"
-    quick, plain = both(made(text.encode(), text.encode() * 40))
-    assert quick == plain
-    assert json.loads(quick)["key"] == text
+def test_every_kind_of_character() -> None:
+    for char in (*range(0x100), 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF):
+        text = f"a{chr(char)}b"
+        quick, plain = both(made(text.encode(), text.encode() * 40))
+        assert quick == plain, hex(char)
+        assert json.loads(quick)["key"] == text
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "80", "bf", "c080", "c1bf", "c2", "c241", "e0", "e08080", "e09fbf", "e18041", "e182",
-        "eda080", "edbfbf", "ee80",
-        "f0808080", "f08fbfbf", "f0908080f0", "f18080", "f1808041", "f4908080", "f5808080", "fe", "ff",
-    ],
-)  # fmt: skip
-def test_what_is_no_utf_8_is_left_to_base64(bad: str) -> None:
-    part = made(b"k", b"text " + bytes.fromhex(bad))
-    quick, plain = both(part)
-    assert quick == plain
-    assert json.loads(quick)["value_encoding"] == "base64"
+def test_control_characters_are_escaped_for_a_terminal() -> None:
+    (line,) = JsonLines({}).records(made(b"\x7f\x1b[31m", "\x9b\u202eü\U000e0001".encode()))
+    shown = for_terminal(line).decode()
+    assert shown[:-1].isprintable()
+    assert json.loads(shown) == json.loads(line)
+    assert for_terminal(b'"plain"\n') == b'"plain"\n'
+
+
+INVALID_UTF_8 = """
+    80 bf c080 c1bf c2 c241 e0 e08080 e09fbf e18041 e182 eda080 edbfbf ee80
+    f0808080 f08fbfbf f0908080f0 f18080 f1808041 f4908080 f5808080 fe ff
+"""
+
+
+def test_invalid_utf_8_becomes_base64() -> None:
+    for bad in INVALID_UTF_8.split():
+        quick, plain = both(made(b"k", b"text " + bytes.fromhex(bad)))
+        assert quick == plain, bad
+        assert json.loads(quick)["value_encoding"] == "base64"
 
 
 def test_a_piece_outside_the_buffer_is_refused() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.output import Column, human_size, printable, rfc3339, table
+from kafkalog.cli.output import Column, colour_wanted, human_size, printable, rfc3339, table
 from kafkalog.cli.positions import Position, parse_position
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.sink import PORTION_PIECES, Sink
@@ -79,9 +78,22 @@ def test_times_are_utc_and_none_where_no_calendar_reaches(timestamp: int, text: 
     assert rfc3339(timestamp) == text
 
 
-def test_what_is_not_for_printing_is_escaped() -> None:
+def test_unprintable_characters_are_escaped() -> None:
     assert printable("aü√ 漢字") == "aü√ 漢字"
     assert printable("\x1b]0;x\x07\n\x9b\u202e\u2066\ud800") == "\\x1b]0;x\\x07\\n\\x9b\\u202e\\u2066\\ud800"
+
+
+def test_colour_is_for_terminals_unless_the_environment_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "TERM", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    stream = io.StringIO()
+    assert not colour_wanted(stream)
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert colour_wanted(stream)
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert not colour_wanted(stream)
 
 
 def test_a_table_gives_up_the_least_of_its_columns_first() -> None:
@@ -134,18 +146,20 @@ def write_much(sink: Sink) -> None:
         sink.write([b"x" * 1_000_000])
 
 
-def test_a_sink_tells_that_nobody_reads() -> None:
+def test_a_sink_raises_when_nobody_reads() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
-    sink = Sink(open(theirs, "wb", buffering=0))  # type: ignore[arg-type] # noqa: SIM115
+    sink = Sink(open(theirs, "wb", buffering=0))  # noqa: SIM115
     with pytest.raises(BrokenPipeError):
         write_much(sink)
     os.close(theirs)
 
 
-def test_progress_shows_nothing_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_not_shown_where_stderr_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalog.cli.progress.WORTH_SHOWING_SECONDS", 0)
     with Progress(100) as progress:
-        progress._next = 0
         progress.advance(50)
     assert capsys.readouterr().err == ""
 
@@ -155,16 +169,16 @@ def test_progress_of_long_work_is_a_line_that_goes_away(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with Progress(2048) as progress:
-        progress._next = math.inf
-        progress.advance(512)
-        assert capsys.readouterr().err == ""
-        progress._next = 0
-        progress.advance(512)
+        progress.advance(1024)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("kafkalog.cli.progress.WORTH_SHOWING_SECONDS", 0)
+    with Progress(2048) as progress:
+        progress.advance(1024)
         assert capsys.readouterr().err.startswith("\r 50%  1.0 KiB of 2.0 KiB  ")
     assert capsys.readouterr().err == "\r\x1b[K"
 
 
-def test_a_path_is_what_is_in_it(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kind_of_a_path_is_recognised_by_its_content(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = discover(data_dir)
     assert isinstance(found, DataDir)
     assert [each.name for each in found.partitions] == ["billing-0", "orders-0", "orders-2", "orders-10"]
@@ -183,7 +197,7 @@ def test_a_data_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
     assert isinstance(discover(tmp_path / "kafka-1"), DataDir)
 
 
-def test_a_partition_without_segments_and_a_new_data_directory_are_what_they_are(tmp_path: Path) -> None:
+def test_empty_partitions_and_data_directories_are_recognised(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "meta.properties").touch()
     assert isinstance(discover(tmp_path / "orders-0"), PartitionDir)

@@ -6,16 +6,16 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 import pytest
 
 import kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
-from tests.helpers.running import COMMAND, Kafkalog
+from tests.helpers.running import COMMAND, Kafkalog, Ran
 
 PATIENCE_SECONDS = 180
 
@@ -33,28 +33,42 @@ def offsets(out: str) -> list[int]:
 
 
 @contextmanager
-def following(log: kafkalog.WritableLog, *options: str) -> Iterator[tuple[IO[str], IO[str]]]:
+def following(log: kafkalog.WritableLog, *options: str) -> Iterator[IO[str]]:
     process = subprocess.Popen(
-        [*COMMAND, "tail", "-f", "-o", "jsonl", str(log.directory), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [*COMMAND, "tail", "-f", "-o", "jsonl", str(log.directory), *options], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stderr is not None
     try:
-        yield process.stdout, process.stderr
+        yield process.stdout
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_SECONDS)
         process.stdout.close()
-        process.stderr.close()
     assert process.returncode == 130
 
 
-def told_of_cut(err: IO[str], offset: int) -> bool:
-    """A look may fall into the middle of a truncation, which goes segment by segment: it tells of a later offset."""
-    return any(f"cut off at offset {offset};" in line for line in iter(err.readline, ""))
+Followed: TypeAlias = Callable[..., Ran]
+
+
+@pytest.fixture
+def followed(kafkalog: Kafkalog, log: kafkalog.WritableLog, monkeypatch: pytest.MonkeyPatch) -> Followed:
+    """`tail -f` of the log, in this process: each time it waits the next of the steps is taken, then Ctrl-C."""
+
+    def run(count: int, *steps: Callable[[], object]) -> Ran:
+        coming = iter(steps)
+
+        def wait(_: float) -> None:
+            step = next(coming, None)
+            if step is None:
+                raise KeyboardInterrupt
+            step()
+
+        monkeypatch.setattr("kafkalog.cli.tail.wait_for_reader", wait)
+        ran = kafkalog("tail", "-f", "-n", count, "-o", "jsonl", log.directory)
+        assert ran.code == 130
+        return ran
+
+    return run
 
 
 def next_offset(out: IO[str]) -> int:
@@ -71,7 +85,7 @@ def test_the_last_records_are_shown(
     assert (ran.code, offsets(ran.out)) == (0, expected)
 
 
-def test_gaps_of_markers_and_deleted_records_are_counted_past(kafkalog: Kafkalog, log: kafkalog.WritableLog) -> None:
+def test_gaps_between_offsets_do_not_count_as_records(kafkalog: Kafkalog, log: kafkalog.WritableLog) -> None:
     far = ByteBufferMessageSet.from_records([Record(b"far")], base_offset=1_000_000, partition_leader_epoch=0)
     log.append_as_follower(far)
 
@@ -84,45 +98,79 @@ def test_text_is_what_dump_prints(kafkalog: Kafkalog, log: kafkalog.WritableLog)
     assert kafkalog("tail", log.directory, "-n", 4).out == kafkalog("dump", log.directory, "--from", "end-4").out
 
 
-def test_following_shows_what_is_appended_also_through_rolls(log: kafkalog.WritableLog) -> None:
-    with following(log, "-n", "1") as (out, _):
+def many(log: kafkalog.WritableLog) -> None:
+    for _ in range(30):
+        log.append([Record(b"new" * 20)])
+
+
+@pytest.mark.slow
+def test_following_in_a_process_shows_appended_records_through_rolls(log: kafkalog.WritableLog) -> None:
+    with following(log, "-n", "1") as out:
         seen = [next_offset(out)]
-        for _ in range(30):
-            log.append([Record(b"new" * 20)])
+        many(log)
         seen += [next_offset(out) for _ in range(30)]
 
     assert seen == list(range(19, 50))
 
 
-def test_following_tells_of_records_that_were_cut_off_and_shows_what_comes_in_their_place(
-    log: kafkalog.WritableLog,
+def test_following_shows_appended_records_through_rolls(log: kafkalog.WritableLog, followed: Followed) -> None:
+    segments = len(log.segments)
+    ran = followed(1, lambda: many(log), lambda: None, lambda: log.append([Record(b"last")]))
+
+    assert len(log.segments) > segments
+    assert (offsets(ran.out), ran.err) == (list(range(19, 51)), "kafkalog: interrupted\n")
+
+
+def test_following_reports_truncated_records_and_shows_the_next_ones(
+    log: kafkalog.WritableLog, followed: Followed
 ) -> None:
-    with following(log, "-n", "1") as (out, err):
-        assert next_offset(out) == 19
-        log.truncate_to(15)
-        assert told_of_cut(err, 15)
-        log.append([Record(b"other")])
-        assert next_offset(out) == 15
+    ran = followed(1, lambda: log.truncate_to(15), lambda: log.append([Record(b"other")]))
+
+    assert offsets(ran.out) == [19, 15]
+    assert "cut off at offset 15;" in ran.err
 
 
 @pytest.mark.parametrize("shown", [1, 3])
-def test_following_shows_all_that_came_in_the_place_of_what_was_cut_off(log: kafkalog.WritableLog, shown: int) -> None:
-    with following(log, "-n", str(shown)) as (out, err):
-        assert [next_offset(out) for _ in range(shown)][-1] == 19
-        # Between two looks, mostly; one that falls in between tells of the cut earlier.
+def test_following_shows_all_records_that_replace_truncated_ones(
+    log: kafkalog.WritableLog, followed: Followed, shown: int
+) -> None:
+    def replace() -> None:
         log.truncate_to(10)
         log.append([Record(b"other%d" % i) for i in range(3)])
-        assert [next_offset(out) for _ in range(3)] == [10, 11, 12]
-        assert told_of_cut(err, 10)
+
+    ran = followed(shown, replace)
+
+    assert offsets(ran.out) == [*range(20 - shown, 20), 10, 11, 12]
+    assert "cut off at offset 10;" in ran.err
 
 
-def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(log: kafkalog.WritableLog) -> None:
-    with following(log, "-n", "1") as (out, err):
-        assert next_offset(out) == 19
+def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(
+    log: kafkalog.WritableLog, followed: Followed
+) -> None:
+    def begin_anew() -> None:
         log.truncate_fully_and_start_at(10)
         log.append([Record(b"other")])
-        assert next_offset(out) == 10
-        assert told_of_cut(err, 10)
+
+    ran = followed(1, begin_anew)
+
+    assert offsets(ran.out) == [19, 10]
+    assert "cut off at offset 10;" in ran.err
+
+
+def test_following_reports_records_deleted_before_they_were_shown(
+    log: kafkalog.WritableLog, followed: Followed
+) -> None:
+    def append_and_delete() -> None:
+        many(log)
+        log.delete_records(45)
+        log.delete_old_segments()
+
+    ran = followed(1, append_and_delete)
+
+    start = log.segments[0].base_offset
+    assert 20 < start <= 45
+    assert offsets(ran.out) == [19, *range(start, 50)]
+    assert f"offsets 20 to {start - 1} were deleted before they were shown" in ran.err
 
 
 def test_committed_records_only_are_shown_where_that_is_asked(kafkalog: Kafkalog, log: kafkalog.WritableLog) -> None:
@@ -136,13 +184,14 @@ def test_committed_records_only_are_shown_where_that_is_asked(kafkalog: Kafkalog
     assert offsets(kafkalog("tail", log.directory, "-n", 2, "-o", "jsonl", "--committed").out) == [18, 19]
 
 
-def test_what_is_no_partition_is_refused(kafkalog: Kafkalog, tmp_path: Path) -> None:
+def test_a_path_that_is_no_partition_is_refused(kafkalog: Kafkalog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
     assert kafkalog("tail", tmp_path / "missing").code == 3
     assert kafkalog("tail", tmp_path / "empty").code == 3
 
 
+@pytest.mark.slow
 def test_following_ends_when_its_reader_goes_away_though_no_record_comes(log: kafkalog.WritableLog) -> None:
     process = subprocess.Popen(
         [*COMMAND, "tail", "-f", str(log.directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -157,12 +206,14 @@ def test_following_ends_when_its_reader_goes_away_though_no_record_comes(log: ka
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_following_into_a_file_goes_on(log: kafkalog.WritableLog, tmp_path: Path) -> None:
     with open(tmp_path / "out", "wb") as out:
         process = subprocess.Popen([*COMMAND, "tail", "-f", "-n", "0", str(log.directory)], stdout=out)
         log.append([Record(b"new")])
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (tmp_path / "out").read_bytes() and time.monotonic() < deadline:
+        while not (tmp_path / "out").read_bytes():
+            assert time.monotonic() < deadline, "nothing was written to the file"
             log.append([Record(b"new")])
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)

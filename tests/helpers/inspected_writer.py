@@ -1,4 +1,4 @@
-"""A writer in a process of its own: appends, rolls, truncates and deletes, until it is told to stop.
+"""A writer in a process of its own: appends, rolls, truncates and deletes, until it is stopped.
 
 with writer(directory) as control:
     ...                                  # look at it meanwhile
@@ -15,35 +15,42 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import kafkalog
 from kafkalog import LogConfig, Record
 
-# For how long it is looked at.
+# How long tests watch it.
 SECONDS = float(os.environ.get("KAFKALOG_INSPECTOR_LIVE_SECONDS", "4"))
+PATIENCE_SECONDS = 180
 
 
 @contextmanager
 def writer(directory: Path) -> Iterator[Connection]:
-    """At work from here on; it must be stopped in the end."""
+    """Start it and wait until the log is open; it must be stopped in the end."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=write, args=(directory, theirs), daemon=True)
     process.start()
     try:
-        assert ours.recv() == "open"
+        assert answer(ours) == "open"
         yield ours
-        process.join(180)
+        process.join(PATIENCE_SECONDS)
         assert process.exitcode == 0
     finally:
         process.kill()
 
 
 def stopped(control: Connection) -> tuple[int, int]:
-    """Where the log starts and ends now that it writes no more."""
+    """Stop the writer and return where the log starts and ends."""
     control.send("stop")
-    start, end = control.recv()
+    start, end = answer(control)
     return start, end
+
+
+def answer(control: Connection) -> Any:
+    assert control.poll(PATIENCE_SECONDS), "the writer does not answer"
+    return control.recv()
 
 
 def value(offset: int) -> bytes:
