@@ -25,5 +25,5 @@ settings.load_profile(os.environ.get("KAFKALOG_EXAMPLES", "fast"))
 
 @pytest.fixture(scope="session")
 def golden_logs() -> Path:
-    """The brokers' logs unpacked: `NAME/data`, `NAME/expected`. For reading only; `golden` walks them."""
+    """Return the golden logs unpacked, for reading only: `NAME/data` and `NAME/expected` (see tests.helpers.golden)."""
     return unpacked()

@@ -1,4 +1,4 @@
-"""The fuzzer itself works: it executes, it counts, and what it dies of it leaves behind."""
+"""The fuzzer itself works: it executes, counts, stops, and keeps the input of a crash."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from tests.fuzz.fuzz_decode import Input, LastInput
 from tests.reference.encode import entries, records
 from tests.reference.framing import scan_headers
 
-pytestmark = pytest.mark.slow
-
 FUZZER = ("-m", "tests.fuzz.fuzz_decode")
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str, program: tuple[str, ...] = FUZZER) -> subprocess.CompletedProcess[str]:
-    """The fuzzer as a process of its own, with the same kafkalog as here."""
+    """Run the fuzzer as a process of its own, with the same kafkalog as here."""
     environment = os.environ | {"PYTHONPATH": f"{Path(kafkalog.__file__).parents[1]}{os.pathsep}{ROOT}"}
     command = [sys.executable, *program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
 
 
-def test_a_little_fuzzing_finds_nothing(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_four_thousand_executions_find_nothing(tmp_path: Path) -> None:
     arguments = ["--executions", "4000", "--jobs", "2", "--seed", "1", "--twin-rate", "50"]
     done = run(*arguments, "--directory", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -38,12 +37,14 @@ def test_a_little_fuzzing_finds_nothing(tmp_path: Path) -> None:
     assert int(executions.replace(",", "")) >= 4000
 
 
-def test_it_stops_after_as_many_executions_as_asked(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_fuzzer_stops_after_the_given_number_of_executions(tmp_path: Path) -> None:
     done = run("--executions", "1000", "--jobs", "1", "--seed", "1", "--directory", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "1,000 executions" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_input_can_be_executed_again(tmp_path: Path) -> None:
     data = entries(records(b"a"), 2)
     rows, *_ = scan_headers(data)
@@ -57,8 +58,9 @@ def test_an_input_can_be_executed_again(tmp_path: Path) -> None:
         assert run("--replay", str(path)).returncode == 0
 
 
-def test_a_finding_is_told_and_its_input_kept(tmp_path: Path) -> None:
-    """A kernel that is wrong is stood in for by a twin that is: the two must be seen to differ."""
+@pytest.mark.slow
+def test_a_finding_is_reported_and_its_input_kept(tmp_path: Path) -> None:
+    """A wrong twin stands in for a wrong kernel: the fuzzer must see that the two differ."""
     broken = tmp_path / "broken.py"
     broken.write_text(
         "import sys\n"

@@ -1,4 +1,4 @@
-"""Memory that ends where nobody may read on: one byte too far is a crash, not a lucky zero."""
+"""Memory in front of an inaccessible page: a read one byte too far is a crash, not a lucky zero."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GuardedMemory:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def lay(self, data: bytes) -> memoryview:
-        """`data`, its last byte against the page; it lives until the next call."""
+        """Return a copy of `data` whose last byte is the last accessible one; it lives until the next call."""
         start = self.size - len(data)
         self._map[start : self.size] = data
         return memoryview(self._map)[start : self.size].toreadonly()
@@ -34,5 +34,5 @@ def _shared(pages: int) -> GuardedMemory:
 
 
 def guarded(data: bytes) -> memoryview:
-    """`data` against an inaccessible page; it lives until the next call for as many pages."""
+    """Return a copy of `data` in front of an inaccessible page; it lives until the next call for as many pages."""
     return _shared(max(16, 1 << (len(data) // mmap.PAGESIZE).bit_length())).lay(data)

@@ -1,4 +1,4 @@
-"""What a reader made of some bytes, set beside what Kafka or the encoder says is in them."""
+"""Records and batches that were read, in the form of what Kafka or the encoder says is in the bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMESTAMP_TYPES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that came out, and what ended it."""
+    """The records that were read, and the error that ended reading."""
 
     records: list[Record]
     error: KafkaLogError | None
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def outcome(records: Iterable[Record]) -> Outcome:
-    """Reads on until the end or a damage."""
+    """Read to the end or to the first error."""
     found: list[Record] = []
     try:
         found.extend(records)
@@ -48,7 +48,7 @@ def outcome(records: Iterable[Record]) -> Outcome:
 
 
 def column_records(columns: Iterable[RecordColumns]) -> Iterator[Record]:
-    """The records of all columns, one by one, each put together from the arrays alone but for its sequence."""
+    """Yield the records of all columns, each made of the arrays alone; columns have no sequences."""
     for part in columns:
         for i in range(len(part)):
             yield Record(
@@ -66,7 +66,7 @@ def memory(data: bytes) -> MessageSet:
 
 
 def in_file(path: Path) -> Open:
-    """Writes the bytes to `path` and opens that."""
+    """Return a function that writes bytes to `path` and opens it."""
 
     def opened(data: bytes) -> MessageSet:
         path.write_bytes(data)
@@ -76,7 +76,7 @@ def in_file(path: Path) -> Open:
 
 
 def batch_fields(batch: RecordBatch) -> dict[str, Any]:
-    """The batch as the oracle's lines have it, but for the records."""
+    """Return the batch in the form of the expectations, without the records."""
     return {
         "position": batch.position,
         "size": batch.size_in_bytes,
@@ -100,26 +100,26 @@ def batch_fields(batch: RecordBatch) -> dict[str, Any]:
 
 
 def expected_fields(batch: dict[str, Any]) -> dict[str, Any]:
-    """One of the oracle's lines, but for the records."""
+    """Return an expected batch without the records."""
     fields = {name: value for name, value in batch.items() if name != "records"}
     return fields | {"timestamp_type": TIMESTAMP_TYPES[batch["timestamp_type"]]}
 
 
 def record_fields(record: Record) -> Fields:
-    """The record as the oracle's lines have it."""
+    """Return the record in the form of the expectations."""
     return record.offset, record.timestamp, record.sequence, record.key, record.value, record.headers
 
 
 def without_sequence(fields: Iterable[Fields]) -> list[Fields]:
-    """Columns keep no sequence."""
+    """Return the fields of records without the sequence, which columns do not have."""
     return [(*record[:2], *record[3:]) for record in fields]
 
 
 def data_records(batches: Iterable[dict[str, Any]]) -> list[Fields]:
-    """What a consumer is given: all but control records."""
+    """Return the records that a consumer gets: all but control records."""
     return [record for batch in batches if not batch["control"] for record in batch["records"]]
 
 
 def batch_timestamp_types(batches: Iterable[dict[str, Any]]) -> list[TimestampType]:
-    """The timestamp type of each of those records."""
+    """Return the timestamp type of each of those records."""
     return [TIMESTAMP_TYPES[b["timestamp_type"]] for b in batches if not b["control"] for _ in b["records"]]

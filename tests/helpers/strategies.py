@@ -1,6 +1,6 @@
-"""What Hypothesis draws: records, entries of every format, logs that mix them, and the damage that comes to logs.
+"""Hypothesis strategies: records, entries of every format, logs that mix them, and damaged logs.
 
-Damage is drawn on top of bytes that were right: what is wrong everywhere is refused at its first byte and shows little.
+Damage is applied to valid bytes: bytes that are wrong everywhere are refused at the first one and show little.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ header_lists = st.lists(st.tuples(st.text(max_size=4).map(str.encode), payloads)
 
 @st.composite
 def records(draw: DrawFn, max_size: int = 4) -> list[PlainRecord]:
-    """Records with rising offsets, gaps included, as compaction leaves them."""
+    """Draw records with rising offsets, with gaps as after compaction."""
     offset = draw(st.sampled_from([0, 57, 2**31, 2**62]))
     drawn = []
     for _ in range(draw(st.integers(1, max_size))):
@@ -91,7 +91,7 @@ def legacy_wrappers(draw: DrawFn) -> LegacyWrapper:
 
 
 def entries() -> SearchStrategy[bytes]:
-    """One entry of any format, right as it is."""
+    """Return a strategy for one valid entry of any format."""
     encodable: SearchStrategy[V2Batch | LegacyMessage | LegacyWrapper] = st.one_of(
         v2_batches(), legacy_messages(), legacy_wrappers()
     )
@@ -99,7 +99,7 @@ def entries() -> SearchStrategy[bytes]:
 
 
 def message_sets() -> SearchStrategy[bytes]:
-    """Whole logs, formats mixed: brokers upgrade, and the log goes on."""
+    """Return a strategy for valid logs of mixed formats, as after upgrades of a broker."""
     return st.lists(entries(), max_size=4).map(b"".join)
 
 
@@ -128,13 +128,13 @@ def with_zeroed_sector(draw: DrawFn, data: bytes) -> bytes:
 
 @st.composite
 def with_zeroed_tail(draw: DrawFn, data: bytes) -> bytes:
-    """A file that was made longer before it was written."""
+    """Draw zeros behind the data, as in a file that was extended before it was written."""
     return data + bytes(draw(st.integers(1, 80)))
 
 
 @st.composite
 def with_garbage(draw: DrawFn, data: bytes) -> bytes:
-    """Bytes of somewhere else, put in or written over."""
+    """Draw random bytes, inserted or written over others."""
     at = draw(st.integers(0, len(data)))
     garbage = draw(st.binary(min_size=1, max_size=40))
     return data[:at] + garbage + data[at + draw(st.sampled_from([0, len(garbage)])) :]
@@ -142,7 +142,7 @@ def with_garbage(draw: DrawFn, data: bytes) -> bytes:
 
 @st.composite
 def with_telling_byte(draw: DrawFn, data: bytes) -> bytes:
-    """A byte that means much where a varint or a length is read."""
+    """Draw a byte that changes much where a varint or a length is read."""
     at = draw(st.integers(0, len(data) - 1))
     return data[:at] + bytes([draw(st.sampled_from(TELLING_BYTES))]) + data[at + 1 :]
 
@@ -156,7 +156,7 @@ def with_endless_varint(draw: DrawFn, data: bytes) -> bytes:
 
 @st.composite
 def with_other_varint(draw: DrawFn, data: bytes) -> bytes:
-    """A length or a count that says too much, too little or less than nothing."""
+    """Draw another length or count: too large, too small or negative."""
     at = draw(st.integers(0, len(data) - 1))
     number = draw(st.sampled_from([*INT32_EDGES, -2, 2, 63, 64]))
     return data[:at] + varint(number) + data[at + 1 :]
@@ -178,7 +178,7 @@ HEADER_FIELDS = {
 
 @st.composite
 def with_other_header_field(draw: DrawFn, data: bytes) -> bytes:
-    """One header field of one entry says something else."""
+    """Draw another value for one header field of one entry."""
     rows, *_ = scan_headers(data)
     start = int(draw(st.sampled_from(rows["position"].tolist()))) if len(rows) else 0
     place, form, values = HEADER_FIELDS[draw(st.sampled_from(sorted(HEADER_FIELDS)))]
@@ -202,7 +202,7 @@ DAMAGES: list[Callable[[bytes], SearchStrategy[bytes]]] = [
 
 @st.composite
 def damaged(draw: DrawFn, whole: SearchStrategy[bytes]) -> bytes:
-    """Bytes of `whole` after one or two mishaps."""
+    """Draw bytes of `whole` with one or two kinds of damage."""
     data = draw(whole)
     for _ in range(draw(st.integers(1, 2))):
         if data:
@@ -212,7 +212,7 @@ def damaged(draw: DrawFn, whole: SearchStrategy[bytes]) -> bytes:
 
 @st.composite
 def v2_with_damaged_records(draw: DrawFn) -> bytes:
-    """A batch that was wrong before it was compressed: good framing, perhaps a good CRC, and records that are not."""
+    """Draw a batch damaged before compression: valid framing, perhaps a valid CRC, and invalid records."""
     batch = draw(v2_batches())
     count = draw(st.sampled_from([None, None, None, 0, len(batch.records) + 1, len(batch.records) - 1, -1, 2**31 - 1]))
     region = draw(damaged(st.just(batch.plain_region())))
@@ -228,7 +228,7 @@ def v2_with_damaged_records(draw: DrawFn) -> bytes:
 
 @st.composite
 def wrappers_with_damaged_messages(draw: DrawFn) -> bytes:
-    """A wrapper whose messages were wrong before they were compressed."""
+    """Draw a wrapper whose messages were damaged before compression."""
     wrapper = draw(legacy_wrappers())
     inner = draw(damaged(st.just(wrapper.inner_bytes())))
     return LegacyWrapper(
@@ -242,5 +242,5 @@ def wrappers_with_damaged_messages(draw: DrawFn) -> bytes:
 
 
 def formats() -> SearchStrategy[tuple[int, int]]:
-    """A magic and a codec that it knows."""
+    """Return a strategy for a magic and a codec that exists in it."""
     return st.sampled_from(FORMATS)

@@ -189,15 +189,14 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        java.end(self._process)
 
     def ask(self, what: str, **details: Any) -> Any:
         """The answer to one question; an AssertionError where it is an error."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": what, "broker": self._address, **details}) + "\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        line = java.line_from(self._process, what)
         assert line, self._log.read_text("utf-8", "replace")
         answer = json.loads(line)
         assert "error" not in answer, answer["error"]
@@ -237,7 +236,7 @@ class Client:
         return low
 
     def view(self, partition: str, times: Iterable[int] = ()) -> View:
-        """What a consumer and an admin client are told."""
+        """Return what a consumer and an admin client see."""
         found = self.ask("view", partition=partition, times=sorted(times))
         return View(
             low=found["low"],

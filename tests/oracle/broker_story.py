@@ -308,7 +308,10 @@ class Telling:
 
 
 def _wait_for_log_start(data: Path, partition: TopicPartition, low: int) -> None:
-    _wait_until(lambda: read_offset_checkpoint(data / LOG_START_OFFSET_CHECKPOINT).get(partition) == low)
+    _wait_until(
+        lambda: read_offset_checkpoint(data / LOG_START_OFFSET_CHECKPOINT).get(partition) == low,
+        f"the broker's checkpoint says that {partition} begins at {low}",
+    )
 
 
 def _wait_for_retention(directory: Path, limit: int) -> None:
@@ -319,11 +322,11 @@ def _wait_for_retention(directory: Path, limit: int) -> None:
             return False
         return sum(sizes[1:]) < limit
 
-    _wait_until(nothing_more_goes)
+    _wait_until(nothing_more_goes, f"{directory.name} has less than {limit} bytes before its active segment")
 
 
-def _wait_until(true: Callable[[], bool]) -> None:
+def _wait_until(true: Callable[[], bool], what: str) -> None:
     give_up = time.monotonic() + PATIENCE_S
     while not true():
-        assert time.monotonic() < give_up
+        assert time.monotonic() < give_up, f"not within {PATIENCE_S} s: {what}"
         time.sleep(0.1)

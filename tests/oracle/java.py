@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import re
+import select
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ from pathlib import Path
 POM = Path(__file__).with_name("pom.xml")
 OLDEST_JAVA = 17  # what Kafka 4's server classes are compiled for
 MAVEN_SECONDS = 600
+ANSWER_SECONDS = 300
 
 
 class JavaUnavailable(Exception):
@@ -66,7 +68,7 @@ def _tool(name: str) -> str:
 
 @cache
 def jars(pom: Path = POM) -> Path:
-    """The jars that a pom names, with all they depend on; Kafka's, unless told otherwise."""
+    """Return the directory of the jars that a pom names, with all they depend on; Kafka's by default."""
     return once(f"jars-{digest(pom)}", lambda target: _copy_dependencies(pom, target))
 
 
@@ -129,6 +131,24 @@ def once(name: str, make: Callable[[Path], None]) -> Path:
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
     return target
+
+
+def line_from(process: subprocess.Popen[str], asked: str) -> str:
+    """Return the line that a process answers; an empty one if it has ended. TimeoutError: it does not answer."""
+    assert process.stdout is not None
+    if not select.select([process.stdout], [], [], ANSWER_SECONDS)[0]:
+        process.kill()
+        raise TimeoutError(f"no answer within {ANSWER_SECONDS} s to: {asked:.200}")
+    return process.stdout.readline()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Close the input of a process and wait for its end; kill it if it goes on."""
+    try:
+        process.communicate(timeout=ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
 
 
 @contextmanager

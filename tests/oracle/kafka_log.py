@@ -30,17 +30,16 @@ class KafkaLogs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        java.end(self._process)
 
     def run(self, line: str) -> Answer:
         """The answer to one command."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(line.replace("open .", f"open {self.directory}", 1) + "\n")
         self._process.stdin.flush()
-        answer: Answer = json.loads(self._process.stdout.readline())
+        answer: Answer = json.loads(java.line_from(self._process, line))
         return answer
 
     def abandon(self) -> None:
-        """Lets go of the log, as a crash would."""
+        """Leave the log as a crash would."""
         self.run("crash")

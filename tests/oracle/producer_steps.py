@@ -1,6 +1,6 @@
-"""The steps of `Producers.java` taken by kafkalog, and long random walks of them.
+"""The steps of `Producers.java` taken by kafkalog, and long random sequences of them.
 
-A walk is mostly what a log does: sequences that follow, offsets that rise, a snapshot now and then. What is out of
+A sequence is mostly what a log does: sequences that follow, offsets that rise, a snapshot now and then. What is out of
 order, too old or too late comes in between, and snapshots are cut short behind the manager's back.
 """
 
@@ -167,7 +167,7 @@ def _or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-class Walk:
+class RandomSteps:
     """A random log: few producers, so that they meet themselves again."""
 
     def __init__(self, seed: int, length: int) -> None:

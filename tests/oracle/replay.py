@@ -136,7 +136,7 @@ def _alike(kafka: Answer, ours: Answer) -> bool:
     if "error" not in kafka or "error" not in ours:
         return bool(_said(kafka) == _said(ours))
     if is_bad_epoch:
-        return True  # an argument that cannot be is told of before what the batch is refused for
+        return True  # an invalid argument is reported before an invalid batch
     name = kafka["error"]
     names = ERRORS.get(name, (name.replace("Exception", "Error"),))
     return name in ANY_ERROR or ours["error"] in (name, *names)

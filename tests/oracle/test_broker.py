@@ -26,7 +26,7 @@ USUAL = re.compile(
 COMPLAINT = re.compile(
     r"^(WARN|ERROR|Exception)|recovering (unflushed|\d+ logs)|rebuild(ing)? .*index|unclean|corrupt", re.IGNORECASE
 )
-# Retention meets the cleaner at work, now and then: both begin again a little later, and no log is told of anything.
+# Retention meets the cleaner at work, now and then: both begin again a little later, and no log is affected.
 IN_EACH_OTHERS_WAY = re.compile(r"IllegalStateException: Compaction for partition \S+ cannot be resumed")
 SEEN_BY_BROKER = ["after_append", "after_recovery"]
 
@@ -42,8 +42,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 def complaints(said: list[str]) -> list[str]:
     """Lines about trouble, but for the log of the cluster's metadata, which is recovered at every start."""
     with_next = zip_longest(said, said[1:], fillvalue="")
-    told = [line for line, reason in with_next if COMPLAINT.search(line) and not IN_EACH_OTHERS_WAY.search(reason)]
-    return [line for line in told if "__cluster_metadata" not in line and not USUAL.search(line)]
+    lines = [line for line, reason in with_next if COMPLAINT.search(line) and not IN_EACH_OTHERS_WAY.search(reason)]
+    return [line for line in lines if "__cluster_metadata" not in line and not USUAL.search(line)]
 
 
 def page(story: Story, name: str) -> Page:
@@ -75,7 +75,7 @@ def test_kafkalog_takes_over_all_partitions_of_a_broker_but_the_metadata_of_its_
     assert {*PARTITIONS, "killed-0", "__transaction_state-0"} == set(story.loaded)
 
 
-def test_a_truncation_of_brokers_batches_ends_where_it_was_told_to(story: Story) -> None:
+def test_a_truncation_inside_a_brokers_batch_ends_at_the_offset_given(story: Story) -> None:
     assert story.end_after_cut == 15
 
 
@@ -99,7 +99,7 @@ def test_a_consumer_gets_exactly_what_was_written_under_both_isolation_levels(
 
 @pytest.mark.parametrize("moment", SEEN_BY_BROKER)
 @pytest.mark.parametrize("name", PARTITIONS)
-def test_a_broker_tells_of_a_partition_what_kafkalog_told_before(story: Story, moment: str, name: str) -> None:
+def test_a_broker_shows_the_same_view_of_a_partition_as_kafkalog_before(story: Story, moment: str, name: str) -> None:
     found = page(story, moment)
     assert found.brokers[name] == found.ours[name]
 
@@ -115,7 +115,7 @@ def test_kafkalog_recovers_all_that_a_killed_broker_had_acknowledged(story: Stor
     assert story.recovered_bytes > 0
 
 
-def test_a_batch_that_was_sent_before_is_known_again_after_a_broker_had_the_log_and_was_killed(story: Story) -> None:
+def test_a_batch_sent_twice_is_a_duplicate_after_a_broker_was_killed_in_between(story: Story) -> None:
     assert story.duplicates == [True, True]
 
 

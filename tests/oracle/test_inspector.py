@@ -17,7 +17,7 @@ from tests.oracle.broker import Broker, Seen, View
 pytestmark = [pytest.mark.oracle, pytest.mark.broker, pytest.mark.xdist_group("broker and inspector")]
 
 TOPIC, PARTITION = "looked-at", "looked-at-0"
-# How often a broker writes down what no segment tells: so that nobody waits for it.
+# How often a broker writes its checkpoints: often, so that the test does not wait for them.
 SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": 200, "log.flush.offset.checkpoint.interval.ms": 200}
 PATIENCE_SECONDS = 180
 
@@ -33,7 +33,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 class Beside:
-    """A broker, and the inspector beside it; each look is held against what a client is told at that moment."""
+    """A broker, and the inspector on its directory, which must show what the broker answers to a client."""
 
     def __init__(self, broker: Broker) -> None:
         self.client = broker.client
@@ -42,18 +42,18 @@ class Beside:
         self.changed: set[str] = set()
 
     def look(self) -> tuple[PartitionState, View]:
-        """Once both say the same: what checkpoints tell comes a little later."""
+        """Wait until both say the same, as checkpoints are written a little later; return what they say."""
         view = self.client.view(PARTITION)
-        self.until(lambda: self._marks() == (view.low, view.stable, view.end, view.end))
+        self.until(lambda: self._watermarks() == (view.low, view.stable, view.end, view.end))
         return self.refresh(), view
 
     def refresh(self) -> PartitionState:
-        """The only one to ask the reader: each change is told once, to whoever asks next."""
+        """Ask the reader, which reports each change once: nothing else may ask it."""
         state = self.reader.refresh()
         self.changed |= state.changed
         return state
 
-    def _marks(self) -> tuple[int | None, ...]:
+    def _watermarks(self) -> tuple[int | None, ...]:
         state = self.refresh()
         assert state.problem is None
         return state.log_start, self.reader.work_out_last_stable(), state.high_watermark, state.log_end
@@ -61,7 +61,7 @@ class Beside:
     def until(self, condition: Callable[[], Any]) -> None:
         give_up = time.monotonic() + PATIENCE_SECONDS
         while not condition():
-            assert time.monotonic() < give_up, self._marks()
+            assert time.monotonic() < give_up, f"after {PATIENCE_SECONDS} s the inspector has {self._watermarks()}"
             time.sleep(0.1)
 
     def row(self) -> TopicRow:
@@ -84,7 +84,7 @@ def records(count: int, name: str) -> list[Seen]:
     return [Seen(-1, now, b"key", f"{name} {i} {'.' * 60}".encode()) for i in range(count)]
 
 
-def test_watermarks_are_the_brokers_while_it_writes_rolls_deletes_and_starts_again(
+def test_watermarks_are_those_of_a_broker_that_writes_rolls_deletes_and_restarts(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = broker.start()
@@ -136,8 +136,8 @@ def test_watermarks_are_the_brokers_while_it_writes_rolls_deletes_and_starts_aga
     )  # fmt: skip
     capsys.readouterr()
     assert headless.show(broker.data / PARTITION, "segments", "json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [told[name] for name in ("log_start", "last_stable", "high_watermark", "log_end")] == [
+    shown = json.loads(capsys.readouterr().out)
+    assert [shown[name] for name in ("log_start", "last_stable", "high_watermark", "log_end")] == [
         view.low, view.stable, view.end, view.end,
     ]  # fmt: skip
     run.kill()

@@ -1,4 +1,4 @@
-"""Kafka's ProducerStateManager and kafkalog's know the same after every step of the same long walks.
+"""Kafka's ProducerStateManager and kafkalog's know the same after every step of the same long random sequences.
 
 Producers append, in order and out of it; markers come in time, late and twice; snapshots are written, cut short,
 deleted and loaded again. Then each reads what the other has written.
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.oracle import java
-from tests.oracle.producer_steps import Ours, Walk
+from tests.oracle.producer_steps import Ours, RandomSteps
 
 pytestmark = pytest.mark.oracle
 
 PRODUCERS = Path(__file__).with_name("Producers.java")
-WALKS, STEPS = 60, 250
+RUNS, STEPS = 60, 250
 
 
 def kafkas_answers(steps: list[str], directory: Path) -> list[list[str]]:
@@ -37,15 +37,15 @@ def _new_directory(parent: Path, seed: int) -> Path:
     return directory
 
 
-def test_every_step_of_random_walks_leaves_kafka_and_kafkalog_with_the_same_knowledge(tmp_path: Path) -> None:
-    walks = [list(Walk(seed, STEPS).steps()) for seed in range(WALKS)]
+def test_kafka_and_kafkalog_know_the_same_after_each_of_many_random_steps(tmp_path: Path) -> None:
+    runs = [list(RandomSteps(seed, STEPS).steps()) for seed in range(RUNS)]
     asked = [
-        step for seed, walk in enumerate(walks) for step in (f"open {_new_directory(tmp_path / 'kafka', seed)}", *walk)
+        step for seed, steps in enumerate(runs) for step in (f"open {_new_directory(tmp_path / 'kafka', seed)}", *steps)
     ]
     answers = iter(kafkas_answers(asked, tmp_path))
-    for seed, walk in enumerate(walks):
+    for seed, steps in enumerate(runs):
         ours = Ours()
-        for step in (f"open {_new_directory(tmp_path / 'ours', seed)}", *walk):
+        for step in (f"open {_new_directory(tmp_path / 'ours', seed)}", *steps):
             expected = next(answers)
             if step.startswith("open"):
                 ours.answer(step)
@@ -57,7 +57,7 @@ def test_every_step_of_random_walks_leaves_kafka_and_kafkalog_with_the_same_know
 def _each_reads_the_others_snapshots(directory: Path) -> None:
     ours = [f"read {path}" for path in sorted(directory.glob("ours/*/*.snapshot"))]
     kafkas = [f"read {path}" for path in sorted(directory.glob("kafka/*/*.snapshot"))]
-    assert len(ours) == len(kafkas) > WALKS
+    assert len(ours) == len(kafkas) > RUNS
     reader = Ours()
     first = ["open " + str(directory / "ours" / "0")]
     of_ours = [answer for answer, _ in kafkas_answers([*first, *ours], directory)[1:]]

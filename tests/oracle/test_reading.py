@@ -103,7 +103,7 @@ def test_kafka_finds_nothing_wrong_with_the_sound_logs(answers: Answers, mode: s
 
 
 @pytest.mark.parametrize("mode", [FILE, MEMORY])
-def test_content_that_cannot_be_is_refused_where_kafka_refuses_it(answers: Answers, mode: str) -> None:
+def test_invalid_content_is_refused_where_kafka_refuses_it(answers: Answers, mode: str) -> None:
     assert not _unlike(answers.cases("impossible", mode))
 
 

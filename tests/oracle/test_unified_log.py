@@ -83,7 +83,7 @@ def test_kafka_itself_answers_a_script_the_same_twice() -> None:
             assert difference(steps, kafka) is None
 
 
-def test_the_scripts_bring_kafka_to_say_everything_that_a_log_can_say() -> None:
+def test_the_scripts_make_kafka_give_every_kind_of_answer() -> None:
     played = [played_or_skip(number) for number in range(PARTS)]
     said = Counter(_said(step) for part in played for steps in part.values() for step in steps)
     assert {what: said[what] for what in MUST_BE_SAID if said[what] < 3} == {}

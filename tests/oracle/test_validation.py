@@ -181,7 +181,7 @@ def _unlike_sets(theirs: ByteBufferMessageSet, mine: ByteBufferMessageSet) -> st
     return None if records[0] == records[1] else f"records: Kafka {records[0]}, kafkalog {records[1]}"
 
 
-def test_the_same_is_made_of_every_set(asked: list[tuple[Case, Answer]]) -> None:
+def test_kafka_and_kafkalog_make_the_same_of_every_set(asked: list[tuple[Case, Answer]]) -> None:
     unlike = [
         f"{number} {case.what}: {text}\n  {case.topic}"
         for number, (case, answer) in enumerate(asked)
@@ -190,7 +190,7 @@ def test_the_same_is_made_of_every_set(asked: list[tuple[Case, Answer]]) -> None
     assert not unlike, f"{len(unlike)} of {len(asked)}:\n" + "\n".join(unlike[:20])
 
 
-def test_the_cases_meet_every_outcome_many_times(asked: list[tuple[Case, Answer]]) -> None:
+def test_the_cases_have_every_outcome_many_times(asked: list[tuple[Case, Answer]]) -> None:
     """What the test above would not notice if the cases were all alike."""
     outcomes = Counter(answer.get("reason") or answer.get("error") or answer["changed"] for _, answer in asked)
     assert outcomes[False] > 500
@@ -201,7 +201,7 @@ def test_the_cases_meet_every_outcome_many_times(asked: list[tuple[Case, Answer]
     assert len(several) > 100
 
 
-def test_it_is_meant_to_differ_in_a_handful_of_cases(asked: list[tuple[Case, Answer]]) -> None:
+def test_kafka_and_kafkalog_differ_on_purpose_in_a_few_cases(asked: list[tuple[Case, Answer]]) -> None:
     assert 0 < sum(_means_to_differ(case, answer, _ours(case)) for case, answer in asked) < 40
 
 

@@ -74,7 +74,7 @@ ENUMS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("call", ENUMS.values(), ids=ENUMS)
-def test_what_is_no_member_of_an_enum_is_refused_by_name(
+def test_a_value_that_is_no_member_of_an_enum_is_refused_by_name(
     call: Callable[[Any], object], request: pytest.FixtureRequest
 ) -> None:
     name = request.node.callspec.id.split()[0]
@@ -131,7 +131,7 @@ NUMBERS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("call", NUMBERS.values(), ids=NUMBERS)
-def test_what_is_no_whole_number_in_range_is_refused_by_name(
+def test_a_value_that_is_no_whole_number_in_range_is_refused_by_name(
     call: Callable[[Any], object], request: pytest.FixtureRequest
 ) -> None:
     name = request.node.callspec.id.split()[0]
@@ -143,7 +143,7 @@ def test_what_is_no_whole_number_in_range_is_refused_by_name(
             call(number)
 
 
-def test_times_are_said_to_be_ms() -> None:
+def test_an_error_about_a_time_names_its_unit() -> None:
     with pytest.raises(TypeError, match=r"now is a whole number of ms since the epoch, not float"):
         validated(now=NOW / 1000)
     with pytest.raises(TypeError, match=r"timestamp is a whole number of ms since the epoch, not datetime"):
@@ -188,13 +188,13 @@ def test_an_offset_below_the_base_is_refused_however_far_below() -> None:
 # --- objects
 
 
-def test_what_is_validated_is_a_set_of_messages_in_memory() -> None:
+def test_validation_takes_message_sets_in_memory_only() -> None:
     for given in (bytes(SET.buffer), THREE, None):
         with pytest.raises(TypeError, match="message_set is a ByteBufferMessageSet"):
             validated(given)
 
 
-def test_settings_are_settings() -> None:
+def test_a_builder_takes_settings_only() -> None:
     for given in ({"magic": 1}, 2):
         with pytest.raises(TypeError, match="settings is a BatchSettings, not"):
             RecordsBuilder(given)  # type: ignore[arg-type]
@@ -210,7 +210,7 @@ def test_batches_are_made_of_records_and_settings() -> None:
             list(batches_of_records(THREE, max_size=size))
 
 
-def test_what_gets_assigned_offsets_is_records_and_offsets() -> None:
+def test_assigned_offsets_take_records_and_whole_numbers_only() -> None:
     with pytest.raises(TypeError, match="record is a Record, not bytes"):
         ByteBufferMessageSet.from_records([b"x"], offsets=[1])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="offset is a whole number, not NoneType"):

@@ -56,7 +56,7 @@ def test_batches_are_those_of_a_builder_asked_before_each_record(
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 @pytest.mark.parametrize("appended", [False, True])
-def test_what_is_said_of_a_batch_is_what_its_header_says(magic: int, codec: int, appended: bool) -> None:
+def test_the_fields_of_a_built_batch_are_those_of_its_header(magic: int, codec: int, appended: bool) -> None:
     kind = TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
     settings = BatchSettings(
         magic=magic,

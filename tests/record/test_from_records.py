@@ -72,7 +72,7 @@ _headers = st.lists(st.tuples(st.text(max_size=5), _sized), max_size=3)
 
 
 @given(st.sampled_from(FORMATS), st.lists(st.tuples(_sized, _sized, _headers, st.integers(-1, 2**63 - 1)), max_size=20))
-def test_whatever_is_written_is_read(form: tuple[int, int], fields: list[Any]) -> None:
+def test_records_of_any_content_are_read_as_they_were_written(form: tuple[int, int], fields: list[Any]) -> None:
     given = [Record(v, k, h if form[0] == 2 else (), t if form[0] else -1) for v, k, h, t in fields]
     found = list(written(given, *form))
     assert [(r.value, r.key, r.headers, r.timestamp) for r in found] == [
@@ -229,7 +229,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", REFUSED.values(), ids=REFUSED)
-def test_what_kafka_refuses_to_write_is_refused(settings: dict[str, Any]) -> None:
+def test_settings_that_kafka_refuses_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         ByteBufferMessageSet.from_records(THREE, **settings)
 

@@ -130,7 +130,7 @@ def test_a_message_is_the_one_that_the_reference_encodes(
     assert framed(9, content) == expected.encoded()
 
 
-def test_a_payload_may_be_written_by_whoever_has_it() -> None:
+def test_a_payload_may_be_written_by_a_callable() -> None:
     given_whole = message(key=b"k", payload=b"the value")
 
     def in_pieces(writer: MessageWriter) -> None:
@@ -205,7 +205,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("fields", "error"), REFUSED)
-def test_a_message_that_cannot_be_is_refused_before_its_first_byte(
+def test_an_invalid_message_is_refused_before_its_first_byte_is_written(
     fields: dict[str, Any], error: type[Exception]
 ) -> None:
     writer = MessageWriter(4)

@@ -20,7 +20,7 @@ def keyless(count: int, magic: int = 2) -> ByteBufferMessageSet:
 
 @pytest.mark.parametrize("count", [1, MOST_ERRORS, MOST_ERRORS + 1, 5 * MOST_ERRORS])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_so_many_errors_are_kept_and_all_are_counted(magic: int, count: int) -> None:
+def test_the_first_errors_are_kept_and_all_are_counted(magic: int, count: int) -> None:
     with pytest.raises(RecordValidationError, match=f"{count} of the records") as alone:
         keyless(count, magic).check_keys()
     with pytest.raises(RecordValidationError, match=f"{count} of the records") as together:

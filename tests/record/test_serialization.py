@@ -64,7 +64,7 @@ def test_the_bytes_are_those_of_kafkas_serializers(serialized: bytes, expected: 
 
 
 @given(st.text(), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1), st.binary(), JSON)
-def test_what_goes_in_comes_out(text: str, small: int, large: int, data: bytes, value: Any) -> None:
+def test_serialized_values_are_deserialized_alike(text: str, small: int, large: int, data: bytes, value: Any) -> None:
     assert deserialize_text(serialize_text(text)) == text
     assert deserialize_int32(serialize_int32(small)) == small
     assert deserialize_int64(serialize_int64(large)) == large
@@ -114,7 +114,7 @@ def test_bytes_of_another_kind_are_refused(kind: str, data: bytes) -> None:
         getattr(serialization, f"deserialize_{kind}")(data)
 
 
-def test_none_reads_past_whatever_is_there() -> None:
+def test_deserialize_none_ignores_the_bytes() -> None:
     deserialize: Deserializer[object] = deserialize_none
     assert deserialize(b"anything") is None
     assert list(encode([(None, "v")], serialize_none, serialize_text)) == [Record(b"v", None)]
@@ -129,7 +129,7 @@ def test_the_error_names_the_record_and_the_ones_before_it_come_first() -> None:
     assert len(str(error.value)) < 300
 
 
-def test_any_callable_serves() -> None:
+def test_any_callable_serializes_and_deserializes() -> None:
     (record,) = encode([(1, "a")], lambda key: b"k%d" % key, str.encode)
     (decoded,) = decode([record], lambda key: key, lambda value: len(value or b""))
     assert (decoded.key, decoded.value) == (b"k1", 1)
@@ -140,7 +140,7 @@ def test_any_callable_serves() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4])
-def test_the_way_in_and_out_of_a_wrapper(magic: int, codec: CompressionType) -> None:
+def test_records_survive_a_wrapper_of_messages(magic: int, codec: CompressionType) -> None:
     """Values, messages, a compressed message around them; then outer message, nested set, check, values."""
     meant: list[tuple[str | None, Any]] = [("a", {"n": 1}), ("b", [1, 2]), ("c", None)]
     records = encode(meant, serialize_text, serialize_json, timestamp=1000)
@@ -158,7 +158,7 @@ def test_the_way_in_and_out_of_a_wrapper(magic: int, codec: CompressionType) -> 
 
 
 @pytest.mark.parametrize("codec", CompressionType)
-def test_the_way_through_a_leader(codec: CompressionType) -> None:
+def test_records_survive_validation_by_a_leader(codec: CompressionType) -> None:
     """Values, a batch, what a leader makes of it; then the values again, with its offsets and its time."""
     meant: list[tuple[int | None, str | None]] = [(1, "one"), (2, None), (-3, "")]
     sent = ByteBufferMessageSet.from_records(encode(meant, serialize_int64, serialize_text), compression_type=codec)

@@ -50,8 +50,8 @@ def offsets(message_set: ByteBufferMessageSet) -> list[int]:
     return [record.offset for record in message_set]
 
 
-def told(message_set: ByteBufferMessageSet) -> list[Any]:
-    """What the records say, but for where they are and who stamped them."""
+def content(message_set: ByteBufferMessageSet) -> list[Any]:
+    """Return keys, values and headers of the records."""
     return [(record.key, record.value, record.headers) for record in message_set]
 
 
@@ -123,7 +123,7 @@ def test_timestamps_too_far_from_now_are_named(magic: int, codec: int) -> None:
 
 
 @pytest.mark.parametrize(("magic", "codec"), [form for form in FORMATS if form[0]])
-def test_append_time_is_not_for_producers_to_set(magic: int, codec: int) -> None:
+def test_a_producer_must_not_set_append_time(magic: int, codec: int) -> None:
     message_set = three(magic, codec).with_timestamps(LOG_APPEND_TIME, 7)
     with pytest.raises(RecordValidationError) as error:
         message_set.check_timestamps(LOG_APPEND_TIME, 7, 0, 0)
@@ -173,7 +173,7 @@ def test_setting_the_offsets_moves_all_records_and_the_checksum_holds(magic: int
     assert offsets(numbered) == [498, 499, 500]
     assert [batch.last_offset for batch in numbered.batches()][-1] == 500
     assert all(batch.is_valid for batch in numbered.batches())
-    assert told(numbered) == told(three(magic, codec))
+    assert content(numbered) == content(three(magic, codec))
 
 
 @pytest.mark.parametrize(("magic", "codec"), [form for form in FORMATS if form[0] or not form[1]])
@@ -196,7 +196,7 @@ def test_gaps_are_closed(magic: int, codec: int) -> None:
     spread = [replace(record, offset=10 + record.offset * 3) for record in THREE]
     numbered = ByteBufferMessageSet(entries(spread, magic, codec) + entries(THREE, magic, codec)).with_offsets(100)
     assert offsets(numbered) == [100, 101, 102, 103, 104, 105]
-    assert told(numbered) == told(three(magic, codec)) * 2
+    assert content(numbered) == content(three(magic, codec)) * 2
     assert {batch.compression_type for batch in numbered.batches()} == {codec}
 
 
@@ -242,10 +242,10 @@ def test_numbered_records_are_consecutive_or_the_set_is_refused(data: bytes, fir
     message_set = ByteBufferMessageSet(data)
     try:
         numbered = message_set.with_offsets(first)
-        expected = told(message_set)
+        expected = content(message_set)
     except KafkaLogError:
         return
-    assert told(numbered) == expected
+    assert content(numbered) == expected
     ends = [(batch.base_offset, batch.last_offset) for batch in numbered.batches() if batch.records_count != 0]
     assert all(base <= last for base, last in ends)
     assert all(left[1] < right[0] for left, right in pairwise(ends))
@@ -265,7 +265,7 @@ def test_records_keep_offset_key_and_value_in_every_format(magic: int, codec: in
     converted = message_set.to_magic(to)
     assert converted.has_matching_magic(to)
     assert offsets(converted) == [70, 71, 72]
-    assert told(converted) == told(message_set)
+    assert content(converted) == content(message_set)
     assert {batch.compression_type for batch in converted.batches()} == {codec}
     assert [r.timestamp for r in converted] == ([1, 2, 3] if magic and to else [-1, -1, -1])
     assert all(batch.is_valid for batch in converted.batches())
@@ -281,7 +281,7 @@ def test_headers_and_producers_fall_away_on_the_way_down() -> None:
     given = [replace(record, headers=((b"h", b"1"),)) for record in THREE]
     data = V2Batch(given, flags=TRANSACTIONAL, producer_id=9, producer_epoch=1, base_sequence=5).encoded()
     converted = ByteBufferMessageSet(data).to_magic(1)
-    assert told(converted) == [(r.key, r.value, ()) for r in THREE]
+    assert content(converted) == [(r.key, r.value, ()) for r in THREE]
     assert {batch.producer_id for batch in converted.batches()} == {-1}
 
 
@@ -295,15 +295,15 @@ LOSSES: dict[str, V2Batch] = {
 
 @pytest.mark.parametrize("batch", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("to", [0, 1])
-def test_what_would_be_lost_is_refused_if_asked(batch: V2Batch, to: int) -> None:
+def test_a_conversion_that_loses_something_is_refused_on_request(batch: V2Batch, to: int) -> None:
     message_set = ByteBufferMessageSet(batch.encoded())
     assert message_set.to_magic(2, lossy=False).buffer == message_set.buffer
     with pytest.raises(UnsupportedForMessageFormatError):
         message_set.to_magic(to, lossy=False)
 
 
-def test_what_is_not_lost_goes_down_without_loss() -> None:
-    assert told(three(2, GZIP).to_magic(0, lossy=False)) == told(three(2, GZIP))
+def test_a_conversion_that_loses_nothing_is_never_refused() -> None:
+    assert content(three(2, GZIP).to_magic(0, lossy=False)) == content(three(2, GZIP))
 
 
 def test_control_batches_are_left_out_on_the_way_down() -> None:

@@ -38,9 +38,9 @@ def filled(
 
 def batch(header: bytes, base_offset: int, timestamps: Sequence[int], base_sequence: int, payload: bytes) -> bytes:
     """The v2 batch of records with these timestamps: `header` with the fields that they decide, then the payload."""
-    told = bytearray(header)
-    struct.pack_into(">qi", told, 0, base_offset, len(header) - 12 + len(payload))
-    struct.pack_into(">iqq", told, 23, len(timestamps) - 1, timestamps[0], max(timestamps))
-    struct.pack_into(">ii", told, 53, base_sequence, len(timestamps))
-    whole = bytes(told) + payload
+    filled_header = bytearray(header)
+    struct.pack_into(">qi", filled_header, 0, base_offset, len(header) - 12 + len(payload))
+    struct.pack_into(">iqq", filled_header, 23, len(timestamps) - 1, timestamps[0], max(timestamps))
+    struct.pack_into(">ii", filled_header, 53, base_sequence, len(timestamps))
+    whole = bytes(filled_header) + payload
     return whole[:17] + struct.pack(">I", crc32c(whole[21:])) + whole[21:]

@@ -89,7 +89,7 @@ def scan_headers(
     max_size: int = -1,
     span: int = -1,
 ) -> Scan:
-    """Walks the entries in `buffer[start:]`; `position` is the place of `buffer[0]` in its file."""
+    """Scan the entries in `buffer[start:]`; `position` is the place of `buffer[0]` in its file."""
     data = bytes(buffer)
     zeros = len(data.rstrip(b"\0"))  # from here on there is nothing else
     rows: list[tuple[int, ...]] = []

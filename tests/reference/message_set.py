@@ -147,7 +147,7 @@ def _absolute_base(messages: list[Message], row: Any, start: int) -> int:
     """What is added to an inner offset. Only a v1 wrapper numbers its messages from itself."""
     wrapper_offset = int(row["last_offset"])
     if row["magic"] != 1 or not row["compression_type"] or wrapper_offset == 0:
-        # An old client left the wrapper's offset 0: nothing can be told from it, so the inner ones stand as they are.
+        # An old client left the wrapper's offset 0: it says nothing, so the inner ones stand as they are.
         return 0
     last = messages[-1].offset
     if wrapper_offset < last:

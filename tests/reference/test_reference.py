@@ -91,7 +91,7 @@ def test_a_varint_that_goes_on_is_told_from_one_that_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_what_is_encoded_is_decoded(magic: int, codec: int) -> None:
+def test_encoded_entries_are_decoded_alike(magic: int, codec: int) -> None:
     written = records(b"one", None, b"", b"four" * 20000, offset=57)
     expected = [(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in written]
     assert decoded(entries(written, magic, codec)) == expected

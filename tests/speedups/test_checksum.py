@@ -36,7 +36,7 @@ def expected(data: bytes, rows: Headers) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_what_was_written_holds_and_one_other_bit_does_not(magic: int, codec: int) -> None:
+def test_checksums_of_encoded_entries_match_and_a_flipped_bit_is_found(magic: int, codec: int) -> None:
     data = b"".join(entries(records(b"x" * size), magic, codec) for size in range(5))
     rows, *_ = scan_headers(data)
     assert first_invalid(guarded(data), rows) == (5, 0)
@@ -46,19 +46,19 @@ def test_what_was_written_holds_and_one_other_bit_does_not(magic: int, codec: in
 
 
 @pytest.mark.parametrize("sizes", [range(40), range(1900, 2100)], ids=str)
-def test_batches_of_every_size_hold(sizes: range) -> None:
+def test_checksums_of_batches_of_every_size_match(sizes: range) -> None:
     data = b"".join(entries(records(b"\xa5" * size), 2) for size in sizes)
     rows, *_ = scan_headers(data)
     assert first_invalid(guarded(data), rows) == expected(data, rows) == (len(sizes), 0)
 
 
 @given(damaged(message_sets()))
-def test_the_first_that_does_not_hold_is_the_one_that_the_libraries_name(data: bytes) -> None:
+def test_the_first_invalid_checksum_is_the_one_that_other_libraries_find(data: bytes) -> None:
     rows, *_ = scan_headers(data)
     assert first_invalid(guarded(data), rows) == expected(data, rows)
 
 
-def test_an_entry_too_short_for_its_header_does_not_hold() -> None:
+def test_an_entry_too_short_for_its_header_is_invalid() -> None:
     data = struct.pack(">qii", 0, 48, 0) + b"\x02" + bytes(43)
     assert first_invalid(guarded(data), scan_headers(data)[0]) == (0, 0)
 
@@ -80,12 +80,12 @@ def test_an_entry_outside_the_buffer_is_refused(position: int, size: int) -> Non
         first_invalid(guarded(data), rows)
 
 
-def test_no_entries_hold() -> None:
+def test_no_entries_have_no_invalid_checksum() -> None:
     assert first_invalid(b"", np.empty(0, scan_headers(b"")[0].dtype)) == (0, 0)
 
 
 @given(damaged(message_sets()), st.booleans())
-def test_what_is_unsound_is_unreadable_or_does_not_hold(data: bytes, check_crcs: bool) -> None:
+def test_the_first_unsound_entry_is_the_first_unreadable_or_invalid_one(data: bytes, check_crcs: bool) -> None:
     rows, *_ = scan_headers(data, position=1000)
     readable = rows[: first_unreadable(rows)]
     bad, found = first_invalid(guarded(data), readable, 1000) if check_crcs else (len(readable), 0)

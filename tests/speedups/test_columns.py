@@ -216,7 +216,7 @@ def test_bits_of_a_varint_beyond_its_width_are_dropped() -> None:
     assert (offset, timestamp) == (0, 0)
 
 
-def test_behind_a_header_that_counts_no_records_nothing_is_looked_at() -> None:
+def test_bytes_behind_a_header_that_counts_no_records_are_not_read() -> None:
     _, found, _ = decode(v2_region(b"\xff" * 40, 0) + V2Batch(ONE).encoded())
     assert len(found) == 1
 
@@ -360,7 +360,7 @@ def test_as_many_regions_as_rows_are_wanted() -> None:
 
 
 @given(damaged(message_sets()), st.data())
-def test_rows_that_lie_about_their_region_lead_nowhere_outside_it(data: bytes, draw: st.DataObject) -> None:
+def test_rows_that_contradict_their_region_read_nothing_outside_it(data: bytes, draw: st.DataObject) -> None:
     """The rows come from the caller: whatever they say, wherever the region lies, both decoders say the same of it."""
     rows = lying_rows(data, draw)
     bounds = sorted(draw.draw(st.tuples(st.integers(0, len(data)), st.integers(0, len(data)))))

@@ -62,7 +62,7 @@ def test_messages_are_those_of_the_plain_encoder(
         (lambda encoder: encoder.append(b"", headers=[(b"key", None)]), TypeError),
     ],
 )
-def test_what_is_refused_leaves_no_trace(call: Callable[[RecordsEncoder], object], error: type[Exception]) -> None:
+def test_refused_arguments_change_nothing(call: Callable[[RecordsEncoder], object], error: type[Exception]) -> None:
     encoder = RecordsEncoder(2)
     encoder.append(b"first")
     before = (encoder.take(), encoder.records_count, encoder.last_offset, encoder.max_timestamp)

@@ -48,7 +48,7 @@ def test_the_last_entry_of_at_most_the_target_is_found(
 
 
 @given(st.integers(0, 1300), st.integers(0, 1300 * 8), st.integers(-1, 1400))
-def test_what_is_left_of_a_file_that_was_cut_is_searched(path: Path, known: int, left: int, target: int) -> None:
+def test_a_file_that_became_shorter_is_searched_to_its_new_end(path: Path, known: int, left: int, target: int) -> None:
     data = packed(list(range(known)), 0, ">ii")[:left]
     path.write_bytes(data)
     count, entry = search_index(str(path), 8, 0, False, target, known)

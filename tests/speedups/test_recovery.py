@@ -18,7 +18,7 @@ ranges = st.just((-(2**63), 2**63 - 1)) | st.tuples(numbers_64, numbers_64)
 
 
 @given(damaged(message_sets()), ranges, intervals, st.integers(0, 300), st.tuples(numbers_64, numbers_64))
-def test_the_kernel_finds_what_its_twin_does(
+def test_index_entries_are_those_of_the_twin(
     data: bytes, offsets: tuple[int, int], interval: int, indexed: int, largest: Largest
 ) -> None:
     rows, *_ = scan_headers(data)
@@ -27,7 +27,7 @@ def test_the_kernel_finds_what_its_twin_does(
 
 
 @given(intervals, st.integers(1, 40))
-def test_a_walk_in_parts_finds_what_one_walk_does(interval: int, part: int) -> None:
+def test_index_entries_do_not_depend_on_how_the_rows_are_divided(interval: int, part: int) -> None:
     batch = V2Batch(records(b"v")).encoded()
     rows, *_ = scan_headers(batch * 40)
     rows["max_timestamp"] = [(7 * i) % 23 for i in range(40)]
@@ -41,7 +41,7 @@ def test_a_walk_in_parts_finds_what_one_walk_does(interval: int, part: int) -> N
     assert (found, so_far) == (whole[1][0].tolist(), whole[2:])
 
 
-def test_of_no_rows_there_are_no_entries() -> None:
+def test_no_rows_give_no_index_entries() -> None:
     count, entries, *after = index_entries(scan_headers(b"")[0], 0, 9, 0, 5, 6, 7)
     assert (count, entries.shape, after) == (0, (3, 0), [5, 6, 7])
     assert scan_headers(b"")[0].dtype == HEADER_DTYPE

@@ -36,7 +36,7 @@ def test_rows_may_lie_apart_or_backwards() -> None:
     assert first_unreadable(unreadable_at(0)[::-1]) == 3
 
 
-def test_there_may_be_no_rows() -> None:
+def test_an_empty_table_of_rows_is_taken() -> None:
     assert first_unreadable(ROWS[:0]) == 0
     assert first_unreadable(np.empty(0, HEADER_DTYPE)) == 0
 
@@ -54,6 +54,6 @@ def test_there_may_be_no_rows() -> None:
         np.zeros(4, np.dtype(list(HEADER_DTYPE.descr)[:-1])),
     ],
 )
-def test_anything_else_is_refused(rows: np.ndarray) -> None:
+def test_an_array_of_another_kind_is_refused(rows: np.ndarray) -> None:
     with pytest.raises(ValueError, match="rows are"):
         first_unreadable(rows)
