@@ -1,4 +1,4 @@
-"""`kafkalog ls`: what headers tell, and damage told in the row that it is in."""
+"""`kafkalog ls`: sizes, counts, offsets and times from headers, and damage in its row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read, is damaged or hangs, told to scripts: by name, by reason and by the exit code."""
+"""Headless output on unreadable files, damage and hanging transactions: names, reasons and exit codes."""
 
 from __future__ import annotations
 

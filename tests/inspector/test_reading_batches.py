@@ -1,4 +1,4 @@
-"""The batches of a segment, in windows: what Kafka reads in them, whatever the window, and where each is found."""
+"""The batches of a segment, read in windows of any size: as Kafka reads them, and found by position, offset and time."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def test_offsets_that_do_not_rise_are_reported(tmp_path: Path) -> None:
     rows = all_batches(reader := reader_of(segment_file(tmp_path, data)))
     assert [row.gap_before for row in rows] == [5, 0, 0, 2]
     place = f"00000000000000000000.log: position {rows[2].position}"
-    told = f"{place}: it begins no later than the batch before (expected at least 7, found 3)"
-    assert [row.problem for row in rows] == [None, None, told, None]
+    problem = f"{place}: it begins no later than the batch before (expected at least 7, found 3)"
+    assert [row.problem for row in rows] == [None, None, problem, None]
     reader.close()
 
 

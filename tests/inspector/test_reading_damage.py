@@ -1,4 +1,4 @@
-"""Damage in a segment: what is told of it, and that all around it is still there."""
+"""Damage in a segment is reported, and everything around it is still shown."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_damage_is_reported_and_transactions_before_it_are_counted(tmp_path: Pat
     assert scanned(segment_file(tmp_path / "empty", b"")).rows == ()
 
 
-def test_a_directory_that_has_gone_is_told(tmp_path: Path) -> None:
+def test_a_deleted_directory_is_a_problem(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         append(log, 1, 0)
     model = Model(tmp_path / "t-0")

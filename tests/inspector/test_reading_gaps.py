@@ -1,4 +1,4 @@
-"""Offsets that no segment holds: told where a segment may be missing, and not where compaction has taken them."""
+"""Offsets in no segment: reported where a segment may be missing, not where compaction has removed records."""
 
 from __future__ import annotations
 

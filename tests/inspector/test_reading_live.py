@@ -24,7 +24,7 @@ def look_around(reader: PartitionReader) -> tuple[int, frozenset[str]]:
         for _ in range(3):
             segment.index_more()
         rows = segment.record_rows(max(0, segment.records - 50), 50)
-        # What is cut while it is read is told as a problem; what is told as sound must be what was written.
+        # A record cut off while it is read has a problem; one without a problem must be as it was written.
         for record in rows:
             if record.problem is None:
                 assert record.value == value(record.offset)
@@ -155,9 +155,9 @@ def test_an_error_caused_by_a_truncation_is_reported_until_the_next_read(
     with monkeypatch.context() as cutting:
         cutting.setattr("kafkalog.storage.segment.LogSegment.first_batch_timestamp", property(cut))
         cutting.setattr("inspector.reading.windows.Windows.step", cut)
-        told = f"{path.name}: the file has changed while it was looked at"
+        changed = f"{path.name}: the file has changed while it was looked at"
         assert reader.segment(0).index_more().is_done
-        assert (reader.segment(0).problem, reader.refresh().problem) == (told, told)
+        assert (reader.segment(0).problem, reader.refresh().problem) == (changed, changed)
     reader.segment(0).index_more()
     assert (reader.segment(0).problem, reader.refresh().problem) == (None, None)
     model.close()

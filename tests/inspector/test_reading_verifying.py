@@ -1,4 +1,4 @@
-"""The check beside the screen: the findings of `kafkalog verify`, with progress, until it is told to end."""
+"""The check that the screen starts: the findings of `kafkalog verify`, with progress."""
 
 from __future__ import annotations
 

@@ -97,15 +97,15 @@ def test_pipes_devices_and_huge_files_are_no_config_files(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "fifo")
     with (tmp_path / "huge.toml").open("wb") as file:
         file.truncate(1 << 40)
-    told = {
+    mistakes = {
         tmp_path / "fifo": "it is no regular file",
         Path("/dev/zero"): "it is no regular file",
         tmp_path: "it is no regular file",
         tmp_path / "huge.toml": "it is larger than 1,048,576 bytes, which no config file is",
         tmp_path / "fifo" / "x": "Not a directory",
     }
-    for path, what in told.items():
-        assert settings.load(path).mistakes == (f"{path}: {what}",)
+    for path, mistake in mistakes.items():
+        assert settings.load(path).mistakes == (f"{path}: {mistake}",)
 
 
 def test_the_null_device_is_an_empty_config_file() -> None:
