@@ -1,4 +1,4 @@
-"""The batches of a segment, read in windows of any size: as Kafka reads them, and found by position, offset and time."""
+"""The batches of a segment, read in windows: as Kafka reads them, and found by position, offset and time."""
 
 from __future__ import annotations
 
