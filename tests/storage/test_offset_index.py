@@ -488,12 +488,14 @@ def test_threads_look_up_while_one_appends_truncates_and_trims(index: OffsetInde
     threads = [threading.Thread(target=look) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(100):
-        for n in range(1, SLOTS):
-            index.append(BASE + n, n * 10)
-        index.trim_to_valid_size()
-        index.reset()
-    done.set()
+    try:
+        for _ in range(100):
+            for n in range(1, SLOTS):
+                index.append(BASE + n, n * 10)
+            index.trim_to_valid_size()
+            index.reset()
+    finally:
+        done.set()
     for thread in threads:
         thread.join()
     assert wrong == []

@@ -84,7 +84,7 @@ def test_recovery_rewrites_only_snapshots_that_are_wrong(tmp_path: Path) -> None
 
 
 def found_snapshots(directory: Path) -> dict[str, tuple[int, bytes]]:
-    """By name: which file it is, and what is in it."""
+    """Return the file time and the content of each snapshot by name."""
     paths = [directory / name for name in names(directory, ".snapshot")]
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
 
@@ -231,7 +231,7 @@ APPENDS = st.lists(st.tuples(KINDS, st.integers(1, 3), st.integers(0, 1)), max_s
 
 
 def _log_of(appends: list[tuple[str, int, int]]) -> bytes:
-    """Batches as a leader lets them in: no plain batch of a producer within a transaction of its own."""
+    """Return batches as a leader accepts them: no plain batch of a producer during its own transaction."""
     parts: list[bytes] = []
     in_transaction: set[int] = set()
     for offset, (kind, producer, epoch) in enumerate(appends):

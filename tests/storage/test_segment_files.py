@@ -365,15 +365,17 @@ def test_threads_read_during_appends_sealing_and_flushes(tmp_path: Path, monkeyp
     threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
     for each in threads:
         each.start()
-    for base in range(0, 400, 20):
-        for offset in range(base, base + 20):
-            append(segments.active, batch(offset))
-            end[0] = offset + 1
-        segments.active.on_become_inactive_segment()
-        segments.add(segment(tmp_path, base + 20))
-        for each_segment in segments:
-            each_segment.flush()
-    done.set()
+    try:
+        for base in range(0, 400, 20):
+            for offset in range(base, base + 20):
+                append(segments.active, batch(offset))
+                end[0] = offset + 1
+            segments.active.on_become_inactive_segment()
+            segments.add(segment(tmp_path, base + 20))
+            for each_segment in segments:
+                each_segment.flush()
+    finally:
+        done.set()
     for each in threads:
         each.join()
     segments.close()

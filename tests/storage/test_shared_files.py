@@ -120,7 +120,7 @@ def test_appends_ignore_the_position_of_a_shared_descriptor(path: Path, filled: 
 def test_nothing_is_appended_to_a_file_that_another_has_cut_or_grown(
     path: Path, filled: FileMessageSet, size: int
 ) -> None:
-    """At the place where the next byte would go, there would be a hole, or another writer's batch."""
+    """The next append would leave a hole or overwrite another writer's batch."""
     length = path.stat().st_size
     os.truncate(path, size)
     for write in WRITES:

@@ -200,7 +200,7 @@ def test_a_gzip_file_receives_the_bytes_by_its_own_write(any_set: MessageSet, tm
 
 
 class Counting(io.FileIO):
-    """Wants to see what is written to it."""
+    """A file that counts the bytes written to it."""
 
     seen = 0
 

@@ -241,9 +241,11 @@ def test_readers_in_threads_see_whole_batches_only(path: Path) -> None:
         threads = [threading.Thread(target=read, args=(messages,)) for _ in range(3)]
         for thread in threads:
             thread.start()
-        for offset in range(batches):
-            messages.append(batch(offset, bytes(offset)))
-        done.set()
+        try:
+            for offset in range(batches):
+                messages.append(batch(offset, bytes(offset)))
+        finally:
+            done.set()
         for thread in threads:
             thread.join()
         assert offsets(messages) == list(range(batches))
