@@ -1,4 +1,4 @@
-"""A scheduler whose tasks run when a test says so: what a crash finds undone in the background is chosen, not luck."""
+"""A scheduler whose tasks run when a test says so: a test chooses which background work a crash interrupts."""
 
 from __future__ import annotations
 

@@ -233,7 +233,8 @@ class _WholeFile:
         self._call("write", lambda: put(data), put_half)
 
     def fileno(self) -> int:
-        return self._file.fileno()
+        number: int = self._file.fileno()
+        return number
 
     def __enter__(self) -> Self:
         return self

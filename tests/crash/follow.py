@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import kafkalog
 from kafkalog.errors import OffsetOutOfRangeError
 
-# What a reader may be told of records that were deleted or cut off while it was reading them.
+SECONDS = 120
+# Errors of a reader whose records are deleted or cut off meanwhile.
 GONE = (OffsetOutOfRangeError, FileNotFoundError)
 
 
@@ -20,10 +22,12 @@ def value(offset: int) -> bytes:
 def follow(directory: Path, end: int, answer: Connection) -> None:
     """Read on from where the last reading ended, until `end`; answer "open", then (records seen, wrong ones)."""
     seen, wrong = 0, 0
+    deadline = time.monotonic() + SECONDS
     with kafkalog.open(directory) as log:
         answer.send("open")
         at = 0
         while at < end:
+            assert time.monotonic() < deadline, f"offset {end} does not appear, read up to {at}"
             try:
                 for record in log.records(at):
                     wrong += record.offset < at or record.value != value(record.offset)

@@ -1,4 +1,4 @@
-"""What a writer has been told about its records, and what therefore must, may and must not be in the log afterwards.
+"""The operations of a writer, and which records therefore must, may and must not be in the log afterwards.
 
 must      acknowledged (after the loss of power: and flushed), not deleted, not truncated
 may       of the operation that was cut off; after the loss of power also what was not flushed, or truncated and
@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-Found = Sequence[tuple[int, bytes]]
+Found = Sequence[tuple[int, bytes | None]]
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Operation:
 
 @dataclass
 class History:
-    """Told of each operation before it begins and after it is done."""
+    """Records each operation before it begins and after it is done."""
 
     values: dict[int, bytes | None] = field(default_factory=dict)  # None: a marker, which no consumer sees
     lasts: dict[int, int] = field(default_factory=dict)  # the last offset of the batch that an offset is in
-    stale: dict[int, set[bytes]] = field(default_factory=dict)
+    stale: dict[int, set[bytes | None]] = field(default_factory=dict)
     start: int = 0
     deleted: int = 0  # the largest start there has been
     end: int = 0
@@ -126,10 +126,10 @@ class History:
             assert there.get(offset) == value, (
                 f"acknowledged {shown(value)} at {offset}, found {shown(there.get(offset))}; {self}; found {offsets}"
             )
-        for offset, value in found:
+        for offset, read in found:
             allowed = self._allowed(offset, power_lost)
-            assert value in allowed, (
-                f"at {offset} {shown(value)} was found, not one of {set(map(shown, allowed))}; {self}"
+            assert read in allowed, (
+                f"at {offset} {shown(read)} was found, not one of {set(map(shown, allowed))}; {self}"
             )
 
     def _required(self, found: Sequence[int], power_lost: bool) -> dict[int, bytes]:
@@ -167,6 +167,6 @@ class History:
         return f"start {self.start}, flushed {self.flushed}, end {self.end}, pending {pending}"
 
 
-def shown(value: bytes | None) -> str | None:
-    """The part of a value that tells it from others."""
-    return value and value.partition(b":")[0].decode()
+def shown(value: bytes | None) -> str:
+    """Return the part of a value that distinguishes it from others."""
+    return "none" if value is None else value.partition(b":")[0].decode()

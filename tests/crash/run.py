@@ -2,7 +2,7 @@
 
     python -m tests.crash.run --runs 1000 [--kind stop|strict|power|full|kill] [--seed 7]
 
-Each run that fails is told with what it takes to do it again; the exit code is 1 then.
+Each failed run is printed with its kind, seed, steps and call; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KINDS: dict[str, Run] = {
 
 
 def one(kind: str, seed: int, steps: int) -> str | None:
-    """None, or what went wrong."""
+    """Make one run; return a description of its failure, or None."""
     with tempfile.TemporaryDirectory(dir=_memory()) as directory:
         root = Path(directory)
         at = 0
@@ -52,7 +52,7 @@ def one(kind: str, seed: int, steps: int) -> str | None:
             (root / "run").mkdir()
             at = random.Random(seed).randint(1, runs.calls_of(root / "counted", seed, steps))
             KINDS[kind](root / "run", seed, at, steps)
-        except Exception:  # noqa: BLE001 - whatever it is, it is told, and the next run begins
+        except Exception:  # noqa: BLE001 - any failure is printed, and the next run begins
             return f"kind {kind}, seed {seed}, steps {steps}, call {at}\n{traceback.format_exc()}"
     return None
 

@@ -30,13 +30,19 @@ class Session:
         self.manager.close()
 
     def give_up(self) -> None:
-        """Give files and locks back to the system; what that does to the directory is of no interest any more."""
-        with suppress(KafkaLogError, OSError, ExceptionGroup):
-            self.log.abandon()
-            self.manager.close()
+        """Return files and locks to the system; the directory is not looked at any more."""
+        for end in (self.log.abandon, self.manager.close):
+            with suppress(KafkaLogError, OSError, ExceptionGroup):
+                end()
+        forget(self.manager)
 
 
-def opened(root: Path, rng: random.Random, held: list[Session] | None = None) -> Session:
+def forget(manager: LogManager[WritableLog]) -> None:
+    """Keep a manager that was stopped while it closed from warning that it is open: its process is dead."""
+    manager._detach()
+
+
+def opened(root: Path, rng: random.Random, sessions: list[Session] | None = None) -> Session:
     config = replace(
         CONFIG, flush_messages=rng.choice([2**63 - 1, 2**63 - 1, 1]), preallocate=rng.choice([False, False, True])
     )
@@ -47,24 +53,25 @@ def opened(root: Path, rng: random.Random, held: list[Session] | None = None) ->
     except BaseException:
         with suppress(KafkaLogError, OSError, ExceptionGroup, Stopped):
             manager.close()
-        # Who was stopped in the middle of that is not told of it once more when it is forgotten.
-        manager._detach()
+        forget(manager)
         raise
     session = Session(manager, log, scheduler)
-    if held is not None:
-        held.append(session)
+    if sessions is not None:
+        sessions.append(session)
     return session
 
 
 def work(session: Session, rng: random.Random, history: History, steps: int) -> Writer:
-    writer = Writer(session.log, rng, history, background=session.scheduler.run, checkpoint=session.manager.checkpoint)
+    writer = Writer(
+        session.log, rng, history, NOW, background=session.scheduler.run, checkpoint=session.manager.checkpoint
+    )
     for _ in range(steps):
         writer.step()
     return writer
 
 
 def look(root: Path, rng: random.Random, history: History, *, power_lost: bool) -> None:
-    """Open what is left, and hold it against what was told; go on with it, close it in order, and again."""
+    """Open the log that is left and compare it with the history; go on with it, close it, and open it once more."""
     session = opened(root, rng)
     try:
         log = session.log
@@ -72,7 +79,7 @@ def look(root: Path, rng: random.Random, history: History, *, power_lost: bool) 
         history.check(found, power_lost=power_lost)
         inspect(log, history.deleted)
         if not power_lost:
-            retry(log, history.pending)
+            retry(log, history.pending, NOW)
         history.adopt(records_of(log), lasts_of(log), log.log_start_offset, log.log_end_offset)
         work(session, rng, history, 6)
         history.check(records_of(log))
@@ -93,17 +100,17 @@ def look(root: Path, rng: random.Random, history: History, *, power_lost: bool) 
 
 
 def _until_stopped(disk: Disk, rng: random.Random, history: History, steps: int) -> None:
-    held: list[Session] = []
+    sessions: list[Session] = []
     with disk:
         try:
-            session = opened(disk.root, rng, held)
+            session = opened(disk.root, rng, sessions)
             work(session, rng, history, steps)
             if rng.random() < 0.3:
                 session.close()
         except Stopped:
             pass
     with suppress(Stopped):
-        for session in held:
+        for session in sessions:
             session.give_up()
 
 
@@ -130,10 +137,10 @@ class _Copying:
         self.copy = copy
 
     def run(self, rng: random.Random, history: History, steps: int) -> None:
-        held: list[Session] = []
+        sessions: list[Session] = []
         with self.disk:
             try:
-                session = opened(self.disk.root, rng, held)
+                session = opened(self.disk.root, rng, sessions)
                 work(session, rng, history, steps)
                 if rng.random() < 0.3:
                     session.close()
@@ -143,7 +150,7 @@ class _Copying:
             self.keep()
         finally:
             self.disk.forget()
-            for session in held:
+            for session in sessions:
                 session.give_up()
 
     def keep(self) -> None:
@@ -172,23 +179,25 @@ def failing_at(root: Path, seed: int, fault: Fail, steps: int) -> None:
     """Calls fail as on a full disk, and succeed again: what was acknowledged stays, the rest is whole or not there."""
     rng, history = random.Random(seed), History()
     disk = Disk(root, fault)
-    held: list[Session] = []
+    sessions: list[Session] = []
     try:
         with disk:
-            _work_on_failing(disk, rng, history, steps, held)
+            _work_on_failing(disk, rng, history, steps, sessions)
     finally:
-        for session in held:
+        for session in sessions:
             session.give_up()
     look(root, rng, history, power_lost=False)
 
 
-def _work_on_failing(disk: Disk, rng: random.Random, history: History, steps: int, held: list[Session]) -> None:
+def _work_on_failing(disk: Disk, rng: random.Random, history: History, steps: int, sessions: list[Session]) -> None:
     try:
-        session = opened(disk.root, rng, held)
+        session = opened(disk.root, rng, sessions)
     except Refused:
         disk.heal()
-        session = opened(disk.root, rng, held)
-    writer = Writer(session.log, rng, history, background=session.scheduler.run, checkpoint=session.manager.checkpoint)
+        session = opened(disk.root, rng, sessions)
+    writer = Writer(
+        session.log, rng, history, NOW, background=session.scheduler.run, checkpoint=session.manager.checkpoint
+    )
     writer.errors = Refused
     for _ in range(steps):
         before = len(writer.raised)

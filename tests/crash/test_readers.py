@@ -18,8 +18,6 @@ from kafkalog import IsolationLevel, Log, Record, WritableLog
 from tests.crash.follow import GONE, follow, value
 from tests.crash.workload import CONFIG
 
-STEPS = 300
-
 
 def _append(log: WritableLog, count: int) -> None:
     end = log.log_end_offset
@@ -58,7 +56,7 @@ class _Readers:
             try:
                 with suppress(*GONE):
                     read()
-            except BaseException as error:  # noqa: BLE001 - the test tells of it
+            except BaseException as error:  # noqa: BLE001 - the test reports it
                 self.problems.append(error)
                 return
 
@@ -85,16 +83,18 @@ def _change(log: WritableLog, rng: random.Random, truncates: bool) -> None:
         log.truncate_to(max(log.log_start_offset, log.log_end_offset - rng.randint(1, 10)))
 
 
+@pytest.mark.parametrize("steps", [60, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("truncates", [False, True])
-def test_threads_read_whole_records_while_the_log_is_changed(tmp_path: Path, truncates: bool) -> None:
+def test_threads_read_whole_records_while_the_log_is_changed(tmp_path: Path, truncates: bool, steps: int) -> None:
     rng = random.Random(1)
     with kafkalog.open(tmp_path / "orders-0", "a", CONFIG) as log, _Readers(log) as readers:
-        for _ in range(STEPS):
+        for _ in range(steps):
             _change(log, rng, truncates)
-    # What is cut off while it is read may be told as damage of its file; it is never a wrong record.
+    # A batch that is cut off while it is read may be reported as damage; it is never a wrong record.
     assert [each for each in readers.problems if not truncates or isinstance(each, AssertionError)] == []
 
 
+@pytest.mark.slow
 def test_a_reader_in_another_process_follows_a_log_through_rolls_and_retention(tmp_path: Path) -> None:
     directory, end = tmp_path / "orders-0", 1500
     with kafkalog.open(directory, "a", CONFIG) as log:

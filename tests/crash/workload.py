@@ -1,10 +1,11 @@
-"""A writer that does, by a seed, all that a log is for, and tells a `History` of each operation before and after."""
+"""A writer that does by a seed all that a log is for, and reports each operation to a `History` before and after."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from struct import pack
+from typing import Protocol
 
 from kafkalog import AppendOrigin, ByteBufferMessageSet, CompressionType, IsolationLevel, LogConfig, Record, WritableLog
 from kafkalog.errors import KafkaLogError, LogStateError
@@ -22,8 +23,8 @@ _CODECS = (CompressionType.NONE, CompressionType.NONE, CompressionType.LZ4)
 Work = Callable[[], object]
 
 
-class Told:
-    """Takes note of operations: before they begin, once they are done, where they raise."""
+class Observer(Protocol):
+    """Is informed of operations: before they begin, once they are done, where they raise."""
 
     def begin(self, operation: Operation) -> None: ...
     def done(self, log_start: int) -> None: ...
@@ -31,12 +32,18 @@ class Told:
 
 
 class Writer:
-    """Chooses operations and carries them out. errors: what an operation may raise without ending the work."""
+    """Chooses operations and carries them out.
 
-    def __init__(self, log: WritableLog, rng: random.Random, told: Told, *, background: Work, checkpoint: Work) -> None:
+    now: the time of its records, ms. errors: exceptions that an operation may raise without ending the work.
+    """
+
+    def __init__(
+        self, log: WritableLog, rng: random.Random, observer: Observer, now: int, *, background: Work, checkpoint: Work
+    ) -> None:
         self.log = log
         self._rng = rng
-        self._told = told
+        self._observer = observer
+        self._now = now
         self._background = background
         self._checkpoint = checkpoint
         self._made = rng.randrange(1 << 40)
@@ -62,14 +69,16 @@ class Writer:
         self._rng.choices(operations, weights)[0]()
 
     def _do(self, operation: Operation, work: Work) -> None:
-        self._told.begin(operation)
+        self._observer.begin(operation)
         try:
             work()
         except self.errors as error:
             self.raised.append(error)
-            self._told.failed(self.log.log_end_offset, refused=isinstance(error, LogStateError), whole=self._is_whole())
+            self._observer.failed(
+                self.log.log_end_offset, refused=isinstance(error, LogStateError), whole=self._is_whole()
+            )
         else:
-            self._told.done(self.log.log_start_offset)
+            self._observer.done(self.log.log_start_offset)
 
     def _is_whole(self) -> bool:
         """Whether the log takes more."""
@@ -89,9 +98,7 @@ class Writer:
 
     def append(self) -> None:
         values, codec = self._values(), self._rng.choice(_CODECS)
-        records = [
-            Record(value.encode(), timestamp=self.log._state.clock() + self.log.log_end_offset) for value in values
-        ]
+        records = [Record(value.encode(), timestamp=self._now + self.log.log_end_offset) for value in values]
         operation = Operation("append", self.log.log_end_offset, values)
         self._do(operation, lambda: self.log.append(records, compression_type=codec))
 
@@ -106,7 +113,7 @@ class Writer:
         operation = Operation(
             "append", self.log.log_end_offset, self._values(), (producer_id, 0, sequence, transactional)
         )
-        self._do(operation, lambda: self.log.append_as_leader(batch_of(operation, self.log._state.clock()), 0))
+        self._do(operation, lambda: self.log.append_as_leader(batch_of(operation, self._now), 0))
 
     def _next_of_a_producer(self, *, transactional: bool) -> tuple[int, int]:
         """Its id and next sequence number. One that the log has forgotten sends nothing under its old id any more.
@@ -124,7 +131,7 @@ class Writer:
         producers = self.log.producer_state.active_producers.values()
         open_ones = [each.producer_id for each in producers if each.current_txn_first_offset is not None]
         if open_ones:
-            marker = marker_of(self._rng.choice(open_ones), self.log._state.clock(), committed=self._rng.random() < 0.5)
+            marker = marker_of(self._rng.choice(open_ones), self._now, committed=self._rng.random() < 0.5)
             operation = Operation("marker", self.log.log_end_offset)
             self._do(
                 operation, lambda: self.log.append_as_leader(marker, 0, AppendOrigin.COORDINATOR, transaction_version=1)
@@ -238,24 +245,24 @@ def _check_producers(log: WritableLog, deleted: int) -> None:
 
 
 def _committed(log: WritableLog) -> list[tuple[int, bytes | None]]:
-    """What a consumer of committed records gets, worked out from the batches."""
+    """Return what a consumer of committed records gets, worked out from the batches."""
     out: list[tuple[int, bytes | None]] = []
     pending: dict[int, list[tuple[int, bytes | None]]] = {}
     for batch in log.batches(log.segments[0].base_offset):
-        held = pending.setdefault(batch.producer_id, [])
+        own = pending.setdefault(batch.producer_id, [])
         if batch.is_control:
-            out += held if next(iter(batch)).key == b"\0\0\0\1" else []
-            held.clear()
+            out += own if next(iter(batch)).key == b"\0\0\0\1" else []
+            own.clear()
         else:
-            (held if batch.is_transactional else out).extend((each.offset, each.value) for each in batch)
+            (own if batch.is_transactional else out).extend((each.offset, each.value) for each in batch)
     first, stable = log.log_start_offset, log.last_stable_offset
     return sorted(each for each in out if first <= each[0] < stable)
 
 
-def retry(log: WritableLog, operation: Operation | None) -> None:
-    """As a producer does that had no answer: the same batch again. It is in the log once then."""
+def retry(log: WritableLog, operation: Operation | None, now: int) -> None:
+    """Send the batch again, as a producer does that had no answer. It is in the log once then."""
     if operation is not None and operation.kind == "append" and operation.producer is not None:
-        log.append_as_leader(batch_of(operation, log._state.clock()), 0)
+        log.append_as_leader(batch_of(operation, now), 0)
         values = [value for _, value in records_of(log)]
         assert all(values.count(value.encode()) == 1 for value in operation.values)
 

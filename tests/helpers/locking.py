@@ -1,4 +1,4 @@
-"""Another process that takes a lock, holds it, and lets it go when told."""
+"""Another process that takes a lock and releases it when its input ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-SECONDS = 300
+SECONDS = 60
 
 TAKE = """
 import sys
@@ -17,7 +17,7 @@ from pathlib import Path
 from kafkalog.errors import LogLockedError
 from kafkalog.storage.lock import lock_data_dir, lock_partition
 try:
-    held = {"data_dir": lock_data_dir, "partition": lock_partition}[sys.argv[1]](Path(sys.argv[2]))
+    lock = {"data_dir": lock_data_dir, "partition": lock_partition}[sys.argv[1]](Path(sys.argv[2]))
     print("locked", flush=True)
 except LogLockedError as error:
     print("refused", error, flush=True)
@@ -49,7 +49,7 @@ def python(code: str, *arguments: object) -> list[str]:
 
 @contextmanager
 def started(command: Sequence[str]) -> Iterator[Other]:
-    """A process that says something, waits for the end of its input, and ends."""
+    """Start a process that prints a line, waits for the end of its input, and ends."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -62,12 +62,12 @@ def started(command: Sequence[str]) -> Iterator[Other]:
 
 @contextmanager
 def other(what: str, directory: Path) -> Iterator[Other]:
-    """Another process that tries to lock a "data_dir" or a "partition", and holds it meanwhile."""
+    """Start a process that tries to lock a "data_dir" or a "partition" and keeps the lock meanwhile."""
     with started(python(TAKE, what, directory)) as process:
         yield process
 
 
 def can_be_locked(what: str, directory: Path) -> bool:
-    """Whether another process gets the lock."""
+    """Tell whether another process gets the lock."""
     with other(what, directory) as process:
         return process.has_it

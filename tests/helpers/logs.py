@@ -1,9 +1,9 @@
-"""Logs that are appended to, in tests: their clock stands still until told, and what is scheduled is done at once."""
+"""Logs to append to in tests: their clock stands still, and scheduled tasks run at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,12 @@ EVERYTHING = 1 << 24
 
 @contextmanager
 def opened(directory: Path, config: LogConfig = CONFIG, **opening: Any) -> Iterator[WritableLog]:
-    """A log; what the test has not closed is given up as it is, as a crash would."""
-    settings = {"had_clean_shutdown": True, "clock": Clock(NOW), "scheduler": ImmediateScheduler()} | opening
+    """Open a log; abandon it in the end, as a crash would, unless the test has closed it."""
+    settings: dict[str, Any] = {
+        "had_clean_shutdown": True,
+        "clock": Clock(NOW),
+        "scheduler": ImmediateScheduler(),
+    } | opening
     log = WritableLog.load(directory, config, Opening(**settings))
     try:
         yield log
@@ -35,36 +39,36 @@ def opened(directory: Path, config: LogConfig = CONFIG, **opening: Any) -> Itera
         log.abandon()
 
 
-def crashed(directory: Path, config: LogConfig = CONFIG, **opening: Any) -> Any:
-    """The same of a directory whose last writer did not close it."""
+def crashed(directory: Path, config: LogConfig = CONFIG, **opening: Any) -> AbstractContextManager[WritableLog]:
+    """Open a log whose last writer did not close it."""
     return opened(directory, config, had_clean_shutdown=False, **opening)
 
 
 def batch(*values: bytes | None, timestamp: int = NOW, **settings: Any) -> ByteBufferMessageSet:
-    """A batch as a client sends it: format 2, offsets from 0 on."""
+    """Return a batch as a client sends it: format 2, offsets from 0 on."""
     records = [Record(value, timestamp=timestamp) for value in values or (b"hello",)]
     return ByteBufferMessageSet.from_records(records, **settings)
 
 
 def append(log: WritableLog, *values: bytes | None, epoch: int = 0, **settings: Any) -> int:
-    """Appended as one batch by the leader; the first offset."""
+    """Append one batch as the leader; return its first offset."""
     return log.append_as_leader(batch(*values, **settings), epoch).first_offset
 
 
 def fill(log: WritableLog, count: int, **settings: Any) -> None:
-    """Appends `count` batches of one record, whose values are numbers."""
+    """Append `count` batches of one record, whose values are numbers."""
     for number in range(log.log_end_offset, log.log_end_offset + count):
         append(log, b"%d" % number, **settings)
 
 
 def follow(log: WritableLog, base_offset: int, *values: bytes | None, epoch: int = 0, **settings: Any) -> None:
-    """Appended as a leader of that epoch has it."""
+    """Append as a follower a batch of a leader of that epoch."""
     settings = {"partition_leader_epoch": epoch} | settings
     log.append_as_follower(batch(*values, base_offset=base_offset, **settings))
 
 
 def replicated(log: WritableLog) -> None:
-    """All replicas have everything."""
+    """Raise the high watermark to the end of the log."""
     log.update_high_watermark(log.log_end_offset)
 
 
@@ -81,12 +85,12 @@ def values(messages: MessageSet | Log) -> list[bytes | None]:
 
 
 def seen(log: Log, start: int, isolation: IsolationLevel = IsolationLevel.LOG_END, size: int = EVERYTHING) -> list[int]:
-    """The offsets of one read."""
+    """Return the offsets of one read."""
     return [record.offset for record in log.read(start, size, isolation).message_set]
 
 
 def epochs(log: Log) -> list[tuple[int, int]]:
-    return [tuple(entry) for entry in log.leader_epochs.entries]
+    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
 
 
 def snapshots(log: Log) -> list[int]:
@@ -98,10 +102,10 @@ def producers_in(log: Log, offset: int) -> list[int]:
 
 
 def files(directory: Path, ending: str = "") -> dict[str, bytes]:
-    """Name -> content."""
+    """Return the content of each file by its name."""
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name.endswith(ending)}
 
 
 def names(directory: Path, ending: str = "") -> list[str]:
-    """Of the files that there are, as long as a thread deletes some."""
+    """Return the names of the files, some of which a thread may be deleting."""
     return sorted(path.name for path in directory.iterdir() if path.name.endswith(ending))

@@ -1,7 +1,8 @@
-"""Segments for tests, and what is put into them: by default v1 messages of 39 bytes, at ten ms an offset."""
+"""Segments for tests, and batches for them: by default v1 messages of 39 bytes, at ten ms an offset."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from struct import pack
@@ -20,7 +21,7 @@ SMALL = LogConfig(segment_bytes=1 << 20, index_interval_bytes=10, segment_index_
 
 
 class Clock:
-    """A time that moves when it is told to, ms."""
+    """A clock that a test sets, ms."""
 
     def __init__(self, now: int = 0) -> None:
         self.now = now
@@ -57,7 +58,10 @@ def marker(
 
 
 def together(*sets: MessageSet) -> ByteBufferMessageSet:
-    return ByteBufferMessageSet(b"".join(bytes(each._view(0, each.size_in_bytes)) for each in sets))
+    data = io.BytesIO()
+    for each in sets:
+        each.write_to(data)
+    return ByteBufferMessageSet(data.getvalue())
 
 
 def spans(messages: MessageSet) -> list[BatchSpan]:

@@ -15,13 +15,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet
 from kafkalog.record.builder import BatchSettings, RecordsBuilder
 from tests.reference.encode import FORMATS
+from tests.stateful.sizes import sized
 
 write = os.pwrite
 
@@ -242,7 +242,7 @@ class FileMachine(RuleBasedStateMachine):
     def ask_for_the_magic(self, magic: int) -> None:
         assert self.messages.has_matching_magic(magic) == all(each.magic == magic for each in self.entries)
 
-    # --- what always holds
+    # --- invariants
 
     @invariant()
     def the_file_holds_the_entries(self) -> None:
@@ -285,5 +285,4 @@ class FileMachine(RuleBasedStateMachine):
 
 
 TestFileMessageSet = FileMachine.TestCase
-# Each step reads the file in every way: half as many as other tests have.
-TestFileMessageSet.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=30)
+TestFileMessageSet.settings = sized(2, steps=30)

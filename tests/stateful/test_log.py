@@ -1,4 +1,4 @@
-"""A log in any order of appends, rolls, truncations, deletions, stops and crashes stays what its writer was told.
+"""A log in any order of appends, rolls, truncations, deletions, stops and crashes agrees with its writer's history.
 
 The model is a `History`: the values by offset, and what of them was flushed.
 """
@@ -10,7 +10,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -18,23 +17,25 @@ import kafkalog
 from kafkalog import ByteBufferMessageSet, IsolationLevel, Record
 from tests.crash.history import History, Operation
 from tests.crash.runs import Session, opened
-from tests.crash.workload import NAME, Writer, inspect, lasts_of, records_of
+from tests.crash.workload import NAME, NOW, Writer, inspect, lasts_of, records_of
+from tests.stateful.sizes import sized
 
 SEEDS = st.integers(0, 2**32)
 
 
 class LogMachine(RuleBasedStateMachine):
+    session: Session
+
     def __init__(self) -> None:
         super().__init__()
         memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
         self.top = Path(tempfile.mkdtemp(prefix="log", dir=memory))
         self.root = self.top / "0"
         self.history = History()
-        self.session: Session | None = None
         self.worked = 0
 
     def teardown(self) -> None:
-        if self.session is not None:
+        if hasattr(self, "session"):
             self.session.give_up()
         shutil.rmtree(self.top)
 
@@ -47,15 +48,15 @@ class LogMachine(RuleBasedStateMachine):
         self.session = opened(self.root, random.Random(seed))
         self.log = self.session.log
 
-    # --- what is done
+    # --- operations
 
     @rule(seed=SEEDS, steps=st.integers(1, 4))
     def work(self, seed: int, steps: int) -> None:
-        # Another one each time: the same records twice are told from others by nothing.
+        # Another seed each time: nothing distinguishes equal records.
         self.worked += 1
         rng = random.Random(seed << 16 | self.worked)
         work, checkpoint = self.session.scheduler.run, self.session.manager.checkpoint
-        writer = Writer(self.log, rng, self.history, background=work, checkpoint=checkpoint)
+        writer = Writer(self.log, rng, self.history, NOW, background=work, checkpoint=checkpoint)
         for _ in range(steps):
             writer.step()
 
@@ -63,7 +64,7 @@ class LogMachine(RuleBasedStateMachine):
     def append_as_follower(self, gap: int, count: int, seed: int) -> None:
         values = tuple(f"{seed}-{self.log.log_end_offset}-{i}:" for i in range(count))
         first = self.log.log_end_offset + gap
-        records = [Record(value.encode(), timestamp=self.log._state.clock()) for value in values]
+        records = [Record(value.encode(), timestamp=NOW) for value in values]
         self.history.begin(Operation("append", first, values))
         self.log.append_as_follower(
             ByteBufferMessageSet.from_records(records, base_offset=first, partition_leader_epoch=0)
@@ -91,7 +92,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=SEEDS, damage=st.sampled_from(["none", "cut", "zeroed", "garbage"]), indexes=st.booleans())
     def crash(self, seed: int, damage: str, indexes: bool) -> None:
-        """What was not flushed may be damaged, from any place on, and its indexes be anything."""
+        """Unflushed batches may be damaged from any place on, and their indexes be anything."""
         image = self.top / str(int(self.root.name) + 1)
         shutil.copytree(self.root, image)
         rng = random.Random(seed)
@@ -119,7 +120,7 @@ class LogMachine(RuleBasedStateMachine):
         # What was not flushed before is not now.
         self.history.flushed = min(log.recovery_point, log.log_end_offset)
 
-    # --- what must then hold
+    # --- invariants
 
     @invariant()
     def the_log_is_what_was_written(self) -> None:
@@ -162,5 +163,4 @@ def _damage_indexes(path: Path, rng: random.Random) -> None:
 
 
 TestLog = LogMachine.TestCase
-# Each step reads the log in every way.
-TestLog.settings = settings(max_examples=max(1, settings().max_examples // 4), stateful_step_count=12)
+TestLog.settings = sized(4, steps=12)

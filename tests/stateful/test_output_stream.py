@@ -17,6 +17,7 @@ from kafkalog._speedups.output_stream import BufferingOutputStream, ReservedOutp
 from tests.helpers.strategies import INT64_EDGES
 from tests.reference import output_stream as reference
 from tests.reference.encode import varint
+from tests.stateful.sizes import sized
 
 numbers = (
     st.sampled_from([*INT64_EDGES, -(2**15), 255, 256, 2**16 - 1, 2**32 - 1, 2**32, 2**63, -(2**63) - 1])
@@ -181,3 +182,4 @@ class OutputStreamMachine(RuleBasedStateMachine):
 
 
 TestOutputStream = OutputStreamMachine.TestCase
+TestOutputStream.settings = sized(1, steps=50)

@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +17,7 @@ from kafkalog import ByteBufferMessageSet
 from kafkalog.storage.config import LogConfig
 from kafkalog.storage.segment import LogSegment
 from tests.helpers.making import Clock, batch, producers, spans, together
+from tests.stateful.sizes import sized
 
 BASE = 100
 INTERVAL = 150
@@ -34,10 +34,11 @@ class Batch(NamedTuple):
 
 
 class SegmentMachine(RuleBasedStateMachine):
+    segment: LogSegment
+
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="segment"))
-        self.segment: LogSegment | None = None
         self.batches: list[Batch] = []
         self.entries: list[tuple[int, int]] = []
         self.times: list[tuple[int, int]] = []
@@ -45,7 +46,7 @@ class SegmentMachine(RuleBasedStateMachine):
         self.end = BASE
 
     def teardown(self) -> None:
-        if self.segment is not None:
+        if hasattr(self, "segment"):
             self.segment.release()
         shutil.rmtree(self.directory)
 
@@ -53,7 +54,7 @@ class SegmentMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.segment = LogSegment.open(self.directory, BASE, CONFIG, clock=Clock())
 
-    # --- what is done
+    # --- operations
 
     @precondition(lambda self: not self.segment.sealed)
     @rule(
@@ -213,5 +214,4 @@ class _Beside:
 
 
 TestSegment = SegmentMachine.TestCase
-# Each step reads the segment in every way: a third of the steps that other tests have.
-TestSegment.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=15)
+TestSegment.settings = sized(3, steps=15)

@@ -1,4 +1,4 @@
-"""A file that is replaced: whoever reads, whatever breaks, it is the old one or the new one."""
+"""A file that is replaced is the old one or the new one, for any reader and after any failure."""
 
 from __future__ import annotations
 
@@ -40,15 +40,21 @@ def test_a_file_that_was_not_there_is_made_and_one_may_be_empty(tmp_path: Path) 
     assert (tmp_path / "a").read_bytes() == b""
 
 
-def test_the_bytes_are_on_the_disk_before_they_get_their_name_and_then_the_name(path: Path, monkeypatch) -> None:
-    steps, fsync, replace = [], os.fsync, os.replace
+def test_the_bytes_are_on_the_disk_before_they_get_their_name_and_then_the_name(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, fsync, replace = list[object](), os.fsync, os.replace
 
     def sync(descriptor: int) -> None:
         steps.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else os.fstat(descriptor).st_size)
         fsync(descriptor)
 
+    def rename(old: Path, new: Path) -> None:
+        steps.append("name")
+        replace(old, new)
+
     monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("name"), replace(*paths)))
+    monkeypatch.setattr(os, "replace", rename)
     write_atomically(path, NEW)
     assert steps == [len(NEW), "name", "directory"]
     steps.clear()
@@ -57,7 +63,7 @@ def test_the_bytes_are_on_the_disk_before_they_get_their_name_and_then_the_name(
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_old_file_and_no_other(path: Path, monkeypatch, call: str) -> None:
+def test_a_full_disk_leaves_the_old_file_and_no_other(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     def no_space(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -80,6 +86,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_write_that_the_system_cuts_short_leaves_the_old_file_and_no_other(path: Path) -> None:
     with started(python(LIMITED, path)) as process:
         assert process.answer == f"OSError {errno.EFBIG}"
@@ -110,7 +117,7 @@ def test_readers_never_see_part_of_a_file(path: Path) -> None:
     stop = threading.Event()
 
     def write() -> None:
-        for number in range(200):
+        for number in range(80):
             write_atomically(path, contents[number % 2], sync=False)
         stop.set()
 
@@ -134,6 +141,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_a_whole_file(path: Path) -> None:
     pauses = random.Random(5)
     for _ in range(12):
@@ -147,7 +155,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(path: Path) -> None:
         assert names(path) == ["checkpoint"]
 
 
-def test_a_signal_in_the_middle_leaves_no_other_file(path: Path, monkeypatch) -> None:
+def test_a_signal_in_the_middle_leaves_no_other_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_descriptor: int) -> None:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""A topic's settings: their names, what they may be, and what follows from them."""
+"""A topic's settings: their names, their allowed values, and what follows from them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, neares
         ("follower_replication_throttled_replicas", (1,), "partition:broker"),
     ],
 )
-def test_an_invalid_value_is_named_with_the_allowed_ones(setting: str, value: object, allowed: str) -> None:
+def test_an_invalid_value_is_named_with_the_allowed_ones(setting: str, value: Any, allowed: str) -> None:
     with pytest.raises(ValueError, match=allowed) as error:
         LogConfig(**{setting: value})
     assert str(error.value).startswith(f"{setting} is {value!r}: ")
@@ -243,6 +243,6 @@ numbers = st.fixed_dictionaries(
 
 
 @given(numbers)
-def test_settings_survive_the_way_to_kafkas_names_and_back(settings: dict[str, object]) -> None:
+def test_settings_survive_the_way_to_kafkas_names_and_back(settings: dict[str, Any]) -> None:
     config = LogConfig(**settings)
     assert LogConfig.from_topic_config(config.to_topic_config()) == config

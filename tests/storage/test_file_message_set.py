@@ -1,4 +1,4 @@
-"""Log entries in a file: what Kafka's own tests show of FileRecords and its input stream."""
+"""Log entries in a file: the cases of Kafka's own tests of FileRecords and its input stream."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spanning(first: int, *offsets: int) -> bytes:
     return V2Batch([PlainRecord(offset) for offset in offsets], base_offset=first).encoded()
 
 
-# --- walking
+# --- iterating
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
@@ -133,8 +133,8 @@ def test_batches_are_read_from_a_position_on(write: Write) -> None:
 
 def test_a_file_can_be_iterated_many_times_at_once(write: Write) -> None:
     messages = write(one(0) + one(1))
-    walks = [iter(messages) for _ in range(3)]
-    assert [[next(walk).offset for walk in walks] for _ in range(2)] == [[0, 0, 0], [1, 1, 1]]
+    readers = [iter(messages) for _ in range(3)]
+    assert [[next(reader).offset for reader in readers] for _ in range(2)] == [[0, 0, 0], [1, 1, 1]]
 
 
 def test_a_file_that_grows_is_read_as_far_as_it_has_grown(write: Write) -> None:
@@ -150,11 +150,11 @@ def test_a_file_cut_while_it_is_read_does_not_kill_the_process(write: Write) -> 
     """Leaders change and followers cut their logs; touching a mapped page that is gone would end the process."""
     data = b"".join(one(offset, value=bytes(3000)) for offset in range(2000))
     messages = write(data)
-    walk = iter(messages)
-    assert next(walk).offset == 0
+    reader = iter(messages)
+    assert next(reader).offset == 0
     with Path(messages.path).open("r+b") as file:
         file.truncate(len(one(0, value=bytes(3000))) * 3)
-    found = outcome(walk)
+    found = outcome(reader)
     assert found.offsets == list(range(1, 1 + len(found.offsets)))
     assert found.error is None or found.error.path == messages.path
     assert [record.offset for record in messages] == [0, 1, 2]
@@ -258,7 +258,7 @@ def test_searching_for_numbers_beyond_64_bits_finds_no_batch_above_and_the_first
     write: Write, wanted: int
 ) -> None:
     message_set = write(V2Batch(records(b"a", offset=4)).encoded())
-    assert message_set.search(wanted) is message_set.search_timestamp(wanted) is None
+    assert (message_set.search(wanted), message_set.search_timestamp(wanted)) == (None, None)
     assert message_set.search_timestamp(0, starting_offset=wanted) is None
     assert message_set.search(-wanted - 1) == message_set.search(4)
     assert message_set.search_timestamp(-wanted - 1) == message_set.search_timestamp(0)
@@ -296,7 +296,7 @@ def test_search_by_time_looks_inside_a_batch(write: Write) -> None:
     assert messages.search_timestamp(15, start=len(one(9)), starting_offset=2) == (20, 2, None)
 
 
-# --- what cannot be opened
+# --- opening
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

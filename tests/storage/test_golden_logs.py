@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Any, TypeAlias
 
 import pytest
@@ -117,10 +118,9 @@ def test_the_records_of_a_log_are_those_that_the_broker_gave_to_a_consumer(parti
 @every_partition
 def test_two_readers_of_a_log_do_not_disturb_each_other(partition: Partition) -> None:
     log = kafkalog.open(partition.directory)
-    offsets = [record.offset for record in log.records()]
-    assert [(a.offset, b.offset) for a, b in zip(log.records(), log.records(), strict=True)] == [
-        (offset, offset) for offset in offsets
-    ]
+    offsets = [record.offset for record in islice(log.records(), 500)]
+    both = zip(log.records(), log.records(), strict=True)
+    assert [(a.offset, b.offset) for a, b in islice(both, 500)] == [(offset, offset) for offset in offsets]
 
 
 def test_the_metadata_quorums_log_is_read_to_its_end() -> None:

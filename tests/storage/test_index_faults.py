@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_a_reader_changes_nothing(index: OffsetIndex, path: Path) -> None:
     index.append(51, 1)
     looking = reader(path)
     before, written = path.read_bytes(), path.stat().st_mtime_ns
+    changes: list[Callable[[], object]]
     changes = [looking.truncate, looking.reset, looking.delete_if_exists, lambda: looking.rename_to(path / "x")]
     changes += [lambda: looking.append(60, 60), lambda: looking.truncate_to(45), lambda: looking.resize(8)]
     for change in changes:

@@ -1,8 +1,9 @@
-"""Many entries added to an index at once are those added one by one, up to the first that cannot be."""
+"""Adding many entries to an index at once equals adding them one by one, up to the first invalid one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -33,9 +34,9 @@ def test_adding_many_entries_equals_adding_them_one_by_one(
     each, many = (kind(directory / name, BASE, max_size=120) for name in ("each", "many"))
     for entry in sorted(before)[:4]:
         for index in (each, many):
-            error_of(lambda index=index, entry=entry: add(index, *entry))
+            error_of(partial(add, index, *entry))
     columns = np.array(entries, dtype=np.int64).reshape(-1, 2).T
-    assert error_of(lambda: add_all(many, *columns)) == error_of(lambda: [add(each, *entry) for entry in entries])
+    assert error_of(lambda: add_all(many, *columns)) == error_of(lambda: add_one_by_one(each, entries))
     assert (list(many), many.last_entry, many.entries) == (list(each), each.last_entry, each.entries)
     assert many.path.read_bytes() == each.path.read_bytes()
     each.release()
@@ -44,6 +45,11 @@ def test_adding_many_entries_equals_adding_them_one_by_one(
 
 def add(index: OffsetIndex | TimeIndex, first: int, second: int) -> None:
     index.append(first, second) if isinstance(index, OffsetIndex) else index.maybe_append(first, second)
+
+
+def add_one_by_one(index: OffsetIndex | TimeIndex, entries: list[tuple[int, int]]) -> None:
+    for entry in entries:
+        add(index, *entry)
 
 
 def add_all(index: OffsetIndex | TimeIndex, first: NDArray[np.int64], second: NDArray[np.int64]) -> None:

@@ -1,4 +1,4 @@
-"""Others are kept out also where the lock file goes, or a partition is a link; and where they are not, it is told."""
+"""Other writers are excluded, or the loss is noticed, when the lock file is removed or a partition is a link."""
 
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ def test_a_manager_whose_lock_file_was_removed_raises_on_close_and_releases_its_
     LogManager(tmp_path, "a").close()
 
 
+@pytest.mark.slow
 def test_a_linked_partition_has_one_writer(tmp_path: Path) -> None:
     for name in ("data", "links"):
         (tmp_path / name).mkdir()

@@ -1,11 +1,13 @@
-"""Which epoch began where: assigned, asked for, truncated, and kept in a file that Kafka reads."""
+"""The leader epoch cache: assigning, querying, truncating, and its file, which Kafka reads."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -13,9 +15,10 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
-from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask
+from kafkalog.storage.scheduler import ImmediateScheduler, ScheduledTask, Task
 
 NOTHING = (-1, -1)
+Entries: TypeAlias = list[tuple[int, int]]
 
 
 @pytest.fixture
@@ -35,12 +38,12 @@ def with_entries(cache: LeaderEpochCache, *entries: tuple[int, int]) -> LeaderEp
 
 
 class Later:
-    """Keeps what it is given, to be run when the test says so."""
+    """A scheduler whose tasks a test runs."""
 
     def __init__(self) -> None:
         self.tasks: list[ScheduledTask] = []
 
-    def schedule(self, name, task, delay_ms=0, period_ms=-1) -> ScheduledTask:
+    def schedule(self, name: str, task: Task, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
         self.tasks.append(ScheduledTask(name, task, period_ms))
         return self.tasks[-1]
 
@@ -55,8 +58,8 @@ def test_a_new_cache_is_empty_and_creates_an_empty_file(cache: LeaderEpochCache,
     assert path.read_bytes() == b""
     assert cache.is_empty
     assert cache.entries == ()
-    assert cache.latest_epoch is cache.latest_entry is cache.earliest_entry is None
-    assert cache.previous_epoch(5) is cache.next_epoch(5) is cache.epoch_for_offset(0) is None
+    assert (cache.latest_epoch, cache.latest_entry, cache.earliest_entry) == (None, None, None)
+    assert (cache.previous_epoch(5), cache.next_epoch(5), cache.epoch_for_offset(0)) == (None, None, None)
     assert cache.end_offset_for(0, 10) == cache.end_offset_for(-1, 10) == NOTHING
 
 
@@ -75,11 +78,13 @@ def test_an_epoch_keeps_the_offset_at_which_it_began_first(cache: LeaderEpochCac
         ([(0, 0), (1, 5), (2, 10), (3, 20), (2, 7)], [(0, 0), (1, 5), (2, 7)]),
     ],
 )
-def test_a_new_entry_drops_those_it_contradicts(cache: LeaderEpochCache, assigned, left) -> None:
+def test_a_new_entry_drops_those_it_contradicts(cache: LeaderEpochCache, assigned: Entries, left: Entries) -> None:
     assert list(with_entries(cache, *assigned).entries) == left
 
 
-def test_dropping_an_entry_is_logged_unless_nothing_was_appended_in_its_epoch(cache: LeaderEpochCache, caplog) -> None:
+def test_dropping_an_entry_is_logged_unless_nothing_was_appended_in_its_epoch(
+    cache: LeaderEpochCache, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         with_entries(cache, (2, 9), (3, 9))
         assert caplog.records == []
@@ -88,7 +93,7 @@ def test_dropping_an_entry_is_logged_unless_nothing_was_appended_in_its_epoch(ca
 
 
 @pytest.mark.parametrize("entry", [(-1, 0), (0, -1)])
-def test_a_negative_epoch_or_offset_is_refused(cache: LeaderEpochCache, entry) -> None:
+def test_a_negative_epoch_or_offset_is_refused(cache: LeaderEpochCache, entry: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="0 or more"):
         cache.assign(*entry)
 
@@ -100,7 +105,7 @@ def test_a_negative_epoch_or_offset_is_refused(cache: LeaderEpochCache, entry) -
     ("requested", "answer"), [(5, (5, 12)), (6, (5, 12)), (7, (7, 99)), (8, NOTHING), (-1, NOTHING)]
 )
 def test_the_end_of_an_epoch_is_where_the_next_one_began_and_of_the_latest_the_log_end(
-    cache, requested, answer
+    cache: LeaderEpochCache, requested: int, answer: tuple[int, int]
 ) -> None:
     with_entries(cache, (5, 11), (6, 12), (7, 13), (7, 12))
     assert cache.end_offset_for(requested, 99) == answer
@@ -109,7 +114,9 @@ def test_the_end_of_an_epoch_is_where_the_next_one_began_and_of_the_latest_the_l
 @pytest.mark.parametrize(
     ("requested", "answer"), [(1, (0, 13)), (2, (2, 17)), (3, (2, 17)), (4, (4, 20)), (5, NOTHING)]
 )
-def test_an_epoch_that_is_not_there_ends_with_the_one_before(cache, requested, answer) -> None:
+def test_an_epoch_that_is_not_there_ends_with_the_one_before(
+    cache: LeaderEpochCache, requested: int, answer: tuple[int, int]
+) -> None:
     assert with_entries(cache, (0, 10), (2, 13), (4, 17)).end_offset_for(requested, 20) == answer
 
 
@@ -122,7 +129,9 @@ def test_an_epoch_dropped_for_a_later_one_has_no_end_offset(cache: LeaderEpochCa
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(25, 1), (20, 1), (30, 5), (50, 5), (5, None), (10, 0), (19, 0)])
-def test_a_record_was_appended_in_the_last_epoch_that_began_by_its_offset(cache, offset, epoch) -> None:
+def test_a_record_was_appended_in_the_last_epoch_that_began_by_its_offset(
+    cache: LeaderEpochCache, offset: int, epoch: int | None
+) -> None:
     assert with_entries(cache, (0, 10), (1, 20), (5, 30)).epoch_for_offset(offset) == epoch
 
 
@@ -140,7 +149,9 @@ def test_previous_and_next_epochs_are_found_for_epochs_without_an_entry(cache: L
     ("offset", "left"),
     [(8, [(2, 6)]), (9, [(2, 6), (3, 8)]), (-1, [(2, 6), (3, 8), (4, 11)]), (12, [(2, 6), (3, 8), (4, 11)]), (0, [])],
 )
-def test_truncating_the_end_drops_what_begins_there_or_later(cache, path, offset, left) -> None:
+def test_truncating_the_end_drops_what_begins_there_or_later(
+    cache: LeaderEpochCache, path: Path, offset: int, left: Entries
+) -> None:
     with_entries(cache, (2, 6), (3, 8), (4, 11)).truncate_from_end(offset)
     assert list(cache.entries) == list(LeaderEpochCache(path).entries) == left
 
@@ -157,7 +168,9 @@ def test_truncating_the_end_drops_what_begins_there_or_later(cache, path, offset
         (-1, [(2, 6), (3, 8), (4, 11)]),
     ],
 )
-def test_truncating_the_start_lets_the_epoch_of_that_offset_begin_there(cache, path, offset, left) -> None:
+def test_truncating_the_start_lets_the_epoch_of_that_offset_begin_there(
+    cache: LeaderEpochCache, path: Path, offset: int, left: Entries
+) -> None:
     with_entries(cache, (2, 6), (3, 8), (4, 11)).truncate_from_start(offset)
     assert list(cache.entries) == list(LeaderEpochCache(path).entries) == left
 
@@ -245,14 +258,17 @@ def test_a_negative_number_in_the_file_is_damage(path: Path) -> None:
         LeaderEpochCache(path)
 
 
-def test_a_failed_write_leaves_the_cache_as_the_file_is(cache: LeaderEpochCache, path: Path, monkeypatch) -> None:
+def test_a_failed_write_leaves_the_cache_as_the_file_is(
+    cache: LeaderEpochCache, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_entries(cache, (2, 6))
 
-    def no_space(*_args) -> None:
+    def no_space(*_args: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", no_space)
-    for change in (lambda: cache.assign(3, 9), cache.clear_and_flush):
+    changes: tuple[Callable[[], object], ...] = (lambda: cache.assign(3, 9), cache.clear_and_flush)
+    for change in changes:
         with pytest.raises(OSError, match="No space"):
             change()
         assert cache.entries == ((2, 6),)
@@ -272,12 +288,16 @@ steps = st.lists(
 
 
 @given(steps)
-def test_epochs_and_offsets_always_rise_and_the_answers_follow_from_the_entries(tmp_path_factory, steps) -> None:
+def test_epochs_and_offsets_always_rise_and_the_answers_follow_from_the_entries(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
+) -> None:
     cache = LeaderEpochCache(tmp_path_factory.getbasetemp() / "nothing is here", writable=False)
     expected: list[tuple[int, int]] = []
     for step in steps:
         expected = _model(expected, *step)
-        {"assign": cache.assign, "end": cache.truncate_from_end, "start": cache.truncate_from_start}[step[0]](*step[1:])
+        change: dict[str, Callable[..., object]]
+        change = {"assign": cache.assign, "end": cache.truncate_from_end, "start": cache.truncate_from_start}
+        change[step[0]](*step[1:])
         assert list(cache.entries) == expected
         assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(expected))
     for offset in range(32):

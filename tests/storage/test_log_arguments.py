@@ -1,4 +1,4 @@
-"""What a log is opened and asked with: what is wrong is named, and nothing is changed for it."""
+"""Invalid arguments are named and change nothing."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def test_a_config_of_another_type_creates_no_partition(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["r", "a"])
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "words"),
     [
         ({"decompression_limit": -1}, "decompression_limit is -1 bytes"),
         ({"decompression_limit": "1"}, "decompression_limit is a whole number of bytes, not str"),
         ({"config": {}}, "config is a LogConfig"),
     ],
 )
-def test_invalid_options_of_open_are_named(log: WritableLog, mode: Any, options: dict[str, Any], told: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=told):
+def test_invalid_options_of_open_are_named(log: WritableLog, mode: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
         kafkalog.open(log.directory, mode, **options)
 
 
@@ -84,17 +84,17 @@ def test_reading_out_of_range_names_the_log(log: WritableLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "words"),
     [((0, -1), "max_length is -1 bytes"), ((0, "1"), "max_length is a whole"), ((None, 1), "start_offset is a whole")],
 )
-def test_invalid_arguments_of_read_are_named(log: WritableLog, arguments: Any, told: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=told):
+def test_invalid_arguments_of_read_are_named(log: WritableLog, arguments: Any, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
         log.read(*arguments)
 
 
 def test_isolation_is_given_to_count_by_name_as_to_all_others(log: WritableLog) -> None:
     with pytest.raises(TypeError, match="positional"):
-        log.count(0, 2, IsolationLevel.LOG_END)  # type: ignore[misc]
+        log.count(0, 2, IsolationLevel.LOG_END)  # type: ignore[call-arg]
     assert log.count(0, 2, isolation=IsolationLevel.HIGH_WATERMARK) == 2
 
 

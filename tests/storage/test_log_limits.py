@@ -51,7 +51,7 @@ def test_an_offset_of_another_segment_is_damage_and_not_passed_over(tmp_path: Pa
     (directory / f"{5:020}.log").write_bytes(first + second)
     (directory / f"{7:020}.log").write_bytes(V2Batch(records(b"v", offset=7)).encoded())
     with kafkalog.open(directory) as log:
-        found = []
+        found: list[int] = []
         with pytest.raises(CorruptRecordError) as raised:
             found.extend(record.offset for record in log)
     assert found == [5]
@@ -137,9 +137,9 @@ def values(messages: kafkalog.ByteBufferMessageSet) -> list[bytes | None]:
     return [part.value(0) for part in messages.columns(check_crcs=False)]
 
 
-def test_a_hundred_thousand_empty_gzip_members_are_skipped_in_linear_time() -> None:
-    """Were each to copy what follows it, this would copy 100 GB."""
-    assert values(compressed(gzip.compress(region(b"v")) + gzip.compress(b"") * 100_000, 1)) == [b"v"]
+def test_many_empty_gzip_members_are_skipped_in_linear_time() -> None:
+    """If each member copied what follows it, this would copy 16 GB."""
+    assert values(compressed(gzip.compress(region(b"v")) + gzip.compress(b"") * 40_000, 1)) == [b"v"]
 
 
 @pytest.mark.parametrize("where", ["before", "after", "between"])
@@ -163,16 +163,16 @@ def test_attributes_of_a_writable_log_name_the_mode_to_open_one(tmp_path: Path) 
             _ = log.appendix  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("held", ["columns", "batches"])
+@pytest.mark.parametrize("kind", ["columns", "batches"])
 def test_batches_and_columns_of_a_sealed_segment_outlive_its_truncation_by_another_process(
-    tmp_path: Path, held: str
+    tmp_path: Path, kind: str
 ) -> None:
     directory = partition(tmp_path / "t-0", 2)
     with kafkalog.open(directory) as log:
-        pieces = list(getattr(log, held)())
+        pieces = list(getattr(log, kind)())
         first = log.segments[0].path
         os.truncate(first, 0)
-        if held == "columns":
+        if kind == "columns":
             values = [piece.value(i) for piece in pieces for i in range(len(piece))]
         else:
             values = [record.value for batch in pieces for record in batch]

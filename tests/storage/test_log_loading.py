@@ -41,7 +41,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def index_state(log: WritableLog) -> list[object]:
-    """What the indexes hold."""
+    """Return the entries of all indexes."""
     return [
         (list(segment.offset_index), list(segment.time_index), segment.time_index.last_entry)
         for segment in log.segments
@@ -76,8 +76,10 @@ def test_reads_and_times_are_right_with_indexes_that_were_lost(directory: Path, 
             append(log, b"v", timestamp=NOW + i * 10)
         log.close()
     for name in files(directory, "index"):
-        path = directory / name
-        _ = path.unlink() if damage is None else path.write_bytes(damage)
+        if damage is None:
+            (directory / name).unlink()
+        else:
+            (directory / name).write_bytes(damage)
     with crashed(directory, replace(CONFIG, segment_bytes=20 * SIZE)) as log:
         for i in range(100):
             assert seen(log, i)[0] == i
