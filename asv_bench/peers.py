@@ -3,8 +3,7 @@
     python asv_bench/peers.py [--codec lz4] [--scale 0.06] [--rounds 5] [--only columns] [-o json]
     python asv_bench/peers.py --only writing        building batches; without --only, after all readings
     python asv_bench/peers.py --only log            the log beside Kafka's UnifiedLog; without --only, after those
-    python asv_bench/peers.py --only spark          the data source beside Spark's own, which `make
-                                                    oracle-spark` fetches; without --only, last
+    python asv_bench/peers.py --only spark          the data source beside Spark's own; without --only, last
 
 An entry only; what it does is in `comparison`. The tree goes to the end of the module path, so that the installed
 kafkalog is measured. In JSON, readings, writings and the log are a document each.

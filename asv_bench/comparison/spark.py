@@ -3,11 +3,12 @@
     scratch/data/none-0 | zstd-0     a broker's directory, written before it starts: it serves what kafkalog reads
             planned-0                1,000 segments to be planned
 
-pyspark 4.0 and Spark's source are those of `make oracle-spark`. Without them the pyspark that is installed takes their
-place, and what needs Spark's source is left out. Everything is deleted afterwards.
+Spark's source is fetched by Maven; where that cannot be, what needs it is left out. Everything is deleted afterwards.
 """
 
 import argparse
+import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -113,12 +114,13 @@ def _prepared(scratch: Path, options: argparse.Namespace, stack: ExitStack) -> G
 
 def _environment(settings: dict[str, Any]) -> str | None:
     """Why Spark's own source cannot be asked; None: it can."""
+    # Spark's Python workers import what is in this tree, too.
+    os.environ |= {**spark_environment.variables(), "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    for name in spark_environment.HIDDEN:
+        os.environ.pop(name, None)
     try:
-        os.environ |= spark_environment.variables()
         settings["jars"] = spark_environment.source_jars()
-    except (spark_environment.SparkUnavailable, java.JavaUnavailable) as error:
-        path = os.pathsep.join(each for each in sys.path if each)
-        os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+    except java.JavaUnavailable as error:
         return str(error)
     return None
 
@@ -243,13 +245,8 @@ def main(arguments: Sequence[str]) -> None:
 def _unavailable() -> str | None:
     from kafkalog.spark.java import missing_java
 
-    try:
-        spark_environment.pyspark()
-    except spark_environment.SparkUnavailable as error:
-        try:
-            import pyspark  # noqa: F401 - whether it is there
-        except ImportError:
-            return str(error)
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is missing: pip install 'kafkalog[spark]'"
     return missing_java()
 
 
@@ -276,7 +273,7 @@ def _note(ground: Ground, options: argparse.Namespace) -> str:
         clock=options.clock,
         scale=options.scale,
         machine=_machine(),
-        pyspark=spark_environment.VERSION if ground.without_broker is None else "as installed",
+        pyspark=importlib.metadata.version("pyspark"),
         rows=max(log.end for log in ground.logs.values()),
         megabytes=spark_logs.SEGMENTS * spark_logs.SEGMENT_BYTES * options.scale / 1e6,
         tasks=", ".join(tasks),

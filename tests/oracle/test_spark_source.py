@@ -1,6 +1,6 @@
 """`format("kafkalog")` beside Spark's own `format("kafka")`: the same options, on one broker's topics and directory.
 
-One broker, one session of Spark 4.0.0 with its Kafka source; all questions are asked at once (`spark_answers.py`).
+One broker, one session of Spark with its Kafka source; all questions are asked at once (`spark_answers.py`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'kafkalog[arrow]'")
+pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
 
 from tests.oracle import java, spark_environment, spark_topics
 from tests.oracle.broker import Broker
 from tests.oracle.spark_answers import Answer
 from tests.oracle.spark_topics import BEGIN, DELETED_BEFORE
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.xdist_group("spark source")]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.xdist_group("spark source")]
 
 ANSWERS = Path(__file__).with_name("spark_answers.py")
 SECONDS = 900
@@ -246,13 +248,12 @@ def questions() -> list[tuple[str, str, Mapping[str, str]]]:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Answer]:
     try:
-        variables, jars = spark_environment.variables(), spark_environment.source_jars()
-        return _asked(tmp_path_factory.mktemp("spark-source"), variables, jars)
-    except (java.JavaUnavailable, spark_environment.SparkUnavailable) as error:
+        return _asked(tmp_path_factory.mktemp("spark-source"), spark_environment.source_jars())
+    except java.JavaUnavailable as error:
         pytest.skip(f"Spark's own source cannot be asked: {error}")
 
 
-def _asked(scratch: Path, variables: dict[str, str], jars: str) -> dict[tuple[str, str], Answer]:
+def _asked(scratch: Path, jars: str) -> dict[tuple[str, str], Answer]:
     with Broker(scratch) as broker:
         run = broker.start()
         spark_topics.write(broker.client, broker.data)
@@ -265,11 +266,18 @@ def _asked(scratch: Path, variables: dict[str, str], jars: str) -> dict[tuple[st
         }
         files = scratch / "questions", scratch / "answers"
         files[0].write_bytes(pickle.dumps(asked))
-        command = spark_environment.command(ANSWERS, [str(each) for each in files])
+        # -P: the program's directory is none of modules.
+        command = [sys.executable, "-P", str(ANSWERS), *map(str, files)]
         log = scratch / "answers.log"
         with log.open("wb") as said:
             done = subprocess.run(
-                command, env=variables, cwd=scratch, stdout=said, stderr=said, check=False, timeout=SECONDS
+                command,
+                env=spark_environment.variables(),
+                cwd=scratch,
+                stdout=said,
+                stderr=said,
+                check=False,
+                timeout=SECONDS,
             )
         run.stop()
     assert done.returncode == 0, log.read_text("utf-8", "replace")[-4000:]
@@ -289,7 +297,9 @@ def test_both_sources_give_the_same_rows_of_the_same_schema(answers: dict[tuple[
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *REFUSED_STREAMS])
-def test_what_spark_refuses_is_refused_by_name(answers: dict[tuple[str, str], Answer], name: str) -> None:
+def test_both_sources_refuse_the_same_options_and_kafkalog_names_them(
+    answers: dict[tuple[str, str], Answer], name: str
+) -> None:
     ours, theirs = both(answers, name)
     assert theirs.error
     assert ours.error
@@ -297,7 +307,9 @@ def test_what_spark_refuses_is_refused_by_name(answers: dict[tuple[str, str], An
 
 
 @pytest.mark.parametrize("name", STRICTER)
-def test_some_that_spark_takes_is_refused_by_name(answers: dict[tuple[str, str], Answer], name: str) -> None:
+def test_kafkalog_refuses_and_names_some_options_that_spark_passes_over(
+    answers: dict[tuple[str, str], Answer], name: str
+) -> None:
     ours, theirs = both(answers, name)
     assert not theirs.error
     assert STRICTER[name][2] in ours.text
