@@ -1,9 +1,10 @@
-"""A server of the S3 protocol on loopback, which notes what it is asked for and fails when it is told to."""
+"""A server of the S3 protocol on loopback, which notes requests and fails where a test says so."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,9 +55,7 @@ class S3Server:
 
     def put(self, directory: Path, prefix: str) -> None:
         """All files below a directory."""
-        import boto3
-
-        client = boto3.client(
+        client = import_module("boto3").client(
             "s3",
             endpoint_url=self.url,
             region_name="us-east-1",

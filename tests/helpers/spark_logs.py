@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ PER_BATCH = 3
 
 def log_of(directory: Path, batches: int = 40, segments: int = 2, first: int = 0, **settings: Any) -> Path:
     """A partition: segments of `batches` batches of three records each, their indexes dense."""
-    made = {}
+    made: dict[int, Sequence[bytes]] = {}
     for i in range(segments):
         base = first + i * batches * PER_BATCH
         offsets = range(base, base + batches * PER_BATCH, PER_BATCH)

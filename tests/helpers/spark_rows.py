@@ -80,6 +80,11 @@ def broker_view() -> dict[str, dict[str, Any]]:
     return found
 
 
+def transactional_topics() -> list[str]:
+    """The topics of kafka-3.9 of which a consumer of committed records was given fewer."""
+    return sorted(topic for topic, view in broker_view().items() if view["read_committed"] != view["read_uncommitted"])
+
+
 def limits_work() -> bool:
     """Whether Spark bounds the micro-batches of a source in Python."""
     import pyspark

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
+import pytest
 
 import kafkalog
 from kafkalog.spark import exchange
 from kafkalog.spark.task_files import TaskFiles
 from kafkalog.spark.write_options import WriteOptions
 from kafkalog.spark.writer import WriteJob
+from kafkalog.storage import data_dir_session
 
 NOW = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -86,6 +90,11 @@ def state_of(path: Path) -> dict[str, bytes]:
     }
 
 
+def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system that cannot exchange two names in one step."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+
+
 # --- in processes of their own
 
 _SPAWN = multiprocessing.get_context("forkserver")
@@ -133,10 +142,10 @@ def killed_at(point: str, job: WriteJob, messages: list[Any]) -> None:
     def put(*arguments: Path) -> None:
         (next(calls) or original)(*arguments)
 
-    if point == "before it is committed":
-        exchange.write_atomically = die  # type: ignore[assignment]
-    elif point == "between two directories":
-        exchange._put = put
-    elif point == "before the checkpoints":
-        exchange.sessions.update_checkpoints = die  # type: ignore[assignment]
-    job.commit(messages)
+    owner, name, instead = {
+        "before it is committed": (exchange, "write_atomically", die),
+        "between two directories": (exchange, "_put", put),
+        "before the checkpoints": (data_dir_session, "update_checkpoints", die),
+    }[point]
+    with mock.patch.object(owner, name, instead):
+        job.commit(messages)

@@ -72,15 +72,16 @@ class StoppingWriter(KafkaLogArrowWriter):
         def instead(*_: object) -> None:
             stop(reached)
 
+        replaced: dict[str, dict[str, Any]] = {
+            "before it is committed": {"write_atomically": instead},
+            "between two directories": {"_put": put},
+            "before the job is removed": {"_remove_job": instead},
+        }
         point = self._told["point"]
         if point == "while it waits for others":
             say_so(reached)
-        elif point == "before it is committed":
-            exchange.write_atomically = instead  # type: ignore[assignment]
-        elif point == "between two directories":
-            exchange._put = put
-        elif point == "before the job is removed":
-            exchange._remove_job = instead  # type: ignore[assignment]
+        for name, stopping in replaced.get(point, {}).items():
+            setattr(exchange, name, stopping)
         super().commit(messages)
 
 

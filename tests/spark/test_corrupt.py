@@ -16,7 +16,7 @@ from tests.helpers.partition_dirs import batch, closed, write_segments
 from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows
 
 BATCHES = 30
-many = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+any_damage = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 SIZES = [1 << 20, 2000, 400]
 
 
@@ -50,10 +50,9 @@ def of_batches(*left_out: int) -> list[int]:
     return [offset for offset in range(2 * BATCHES * PER_BATCH) if offset not in gone]
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ["a wrong record", "a wrong size", "a wrong magic", "zeros", "a size of the rest"])
 def test_a_damaged_batch_is_left_out_and_all_others_are_read(
-    damaged: tuple[Path, list[int]], name: str, size: int, caplog: pytest.LogCaptureFixture
+    damaged: tuple[Path, list[int]], name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory, positions = damaged
     at = positions[11]
@@ -65,40 +64,44 @@ def test_a_damaged_batch_is_left_out_and_all_others_are_read(
         "a size of the rest": (at + 8, (positions[-1] - at - 12).to_bytes(4, "big")),
     }[name]
     change(directory, place, new)
-    assert offsets(directory, splitBytes=size, onCorrupt="skip") == of_batches(11)
-    assert "passed over" in caplog.text
-    with pytest.raises(KafkaLogError) as caught:
-        offsets(directory, splitBytes=size)
-    assert f"{0:020d}.log" in str(caught.value)
-    assert caught.value.position is not None
+    for size in SIZES:
+        caplog.clear()
+        assert offsets(directory, splitBytes=size, onCorrupt="skip") == of_batches(11)
+        assert "passed over" in caplog.text
+        with pytest.raises(KafkaLogError) as caught:
+            offsets(directory, splitBytes=size)
+        assert f"{0:020d}.log" in str(caught.value)
+        assert caught.value.position is not None
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_permissive_gives_a_row_that_tells_of_the_damage(damaged: tuple[Path, list[int]], size: int) -> None:
+def test_permissive_mode_gives_a_row_that_describes_the_damage(damaged: tuple[Path, list[int]]) -> None:
     directory, positions = damaged
     change(directory, positions[5] + 80, b"XYZ")
-    found = rows(directory, splitBytes=size, onCorrupt="permissive", includeMetadata=True)
-    (told,) = [row for row in found if row["_corrupt"] is not None]
-    assert told["_corrupt"].startswith(f"{directory}/{0:020d}.log: position {positions[5]}: the checksum of the batch")
-    assert (told["offset"], told["position"], told["topic"], told["partition"]) == (15, positions[5], "orders", 0)
-    assert told["file"] == f"{directory}/{0:020d}.log"
-    assert (told["key"], told["value"], told["timestamp"], told["sequence"]) == (None, None, None, None)
-    assert [row["offset"] for row in found if row["_corrupt"] is None] == of_batches(5)
+    for size in SIZES:
+        found = rows(directory, splitBytes=size, onCorrupt="permissive", includeMetadata=True)
+        (row,) = [row for row in found if row["_corrupt"] is not None]
+        assert row["_corrupt"].startswith(
+            f"{directory}/{0:020d}.log: position {positions[5]}: the checksum of the batch"
+        )
+        assert (row["offset"], row["position"], row["topic"], row["partition"]) == (15, positions[5], "orders", 0)
+        assert row["file"] == f"{directory}/{0:020d}.log"
+        assert (row["key"], row["value"], row["timestamp"], row["sequence"]) == (None, None, None, None)
+        assert [row["offset"] for row in found if row["_corrupt"] is None] == of_batches(5)
 
 
-def test_what_comes_before_damage_is_given_out_before_the_error(damaged: tuple[Path, list[int]]) -> None:
+def test_records_before_damage_are_returned_before_the_error(damaged: tuple[Path, list[int]]) -> None:
     directory, positions = damaged
     change(directory, positions[20] + 80, b"XYZ")
     parsed = options(directory)
     (split,) = plan_splits(parsed)
     found: list[int] = []
-    reading = (found.extend(each.column(0).to_pylist()) for each in read_split(split, ["offset"], parsed))
-    with pytest.raises(CorruptRecordError, match=f"position {positions[20]}"):
-        list(reading)
+    with pytest.raises(CorruptRecordError, match=f"position {positions[20]}"):  # noqa: PT012 - what was read before counts
+        for batch_of_rows in read_split(split, ["offset"], parsed):
+            found += batch_of_rows.column(0).to_pylist()
     assert found == list(range(60))
 
 
-def test_records_leave_the_row_of_damage_out(damaged: tuple[Path, list[int]]) -> None:
+def test_read_records_leaves_out_the_row_of_damage(damaged: tuple[Path, list[int]]) -> None:
     directory, positions = damaged
     change(directory, positions[5] + 80, b"XYZ")
     parsed = options(directory, onCorrupt="permissive")
@@ -106,20 +109,20 @@ def test_records_leave_the_row_of_damage_out(damaged: tuple[Path, list[int]]) ->
     assert [record.offset for record in read_records(split, parsed)] == of_batches(5)
 
 
-def test_a_column_that_may_not_be_null_cannot_tell_of_damage(damaged: tuple[Path, list[int]]) -> None:
+def test_a_column_that_may_not_be_null_refuses_the_row_of_damage(damaged: tuple[Path, list[int]]) -> None:
     directory, positions = damaged
     change(directory, positions[5] + 80, b"XYZ")
     with pytest.raises(ValueError, match="column value is not nullable, and a damaged batch has null there"):
         rows(directory, columns=[("value", False), "_corrupt"], onCorrupt="permissive")
 
 
-def test_an_offset_of_another_segment_is_left_out(damaged: tuple[Path, list[int]]) -> None:
+def test_a_batch_with_an_offset_of_another_segment_is_left_out(damaged: tuple[Path, list[int]]) -> None:
     directory, positions = damaged
     change(directory, positions[7], (5000).to_bytes(8, "big"))
     assert offsets(directory, onCorrupt="skip") == of_batches(7)
 
 
-@many
+@any_damage
 @given(st.data())
 def test_batches_around_any_damage_are_read_however_the_segment_is_split(
     damaged: tuple[Path, list[int]], data: st.DataObject

@@ -11,7 +11,7 @@ import pytest
 from kafkalog.spark import ReadOptions, SplitGroup, plan_splits, read_split
 from tests.helpers import golden
 from tests.helpers.golden import Partition
-from tests.helpers.spark_rows import Row, broker_view, expected_rows, of_arrow
+from tests.helpers.spark_rows import Row, broker_view, expected_rows, of_arrow, transactional_topics
 
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 
@@ -23,13 +23,17 @@ def rows(directory: Path, **options: Any) -> list[Row]:
     return of_arrow(batch for split in travelled for batch in read_split(split, None, parsed))
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 7])
+def bytes_of_a_piece(directory: Path, pieces: int) -> int:
+    """The value of splitBytes that cuts the largest segment into so many."""
+    largest = max((path.stat().st_size for path in directory.glob("*.log")), default=1)
+    return max(1, -(-largest // pieces))
+
+
 @every_partition
-def test_the_rows_of_a_partition_are_kafkas_in_any_number_of_splits_a_segment(
-    partition: Partition, pieces: int
-) -> None:
-    largest = max((segment.log.stat().st_size for segment in partition.segments), default=1)
-    assert rows(partition.directory, splitBytes=max(1, -(-largest // pieces))) == expected_rows(partition)
+def test_the_rows_of_a_partition_are_kafkas_in_any_number_of_splits_a_segment(partition: Partition) -> None:
+    expected = expected_rows(partition)
+    for pieces in (1, 2, 7):
+        assert rows(partition.directory, splitBytes=bytes_of_a_piece(partition.directory, pieces)) == expected
 
 
 def test_large_segments_are_cut_and_small_ones_packed() -> None:
@@ -45,11 +49,20 @@ def test_a_split_travels_in_less_than_three_hundred_bytes() -> None:
     assert max(len(pickle.dumps(split)) for group in splits for split in group.splits) < 300
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-@pytest.mark.parametrize("pieces", [1, 2, 7])
 @pytest.mark.parametrize("topic", sorted(broker_view()))
-def test_the_offsets_are_those_that_the_broker_gave_to_a_consumer(topic: str, pieces: int, level: str) -> None:
-    directory = golden.unpacked() / "kafka-3.9" / "data" / f"{topic}-0"
-    largest = max((path.stat().st_size for path in directory.glob("*.log")), default=1)
-    options = {"kafka.isolation.level": level, "splitBytes": max(1, -(-largest // pieces))}
-    assert [row[4] for row in rows(directory, **options)] == broker_view()[topic][level]
+def test_the_offsets_are_those_that_the_broker_gave_to_a_consumer(topic: str) -> None:
+    directory, view = golden.unpacked() / "kafka-3.9" / "data" / f"{topic}-0", broker_view()[topic]
+    for level in ("read_committed", "read_uncommitted"):
+        options = {"kafka.isolation.level": level, "splitBytes": bytes_of_a_piece(directory, 7)}
+        assert [row[4] for row in rows(directory, **options)] == view[level]
+
+
+@pytest.mark.parametrize("topic", transactional_topics())
+def test_committed_offsets_are_the_same_in_any_number_of_splits_a_segment(topic: str) -> None:
+    directory, expected = (
+        golden.unpacked() / "kafka-3.9" / "data" / f"{topic}-0",
+        broker_view()[topic]["read_committed"],
+    )
+    for pieces in (1, 2, 30):
+        options = {"kafka.isolation.level": "read_committed", "splitBytes": bytes_of_a_piece(directory, pieces)}
+        assert [row[4] for row in rows(directory, **options)] == expected

@@ -22,7 +22,15 @@ from kafkalog.spark.schema import default_columns
 from kafkalog.spark.stream import KafkaLogStreamReader
 from tests.helpers import golden
 from tests.helpers.golden import Partition
-from tests.helpers.spark_rows import Row, broker_view, expected_rows, in_order, of_archive, of_arrow
+from tests.helpers.spark_rows import (
+    Row,
+    broker_view,
+    expected_rows,
+    in_order,
+    of_archive,
+    of_arrow,
+    transactional_topics,
+)
 
 every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 ARCHIVES = sorted({each.archive for each in golden.checked_partitions()})
@@ -106,7 +114,7 @@ def test_a_data_directory_comes_whole_in_three_or_more_micro_batches(archive: st
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-@pytest.mark.parametrize("topic", sorted(broker_view()))
+@pytest.mark.parametrize("topic", transactional_topics())
 def test_the_offsets_are_those_that_the_broker_gave_to_a_consumer(topic: str, level: str) -> None:
     expected = broker_view()[topic][level]
     options = {"maxOffsetsPerTrigger": a_third(len(expected)), "kafka.isolation.level": level}

@@ -22,9 +22,10 @@ from kafkalog.spark.writer import recover
 from kafkalog.storage.lock import lock_data_dir
 from tests.helpers.spark_logs import PER_BATCH, log_of
 from tests.helpers.spark_writing import partitions_in, values_in
-from tests.spark.conftest import ON_LOOPBACK, SMALL
+from tests.spark.sessions import SMALL
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+# Not the group of the other tests of a session: these have the second worker to themselves.
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark drivers")]
 
 DRIVER = Path(__file__).with_name("stopping_driver.py")
 PATIENCE_S = 300.0
@@ -36,7 +37,7 @@ def killed(scratch: Path, **told: Any) -> int:
     """A driver that does this is killed, Java and Python, when it has stopped; the process that waits."""
     reached = scratch / "reached"
     reached.unlink(missing_ok=True)
-    config = {**ON_LOOPBACK, **SMALL, "spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "wh")}
+    config = {**SMALL, "spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "wh")}
     asked = {**told, "reached": str(reached), "config": config}
     with (scratch / "driver.log").open("wb") as said:
         command = [sys.executable, str(DRIVER), json.dumps(asked)]
@@ -53,7 +54,7 @@ def killed(scratch: Path, **told: Any) -> int:
 def wait_until_it_is_gone(worker: int) -> None:
     give_up = time.monotonic() + PATIENCE_S
     while is_there(worker):
-        assert time.monotonic() < give_up
+        assert time.monotonic() < give_up, f"process {worker} was killed and is still there"
         time.sleep(0.05)
 
 
@@ -90,16 +91,17 @@ def found_in(path: Path) -> dict[str, list[bytes | None]]:
     return {name: values_in(path, name) for name in partitions_in(path) if name != exchange.TEMPORARY}
 
 
-POINTS = {
-    "in a task": False,
-    "before it is committed": False,
-    "between two directories": True,
-    "before the job is removed": True,
-}
+# Overwriting is killed at each point by `test_writer.py`, without Spark.
+CASES = [
+    ("append", "in a task", False),
+    ("append", "before it is committed", False),
+    ("append", "between two directories", True),
+    ("append", "before the job is removed", True),
+    ("overwrite", "between two directories", True),
+]
 
 
-@pytest.mark.parametrize(("point", "committed"), POINTS.items(), ids=POINTS)
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize(("mode", "point", "committed"), CASES)
 def test_a_write_whose_driver_is_killed_is_there_once(
     spark_session: Any, tmp_path: Path, mode: str, point: str, committed: bool
 ) -> None:

@@ -13,6 +13,7 @@ def modules_after(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "unneeded"),
     [
@@ -23,11 +24,11 @@ def modules_after(statement: str) -> set[str]:
         ("import kafkalog.spark.remote", {"pyspark", "pyarrow", "fsspec"}),
     ],
 )
-def test_what_is_not_needed_is_not_imported(statement: str, unneeded: set[str]) -> None:
+def test_planning_and_reading_import_no_package_that_they_do_not_need(statement: str, unneeded: set[str]) -> None:
     assert not modules_after(statement) & unneeded
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     import kafkalog.spark
 
     with pytest.raises(AttributeError, match=r"'kafkalog\.spark' has no attribute 'nothing'"):

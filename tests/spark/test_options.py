@@ -15,11 +15,11 @@ from kafkalog.storage.paths import TopicPartition
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def parsed(streaming: bool = False, **options: Any) -> ReadOptions:
+def parsed(streaming: Any = False, **options: Any) -> ReadOptions:
     return ReadOptions.parse({"path": "/logs", **options}, streaming=streaming)
 
 
-def refusal(streaming: bool = False, **options: Any) -> str:
+def refusal(streaming: Any = False, **options: Any) -> str:
     with pytest.raises(ValueError, match=r".") as caught:
         parsed(streaming, **options)
     return str(caught.value)
@@ -115,7 +115,7 @@ def test_a_value_that_cannot_be_is_refused_with_the_options_name(name: str, valu
     assert message.startswith(f"option {name}: {value!r} is not ")
 
 
-def test_what_is_given_twice_is_named() -> None:
+def test_a_partition_or_topic_given_twice_is_named() -> None:
     assert refusal(startingOffsets='{"orders": {"0": 5, "00": 7}}').endswith(": orders-0 is there twice")
     assert refusal(startingOffsets='{"orders": {"0": 5}, "orders": {}}').endswith(": 'orders' is there twice")
 
@@ -140,7 +140,7 @@ def test_a_time_as_text_is_refused_with_the_way_to_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("name", ["owner", "provider", "OWNER"])
-def test_what_spark_says_of_a_table_is_refused_with_the_way_that_works(name: str) -> None:
+def test_properties_of_a_table_are_refused_with_the_way_that_works(name: str) -> None:
     assert "CREATE TEMPORARY VIEW" in refusal(**{name: "root"})
     with pytest.raises(ValueError, match=r"option path is required.*CREATE TEMPORARY VIEW"):
         ReadOptions.parse({})
@@ -220,7 +220,7 @@ def test_pythons_own_values_are_taken_too() -> None:
     assert options.starting.offsets == {ORDERS_0: 4}
 
 
-def test_what_only_streams_have_is_left_out_of_a_batch_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_option_of_streams_is_ignored_in_a_batch_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     parsed(maxOffsetsPerTrigger="5")
     assert "maxOffsetsPerTrigger is for streams" in caplog.text
     assert parsed(streaming=True, maxOffsetsPerTrigger="5").max_offsets_per_trigger == 5

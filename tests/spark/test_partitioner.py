@@ -23,7 +23,7 @@ KAFKAS = {
 
 def hashes(keys: list[bytes]) -> list[int]:
     column = BinaryColumn.of(pa.array(keys, pa.binary()))
-    return murmur2_of(column.data, column.starts, column.lengths).tolist()
+    return list(murmur2_of(column.data, column.starts, column.lengths).tolist())
 
 
 @pytest.mark.parametrize("key", KAFKAS)
@@ -48,7 +48,7 @@ def test_a_few_very_long_keys_among_many_short_ones_hash_the_same() -> None:
 def assigned(partitioner: Partitioner, keys: list[bytes | None], partitions: int, size: int = 10) -> list[int]:
     column = BinaryColumn.of(pa.array(keys, pa.large_binary()))
     counts = np.full(len(keys), partitions, np.int32)
-    return partitioner.assign(column, np.full(len(keys), size, np.int64), counts).tolist()
+    return list(partitioner.assign(column, np.full(len(keys), size, np.int64), counts).tolist())
 
 
 @given(st.lists(st.binary(max_size=9), max_size=30), st.integers(1, 1000))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
@@ -21,7 +21,6 @@ from kafkalog.spark.parts import Part, parts_of
 from tests.helpers.partition_dirs import batch, closed, write_segments
 from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows, splits
 
-many = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 END = 240
 TEN = 10
 
@@ -63,7 +62,7 @@ def test_no_task_has_more_records_than_allowed(orders: Path, tmp_path: Path, mos
     assert len(found) <= 2 * (END // most + 2) or most < 2 * PER_BATCH
 
 
-def test_bytes_are_no_two_tasks_but_those_of_a_batch_that_is_too_long_for_one(orders: Path) -> None:
+def test_two_tasks_share_only_the_bytes_of_a_batch_with_too_many_records(orders: Path) -> None:
     found = splits(orders, maxRecordsPerPartition=50)
     for one, other in pairwise(found):
         assert one.path != other.path or one.end_pos == other.start_pos
@@ -71,7 +70,7 @@ def test_bytes_are_no_two_tasks_but_those_of_a_batch_that_is_too_long_for_one(or
     assert [each.shared for each in shared] == [False, True] * (END // PER_BATCH)
 
 
-def test_offsets_without_batches_are_no_tasks(tmp_path: Path) -> None:
+def test_gaps_between_offsets_make_no_tasks(tmp_path: Path) -> None:
     far = [0, 10**9, 2 * 10**9]
     directory = write_segments(tmp_path / "orders-0", {each: [batch(each)] for each in far})
     closed(directory)
@@ -81,8 +80,8 @@ def test_offsets_without_batches_are_no_tasks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bit", [0, 1, 7, 16, 24, 31, 45, 62])
 @pytest.mark.parametrize("which", [20, 39])
-def test_one_wrong_bit_in_an_offset_makes_no_plan_longer(tmp_path: Path, bit: int, which: int) -> None:
-    directory = log_of(tmp_path / "orders-0")
+def test_one_wrong_bit_in_an_offset_makes_no_plan_longer(orders: Path, tmp_path: Path, bit: int, which: int) -> None:
+    directory = Path(shutil.copytree(orders, tmp_path / "orders-0"))
     log = directory / f"{120:020d}.log"
     at = positions(log)[which]
     change(log, at, (int.from_bytes(log.read_bytes()[at : at + 8], "big") ^ 1 << bit).to_bytes(8, "big"))
@@ -94,19 +93,18 @@ def test_one_wrong_bit_in_an_offset_makes_no_plan_longer(tmp_path: Path, bit: in
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 50])
-@pytest.mark.parametrize("start", [0, 15, 16, 17])
-def test_damage_is_told_of_once_however_its_segment_is_cut(tmp_path: Path, most: int, start: int) -> None:
-    directory = log_of(tmp_path / "orders-0")
+def test_damage_gives_one_row_however_its_segment_is_cut(orders: Path, tmp_path: Path, most: int) -> None:
+    directory = Path(shutil.copytree(orders, tmp_path / "orders-0"))
     log = directory / f"{0:020d}.log"
     change(log, positions(log)[5] + 80, b"XYZ")
-    begins = {"orders": {"0": start}}
-    found = rows(directory, maxRecordsPerPartition=most, onCorrupt="permissive", startingOffsets=begins)
-    assert [row["offset"] for row in found if row["_corrupt"] is not None] == [15]
-    told = [row["offset"] for row in found if row["_corrupt"] is None]
-    assert told == [each for each in range(start, END) if each not in (15, 16, 17)]
+    for start in (0, 15, 16, 17):
+        begins = {"orders": {"0": start}}
+        found = rows(directory, maxRecordsPerPartition=most, onCorrupt="permissive", startingOffsets=begins)
+        assert [row["offset"] for row in found if row["_corrupt"] is not None] == [15]
+        sound = [row["offset"] for row in found if row["_corrupt"] is None]
+        assert sound == [each for each in range(start, END) if each not in (15, 16, 17)]
 
 
-@many
 @given(st.data())
 def test_parts_cover_whatever_headers_and_index_say(data: st.DataObject) -> None:
     """Each position in one part at least, and no more parts than batches, bytes of long ones, and index entries."""
@@ -136,7 +134,7 @@ def test_parts_cover_whatever_headers_and_index_say(data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize(("option", "value"), [("splitBytes", 1), ("minPartitions", 2**31 - 1)])
-def test_a_plan_has_only_so_many_tasks_and_says_so(
+def test_a_plan_has_a_largest_number_of_tasks_and_warns_where_it_is_reached(
     orders: Path, option: str, value: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(planner, "_MOST_SPLITS", 20)
@@ -167,7 +165,7 @@ def test_records_of_many_megabytes_are_cut_as_fast_as_small_ones(tmp_path: Path)
 # --- what stands beside segments
 
 
-def test_an_empty_file_with_the_last_name_there_can_be_hides_no_segment(orders: Path, tmp_path: Path) -> None:
+def test_an_empty_file_with_the_largest_possible_name_hides_no_segment(orders: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(orders, tmp_path / "orders-0"))
     (directory / f"{2**63 - 1}.log").touch()
     assert offsets(directory) == list(range(END))
@@ -176,7 +174,9 @@ def test_an_empty_file_with_the_last_name_there_can_be_hides_no_segment(orders: 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory"])
 @pytest.mark.parametrize("option", ["splitBytes", "maxRecordsPerPartition"])
-def test_what_is_no_file_in_place_of_an_index_is_none(orders: Path, tmp_path: Path, kind: str, option: str) -> None:
+def test_a_pipe_or_directory_in_place_of_an_index_is_ignored(
+    orders: Path, tmp_path: Path, kind: str, option: str
+) -> None:
     """A pipe would keep whoever opens it waiting."""
     directory = Path(shutil.copytree(orders, tmp_path / "orders-0"))
     for base in (0, 120):

@@ -19,14 +19,17 @@ from tests.helpers.s3_server import BUCKET, S3Server, answers, hangs
 from tests.helpers.spark_rows import expected_rows, of_arrow
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[remote]'")
-s3fs = pytest.importorskip("s3fs", reason="s3fs is missing: pip install 'kafkalog[remote-tests]'")
-pytest.importorskip("moto.server", reason="moto is missing: pip install 'kafkalog[remote-tests]'")
+s3fs = pytest.importorskip("s3fs", reason="s3fs is missing: pip install s3fs")
+pytest.importorskip("moto.server", reason="moto is missing: pip install 'moto[server]'")
 
 PATIENCE_SECONDS = 180
 NAME = "v2-txn-0"
 URL = f"s3://{BUCKET}/data/{NAME}"
 # Sockets of its own are left to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning", "ignore::DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +71,14 @@ def rows(options: ReadOptions) -> list[Any]:
     return of_arrow(batch for split in plan_splits(options) for batch in read_split(split, None, options))
 
 
-@pytest.mark.parametrize("path", [URL, f"s3://{BUCKET}/data", f"s3://{BUCKET}/*/v2-t*"])
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [
+        (URL, "read_committed"),
+        (f"s3://{BUCKET}/data", "read_uncommitted"),
+        (f"s3://{BUCKET}/*/v2-t*", "read_uncommitted"),
+    ],
+)
 def test_a_golden_log_is_read_as_from_a_disk(server: S3Server, path: str, level: str) -> None:
     partition = next(each for each in golden.checked_partitions() if each.id == f"kafka-3.9/{NAME}")
     local = parsed(str(partition.directory), **{"kafka.isolation.level": level})
@@ -113,7 +122,7 @@ def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(
     ],
     ids=["refused", "an error of the server", "gone"],
 )
-def test_what_the_store_answers_while_a_task_reads_is_told_with_the_url(
+def test_an_error_of_the_store_while_a_task_reads_names_the_url(
     server: S3Server, fault: Any, kind: type[OSError], message: str
 ) -> None:
     options = parsed()
@@ -123,9 +132,7 @@ def test_what_the_store_answers_while_a_task_reads_is_told_with_the_url(
         list(read_split(first, None, options))
 
 
-def test_a_store_that_does_not_answer_a_task_is_told_with_the_url(
-    server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_timeout_while_a_task_reads_names_the_url(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     options = parsed()
     first = planned(options)[0]
     monkeypatch.setattr(s3fs.S3FileSystem, "read_timeout", 1)
@@ -139,13 +146,13 @@ def test_a_store_that_does_not_answer_a_task_is_told_with_the_url(
         gives_up.set()
 
 
-def test_what_the_store_refuses_to_a_plan_is_told_with_the_url(server: S3Server) -> None:
+def test_a_refusal_while_planning_names_the_url(server: S3Server) -> None:
     server.fault = answers("403 Forbidden")
     with pytest.raises(PermissionError, match=f"s3://{BUCKET}/data/.*may not be read"):
         planned(parsed())
 
 
-def test_what_is_not_there_is_named(server: S3Server) -> None:
+def test_a_missing_path_is_named(server: S3Server) -> None:
     for path in (f"s3://{BUCKET}/missing", "s3://another/orders-0"):
         with pytest.raises(FileNotFoundError, match=f"there is no {path}"):
             discover(parsed(path))
@@ -153,7 +160,7 @@ def test_what_is_not_there_is_named(server: S3Server) -> None:
         discover(parsed(f"s3://{BUCKET}/data/x*"))
 
 
-def test_where_no_server_is_the_url_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = S3Server()
     gone.close()
     lead_to(gone, monkeypatch)
@@ -161,7 +168,7 @@ def test_where_no_server_is_the_url_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         discover(parsed())
 
 
-def test_a_file_is_as_long_as_it_is_now_whatever_a_worker_has_listed_before(server: S3Server, tmp_path: Path) -> None:
+def test_the_size_of_a_file_is_its_present_one_after_an_earlier_listing(server: S3Server, tmp_path: Path) -> None:
     name, directory = f"{0:020d}.log", f"s3://{BUCKET}/live/orders-0"
     for size in (1000, 2000):
         (tmp_path / name).write_bytes(bytes(size))

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
 pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[remote]'")
-pytest.importorskip("s3fs", reason="s3fs is missing: pip install 'kafkalog[remote-tests]'")
-pytest.importorskip("moto.server", reason="moto is missing: pip install 'kafkalog[remote-tests]'")
+pytest.importorskip("s3fs", reason="s3fs is missing: pip install s3fs")
+pytest.importorskip("moto.server", reason="moto is missing: pip install 'moto[server]'")
 
 from tests.helpers import golden
 from tests.helpers.s3_server import BUCKET, S3Server
@@ -75,7 +75,7 @@ def test_a_stream_from_a_store_gives_everything_once_through_restarts(
     assert len(batches) >= (3 if limits_work() else 1)
 
 
-def test_what_is_not_in_the_store_is_an_error_with_its_url(store: str, load: Callable[..., Any]) -> None:
+def test_a_missing_path_in_the_store_is_an_error_with_its_url(store: str, load: Callable[..., Any]) -> None:
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException, match=f"there is no {store}/missing"):

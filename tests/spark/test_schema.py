@@ -22,7 +22,7 @@ def test_the_columns_are_those_of_sparks_kafka_source() -> None:
     )
 
 
-def test_what_is_asked_for_comes_behind_them() -> None:
+def test_optional_columns_come_after_them() -> None:
     metadata = ["producerId", "producerEpoch", "sequence", "leaderEpoch", "isControl", "file", "position"]
     assert column_names(options()) == KAFKA
     assert column_names(options(includeMetadata=True)) == KAFKA + metadata

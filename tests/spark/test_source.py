@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -59,7 +58,7 @@ def test_the_schema_is_that_of_sparks_kafka_source(load: Load) -> None:
     assert all(field.nullable for field in everything.schema)
 
 
-def test_metadata_tells_where_a_record_lies(load: Load) -> None:
+def test_metadata_gives_file_and_position_of_a_record(load: Load) -> None:
     row = load(SEGMENTS, includeMetadata=True).where("offset = 200").first()
     assert Path(row.file).name == "00000000000000000192.log"
     assert (row.isControl, row.producerId, row.sequence) == (False, -1, -1)
@@ -103,7 +102,7 @@ def test_the_source_is_found_without_being_registered(spark_session: Any) -> Non
     assert found.schema.fieldNames()[0] == "key"
 
 
-def test_registering_what_was_found_does_no_harm(spark_session: Any, load: Load) -> None:
+def test_registering_the_source_again_is_allowed(spark_session: Any, load: Load) -> None:
     for _ in range(2):
         kafkalog.spark.register(spark_session)
         assert load(SEGMENTS).count() > 0
@@ -147,7 +146,7 @@ def test_a_column_that_does_not_exist_is_named_with_those_that_do(load: Load) ->
         load(SEGMENTS, "offset int").count()
 
 
-def test_damage_is_told_with_file_and_position(load: Load, tmp_path: Path) -> None:
+def test_damage_is_an_error_with_file_and_position(load: Load, tmp_path: Path) -> None:
     from pyspark.errors import PythonException
 
     copied = shutil.copytree(SEGMENTS, tmp_path / SEGMENTS.name)
@@ -193,51 +192,3 @@ def test_a_worker_killed_in_the_middle_of_its_task_changes_nothing(spark_session
     found = frame.load(str(SEGMENTS)).collect()
     assert killed.exists()
     assert sorted(row.offset for row in found) == list(range(1200))
-
-
-# --- without a session
-
-
-def test_a_stream_that_is_to_be_written_is_told_how() -> None:
-    pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
-    from kafkalog.spark import KafkaLogDataSource
-
-    with pytest.raises(NotImplementedError, match="no sink of streams: write each micro-batch, by foreachBatch"):
-        KafkaLogDataSource({"path": str(SEGMENTS), "topic": "t"}).streamWriter(None, False)
-
-
-def test_a_reader_and_its_partitions_travel_and_one_without_a_split_has_no_rows() -> None:
-    pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
-    from pyspark.sql.datasource import InputPartition
-    from pyspark.sql.types import LongType, StructField, StructType
-
-    from kafkalog.spark import KafkaLogDataSource
-
-    source = KafkaLogDataSource({"path": str(SEGMENTS), "splitbytes": "2000"})
-    reader = pickle.loads(pickle.dumps(source.reader(StructType([StructField("offset", LongType())]))))
-    partitions = [pickle.loads(pickle.dumps(each)) for each in reader.partitions()]
-    found = [row for each in partitions for batch in reader.read(each) for row in batch.column(0).to_pylist()]
-    assert found == list(range(1200))
-    assert list(reader.read(None)) == list(reader.read(InputPartition(None))) == []
-    assert max(len(pickle.dumps(each)) for each in partitions) < 400
-
-
-@pytest.mark.parametrize(("nulls", "strict"), [((True, True, True), False), ((True, True, False), True)])
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_headers_whose_parts_may_not_be_null_are_refused(
-    nulls: tuple[bool, bool, bool], strict: bool, which: int
-) -> None:
-    """Spark's name of the type does not tell of them; its tasks would fail."""
-    pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
-    from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
-
-    from kafkalog.spark.source import columns_of_struct
-
-    key, value, element = nulls[which:] + nulls[:which]
-    header = StructType([StructField("key", StringType(), key), StructField("value", BinaryType(), value)])
-    schema = StructType([StructField("headers", ArrayType(header, element), nullable=False)])
-    if strict:
-        with pytest.raises(ValueError, match=r"column headers is array<.*>, not array<.*> whose .* may not be null"):
-            columns_of_struct(schema)
-    else:
-        assert [column.source for column in columns_of_struct(schema)] == ["headers"]

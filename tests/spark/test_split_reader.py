@@ -52,14 +52,14 @@ def test_every_batch_has_the_schema_that_was_asked_for(orders: Path) -> None:
             assert each.schema.equals(schema, check_metadata=True)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True))
 def test_any_columns_in_any_order_hold_what_they_hold_among_all(orders: Path, wanted: list[str]) -> None:
     everything = rows(orders, columns=COLUMNS)
     assert rows(orders, columns=wanted) == [{name: row[name] for name in wanted} for row in everything]
 
 
-def test_a_record_is_told_in_full(tmp_path: Path) -> None:
+def test_a_record_has_all_columns(tmp_path: Path) -> None:
     record = Record(b"v", None, (("h", b"1"), ("h", None)), NOW)
     directory = written(
         tmp_path, batch(0), one_batch(record, base_offset=1, producer_id=7, producer_epoch=2, base_sequence=40)
@@ -109,7 +109,7 @@ def test_a_time_that_microseconds_cannot_hold_is_an_error_that_names_the_record(
     assert rows(directory, columns=["offset"]) == [{"offset": 0}]
 
 
-def test_null_in_a_column_that_is_said_to_have_none_is_refused(tmp_path: Path) -> None:
+def test_null_in_a_column_declared_not_null_is_refused(tmp_path: Path) -> None:
     directory = written(tmp_path, one_batch(Record(b"a", b"k"), Record(b"b")))
     with pytest.raises(ValueError, match="column key is not nullable, and the record at offset 1 of orders-0 has null"):
         rows(directory, columns=[("key", False)])
@@ -203,7 +203,7 @@ def test_aborted_transactions_are_left_out_of_committed_records_and_the_open_one
 # --- files that go
 
 
-def test_a_file_that_has_gone_is_an_error_that_names_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = log_of(tmp_path / "orders-0")
     (first, second), parsed = splits(directory), options(directory)
     Path(first.path).unlink()
@@ -251,7 +251,7 @@ def test_a_file_that_shrinks_while_it_is_read_does_not_end_the_process(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_file_that_shrinks_within_what_was_looked_at_together_does_not_end_the_process(
+def test_a_file_that_shrinks_within_one_run_of_batches_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
     monkeypatch.setattr("kafkalog.record.decoding.RECORDS_A_PIECE", 6)
@@ -270,7 +270,7 @@ def test_a_file_that_shrinks_within_what_was_looked_at_together_does_not_end_the
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_what_a_size_claims_is_not_taken_into_memory_before_its_checksum_holds(
+def test_a_damaged_size_field_takes_no_memory_before_the_checksum_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
     directory = log_of(tmp_path / "orders-0")
@@ -310,7 +310,7 @@ def noted(load: Any, lengths: list[int]) -> Any:
     return loading
 
 
-def test_a_segment_that_was_replaced_since_is_not_taken_for_the_one_that_was_planned(tmp_path: Path) -> None:
+def test_a_segment_replaced_since_planning_is_an_error(tmp_path: Path) -> None:
     directory = log_of(tmp_path / "orders-0")
     split = splits(directory)[0]
     Path(split.path).write_bytes(Path(split.path).read_bytes() + batch(1000))

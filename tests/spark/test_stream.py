@@ -6,7 +6,6 @@ A step is one run of a query with one checkpoint: it reads what is there and end
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -114,7 +113,7 @@ def test_a_first_micro_batch_that_died_is_repeated_from_where_it_began(step: Ste
     assert offsets(step(data, schema="offset long", startingOffsets="latest")) == list(range(30))
 
 
-def test_what_retention_took_before_it_was_read_ends_the_query_or_is_passed_over(step: Step, tmp_path: Path) -> None:
+def test_records_deleted_before_they_were_read_end_the_query_or_are_skipped(step: Step, tmp_path: Path) -> None:
     copied = shutil.copytree(SEGMENTS, tmp_path / SEGMENTS.name)
     assert offsets(step(copied, schema="offset long", dies_in=1, maxOffsetsPerTrigger=100))[-1] >= 99
     if not limits_work():
@@ -184,31 +183,3 @@ def test_a_stream_of_a_column_of_another_type_is_refused_with_the_column(spark_s
     ended = refusal_of(frame, tmp_path)
     assert "offset" in ended.partition("ValueError: ")[2].splitlines()[0]
     assert "UnboundLocalError" not in ended
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"orders": {"0": "50"}}',
-        '{"orders": {"0": 50.5}}',
-        '{"orders": {"0": null}}',
-        '{"orders": {"0": true}}',
-        '{"orders": {"0": -2}}',
-        '{"orders": {"zero": 5}}',
-        '{"orders": {"0": 5, "00": 5}}',
-        '{"orders": [1, 2]}',
-        '{"orders": 5}',
-        "[5]",
-    ],
-)
-def test_offsets_that_somebody_wrote_into_the_checkpoint_are_refused_with_their_text(text: str) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
-    from kafkalog.spark import ReadOptions
-    from kafkalog.spark.stream import KafkaLogStreamReader
-
-    reader = KafkaLogStreamReader(ReadOptions.parse({"path": str(SEGMENTS)}, streaming=True), ())
-    for start, end in ((json.loads(text), {"v2-zstd": {"0": 5}}), ({"v2-zstd": {"0": 5}}, json.loads(text))):
-        with pytest.raises(ValueError, match=rf"the checkpoint's offsets are none, as .*: {re.escape(text)}$"):
-            reader.partitions(start, end)
-    with pytest.raises(ValueError, match="the checkpoint's offsets are none"):
-        reader.latestOffset(json.loads(text))

@@ -26,6 +26,7 @@ from kafkalog.fsck.verify import Options, verify_data_dir
 from kafkalog.spark import exchange, writer
 from kafkalog.spark.partitioner import partition_of_key
 from kafkalog.spark.writer import WriteJob, recover
+from kafkalog.storage import data_dir_session
 from kafkalog.storage.clean_shutdown import was_clean_shutdown
 from kafkalog.storage.lock import lock_data_dir
 from kafkalog.storage.partition_metadata import random_topic_id, read_partition_metadata
@@ -42,6 +43,7 @@ from tests.helpers.spark_writing import (
     task_in_a_process,
     values,
     values_in,
+    without_exchange,
     written,
 )
 
@@ -119,7 +121,7 @@ def test_the_option_topic_wins_over_the_column_and_a_rows_partition_over_its_key
     assert values_in(tmp_path, "t-3") == [b"v"]
 
 
-def test_a_partition_with_a_number_as_no_topic_has_many_is_not_made(tmp_path: Path) -> None:
+def test_a_partition_number_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     """The topic would be taken to have all those before it, too."""
     with pytest.raises(ValueError, match="a row's partition is 2147483647: 0 to 999998 can be"):
         written(tmp_path, [values(b"1", partition=2**31 - 1)])
@@ -148,7 +150,7 @@ def test_a_topic_that_is_there_keeps_its_number_of_partitions(tmp_path: Path) ->
         ({"timestamp": -2}, {"topic": "t"}, "timestamp is -2 ms"),
     ],
 )
-def test_a_row_that_cannot_be_written_is_told_of_and_leaves_nothing(
+def test_a_row_that_cannot_be_written_is_refused_and_leaves_nothing(
     tmp_path: Path, row: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     job = started(tmp_path, **options)
@@ -179,7 +181,7 @@ def test_every_codec_is_written_and_batches_are_about_as_large_as_asked_for(
     assert sum(batch.size_in_bytes for batch in batches[:-1]) > 0.6 * 4096 * (len(batches) - 1)
 
 
-def test_what_compresses_well_and_then_badly_stays_within_a_segment(tmp_path: Path) -> None:
+def test_data_that_compresses_well_and_then_badly_stays_within_a_segment(tmp_path: Path) -> None:
     expected = [b"x" * 100] * 5000 + [os.urandom(100) for _ in range(500)]
     written(tmp_path, [values(*expected)], compression="zstd", batchBytes="4k", segmentBytes="20k")
     assert values_in(tmp_path) == expected
@@ -262,7 +264,7 @@ def test_a_log_that_was_not_closed_is_recovered_before_it_is_appended_to(tmp_pat
     assert was_clean_shutdown(tmp_path)
 
 
-def test_other_partitions_that_were_not_closed_keep_the_clean_mark_away(tmp_path: Path) -> None:
+def test_the_directory_is_not_marked_clean_where_another_partition_was_not_closed(tmp_path: Path) -> None:
     written(tmp_path, [values(b"0", topic="other")])
     (tmp_path / ".kafka_cleanshutdown").unlink()
     written(tmp_path, [values(b"0")])
@@ -294,6 +296,7 @@ def test_appending_no_rows_changes_nothing(tmp_path: Path) -> None:
 # --- tasks that fail, are killed, or run twice
 
 
+@pytest.mark.slow
 def test_tasks_are_joined_in_the_order_of_their_numbers_whoever_ends_first(tmp_path: Path) -> None:
     job = pickle.loads(pickle.dumps(started(tmp_path)))
     messages = [task_in_a_process(job, [values(b"%d" % task, b"and")], task) for task in (2, 0, 1)]
@@ -302,7 +305,7 @@ def test_tasks_are_joined_in_the_order_of_their_numbers_whoever_ends_first(tmp_p
     assert values_in(tmp_path) == [b"0", b"and", b"1", b"and", b"2", b"and"]
 
 
-def test_of_a_task_that_ran_twice_only_the_attempt_that_is_named_counts(tmp_path: Path) -> None:
+def test_only_the_named_attempt_of_a_task_that_ran_twice_counts(tmp_path: Path) -> None:
     job = started(tmp_path)
     first, second = job.write([values(b"a", b"b")], 0), job.write([values(b"a", b"b")], 0)
     assert first.name != second.name
@@ -310,7 +313,8 @@ def test_of_a_task_that_ran_twice_only_the_attempt_that_is_named_counts(tmp_path
     assert values_in(tmp_path) == [b"a", b"b"]
 
 
-def test_what_a_killed_task_leaves_never_counts(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_files_of_a_killed_task_never_count(tmp_path: Path) -> None:
     job = started(tmp_path, batchBytes="1k")
     assert ended_in_a_process(killed_in_the_middle, job) == -signal.SIGKILL
     assert list(job.directory.rglob("*.log"))
@@ -380,11 +384,11 @@ def test_a_driver_that_is_killed_has_committed_all_or_nothing(tmp_path: Path, po
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_where_the_disk_refuses_all_is_put_back(
+def test_a_commit_that_the_disk_refuses_puts_all_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
 ) -> None:
     if not can_exchange:
-        monkeypatch.setattr(exchange, "_exchanged", lambda *_: False)
+        without_exchange(monkeypatch)
     job = two_topics(tmp_path)
     before = {name: content for name, content in state_of(tmp_path).items() if "_kafkalog_tmp" not in name}
     messages = [job.write([rows(*({"value": b"new", "partition": n} for n in (0, 1)))])]
@@ -393,7 +397,7 @@ def test_where_the_disk_refuses_all_is_put_back(
         raise OSError(28, "no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(exchange.sessions, "update_checkpoints", refuse)
+        patched.setattr(data_dir_session, "update_checkpoints", refuse)
         with pytest.raises(OSError, match="no space left"):
             job.commit(messages)
     assert {name: content for name, content in state_of(tmp_path).items() if "_kafkalog_tmp" not in name} == before
@@ -416,7 +420,7 @@ def test_a_log_that_was_written_to_after_a_crash_is_not_replaced_by_what_was_joi
 
 
 def test_a_commit_waits_for_a_broker_and_then_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(writer, "LOCK_WAIT_S", 0.05)
     job = started(tmp_path)
     messages = [job.write([values(b"v")])]
     with lock_data_dir(tmp_path), pytest.raises(LogLockedError):
@@ -432,7 +436,7 @@ def test_a_job_does_not_begin_where_a_broker_runs(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "_kafkalog_tmp").exists()
 
 
-def test_what_was_read_while_it_is_replaced_can_be_read_on(tmp_path: Path) -> None:
+def test_a_log_that_is_replaced_while_it_is_read_can_be_read_on(tmp_path: Path) -> None:
     written(tmp_path, [values(b"0", b"1")])
     with kafkalog.open(tmp_path / "t-0") as log:
         found = iter(log)

@@ -19,17 +19,24 @@ from kafkalog.errors import LogStateError
 from kafkalog.spark import exchange, task_files, writer
 from kafkalog.spark.task_files import TaskFiles
 from kafkalog.spark.writer import WriteJob, recover
-from kafkalog.storage import atomic, data_dir_session
+from kafkalog.storage import data_dir_session
 from kafkalog.storage.clean_shutdown import was_clean_shutdown
 from kafkalog.storage.paths import CLEAN_SHUTDOWN_FILE
 from tests.crash.disk import Disk, Fail
 from tests.helpers.indexes import fill, small_disk
-from tests.helpers.spark_writing import partitions_in, rows, started, state_of, values, values_in, written
+from tests.helpers.spark_writing import (
+    partitions_in,
+    rows,
+    started,
+    state_of,
+    values,
+    values_in,
+    without_exchange,
+    written,
+)
 
 REFUSALS = [errno.ENOSPC, errno.EACCES]
 FOREVER = 10**6
-# Of a commit's calls, which are about 150, each fifth fails, in each run another one of five.
-STEP = 5
 OLD = [b"old %d" % i * 60 for i in range(20)]
 NEW = [b"new %d" % i * 60 for i in range(9)]
 
@@ -114,12 +121,33 @@ def refusal_of(action: Callable[[], object]) -> Exception | None:
     return None
 
 
+def before_syncing(monkeypatch: pytest.MonkeyPatch, act: Callable[[os.stat_result], None]) -> None:
+    """Whenever a directory is to be synced, `act` is called with its stat first; what it raises is the disk's error."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            act(found)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+def is_that(found: os.stat_result, directory: Path) -> bool:
+    return directory.exists() and os.path.samestat(found, directory.stat())
+
+
+def input_output_error() -> OSError:
+    return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 # --- a call that fails
 
 
 @pytest.mark.parametrize("code", REFUSALS)
 @pytest.mark.parametrize("times", [1, FOREVER])
-def test_a_task_whose_disk_refuses_leaves_nothing_whichever_call_it_is(in_memory: Path, code: int, times: int) -> None:
+def test_a_task_leaves_nothing_where_the_disk_refuses_any_call(in_memory: Path, code: int, times: int) -> None:
     job, calls = started(in_memory, batchBytes=500), 0
     rows_of_both = [values(*NEW, partition=n) for n in range(2)]
     for at in range(1, 10**6):
@@ -135,7 +163,9 @@ def test_a_task_whose_disk_refuses_leaves_nothing_whichever_call_it_is(in_memory
 
 @pytest.mark.parametrize("code", REFUSALS)
 @pytest.mark.parametrize("times", [1, FOREVER])
-def test_a_job_that_cannot_begin_leaves_nothing_whichever_call_it_is(in_memory: Path, code: int, times: int) -> None:
+def test_a_job_that_cannot_begin_leaves_nothing_where_the_disk_refuses_any_call(
+    in_memory: Path, code: int, times: int
+) -> None:
     there_before(in_memory)
     before, calls = state_of(in_memory), 0
     for at in range(1, 10**6):
@@ -150,26 +180,42 @@ def test_a_job_that_cannot_begin_leaves_nothing_whichever_call_it_is(in_memory: 
     assert calls >= 3
 
 
-@pytest.mark.slow
+# Of a commit's calls, which are about 150: the first that fails, and after how many the next one in the next run.
+A_FEW, EACH_FIFTH = 29, 5
+# Whether the system exchanges names, from which call on, how many calls, which error.
+REFUSED_COMMITS = [
+    (True, 1, A_FEW, 1, errno.ENOSPC),
+    (False, 11, A_FEW, FOREVER, errno.EACCES),
+    *(
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in [
+            (True, 1, EACH_FIFTH, 1, errno.ENOSPC),
+            (True, 2, EACH_FIFTH, FOREVER, errno.ENOSPC),
+            (True, 3, EACH_FIFTH, FOREVER, errno.EACCES),
+            (False, 4, EACH_FIFTH, 1, errno.ENOSPC),
+            (False, 5, EACH_FIFTH, FOREVER, errno.ENOSPC),
+        ]
+    ),
+]
+
+
 @jobs
-@pytest.mark.parametrize(
-    ("exchanges", "first", "times", "code"),
-    [
-        (True, 1, 1, errno.ENOSPC),
-        (True, 2, FOREVER, errno.ENOSPC),
-        (True, 3, FOREVER, errno.EACCES),
-        (False, 4, 1, errno.ENOSPC),
-        (False, 5, FOREVER, errno.ENOSPC),
-    ],
-)
-def test_a_commit_that_the_disk_refuses_changes_all_or_nothing_whichever_call_it_is(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch, job_in: Any, exchanges: bool, first: int, times: int, code: int
+@pytest.mark.parametrize(("exchanges", "first", "step", "times", "code"), REFUSED_COMMITS)
+def test_a_commit_changes_all_or_nothing_where_the_disk_refuses_any_call(
+    in_memory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    job_in: Any,
+    exchanges: bool,
+    first: int,
+    step: int,
+    times: int,
+    code: int,
 ) -> None:
     if not exchanges:
-        monkeypatch.setattr(exchange, "_exchanged", lambda *_: False)
+        without_exchange(monkeypatch)
     outcomes = set()
     there_before(in_memory / "before")
-    for at in range(first, 10**6, STEP):
+    for at in range(first, 10**6, step):
         path = in_memory / str(at)
         shutil.copytree(in_memory / "before", path)
         outcomes.add(outcome := committed_on(path, job_in, Fail(at, times, code, half=True)))
@@ -214,19 +260,20 @@ def test_a_commit_that_failed_does_not_come_later(
     """Neither the job's directory nor the one above it is on the disk, though commit.json is there."""
     written(tmp_path, [values(b"before")])
     job = started(tmp_path)
-    messages, synced, real = [job.write([values(b"new")])], [], exchange.sync_directory
+    messages = [job.write([values(b"new")])]
+    synced: list[Path] = []
 
-    def sync(directory: Path) -> None:
+    def refuse(found: os.stat_result) -> None:
         if (job.directory / exchange.JOURNAL).exists():
-            synced.append(directory)
-            if len(synced) == refused:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), str(directory))
-        real(directory)
+            of_the_job = [each for each in (job.directory, job.directory.parent) if is_that(found, each)]
+            synced.extend(of_the_job)
+            if of_the_job and len(synced) == refused:
+                raise input_output_error()
 
-    monkeypatch.setattr(exchange, "sync_directory", sync)
-    monkeypatch.setattr(atomic, "sync_directory", sync)
-    with pytest.raises(OSError, match="Input/output error"):
-        job.commit(messages)
+    with monkeypatch.context() as patched:
+        before_syncing(patched, refuse)
+        with pytest.raises(OSError, match="Input/output error"):
+            job.commit(messages)
     assert synced[:refused] == [job.directory, job.directory.parent][:refused]
     job.abort()
     assert not (tmp_path / exchange.TEMPORARY).exists()
@@ -257,10 +304,11 @@ def test_a_commit_that_can_be_neither_done_nor_taken_back_says_that_it_comes_lat
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refusing_to_unlink(job.directory / exchange.JOURNAL))
-        patched.setattr(exchange.sessions, "update_checkpoints", refuse)
+        patched.setattr(data_dir_session, "update_checkpoints", refuse)
         with pytest.raises(ExceptionGroup, match=r"committed, but not in place; .* completes it") as caught:
             job.commit(messages)
-        assert [error.errno for error in caught.value.exceptions] == [errno.EIO, errno.ENOSPC]
+        errors = [error for error in caught.value.exceptions if isinstance(error, OSError)]
+        assert [error.errno for error in errors] == [errno.EIO, errno.ENOSPC]
         job.abort()
     assert f"{job.directory} is committed, and is completed by the next job" in caplog.messages
     assert values_in(tmp_path) == [b"before"]
@@ -268,16 +316,19 @@ def test_a_commit_that_can_be_neither_done_nor_taken_back_says_that_it_comes_lat
     assert values_in(tmp_path) == [b"before", b"new", b"more"]
 
 
-def test_a_removal_that_may_not_outlast_a_power_cut_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_that_may_not_outlast_a_power_cut_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = started(tmp_path)
-    messages, real = [job.write([values(b"new")])], exchange.sync_directory
+    messages = [job.write([values(b"new")])]
 
-    def sync(directory: Path) -> None:
-        if directory in (job.directory, job.directory.parent):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(directory))
-        real(directory)
+    def refuse(found: os.stat_result) -> None:
+        # Not where commit.json has just been put.
+        of_the_job = is_that(found, job.directory) and not (job.directory / exchange.JOURNAL).exists()
+        if of_the_job or is_that(found, job.directory.parent):
+            raise input_output_error()
 
-    monkeypatch.setattr(exchange, "sync_directory", sync)
+    before_syncing(monkeypatch, refuse)
     with pytest.raises(ExceptionGroup, match=r"commit\.json is removed, which may not outlast a power cut"):
         job.commit(messages)
     job.abort()
@@ -323,21 +374,19 @@ def test_a_job_whose_directory_cannot_be_removed_is_done(
     assert not (tmp_path / exchange.TEMPORARY).exists()
 
 
-def test_what_is_done_is_not_done_once_more_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_done_job_is_not_repeated_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """t-2 is removed by a job and made anew by the next; then names come back whose removal was not synced."""
     there_before(tmp_path)
     job = replacing(tmp_path)
     messages, journal, on_disk = tasks_of(job), job.directory / exchange.JOURNAL, [b""]
-    real = exchange.sync_directory
 
-    def sync(directory: Path) -> None:
-        real(directory)
-        if directory == job.directory:
+    def note(found: os.stat_result) -> None:
+        if is_that(found, job.directory):
             on_disk.append(journal.read_bytes() if journal.exists() else b"")
 
-    monkeypatch.setattr(exchange, "sync_directory", sync)
-    monkeypatch.setattr(atomic, "sync_directory", sync)
-    job.commit(messages)
+    with monkeypatch.context() as patched:
+        before_syncing(patched, note)
+        job.commit(messages)
     assert any(on_disk)
     written(tmp_path, [values(b"later", partition=2)])
     if on_disk[-1]:
@@ -351,16 +400,15 @@ def test_a_job_that_is_done_is_so_where_the_removal_of_what_it_committed_cannot_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = started(tmp_path)
-    messages, journal, real = [job.write([values(b"new")])], job.directory / exchange.JOURNAL, exchange.sync_directory
-    committed = []
+    messages, journal = [job.write([values(b"new")])], job.directory / exchange.JOURNAL
+    committed: list[bool] = []
 
-    def sync(directory: Path) -> None:
-        if directory == job.directory and committed and not journal.exists():
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(directory))
+    def refuse(found: os.stat_result) -> None:
+        if is_that(found, job.directory) and any(committed) and not journal.exists():
+            raise input_output_error()
         committed.append(journal.exists())
-        real(directory)
 
-    monkeypatch.setattr(exchange, "sync_directory", sync)
+    before_syncing(monkeypatch, refuse)
     job.commit(messages)
     assert [message.partition(":")[0] for message in caplog.messages] == [str(journal)]
     assert "may not outlast a power cut" in caplog.text
@@ -368,7 +416,7 @@ def test_a_job_that_is_done_is_so_where_the_removal_of_what_it_committed_cannot_
     assert not (tmp_path / exchange.TEMPORARY).exists()
 
 
-def test_what_was_committed_is_completed_below_a_path_that_is_text(tmp_path: Path) -> None:
+def test_recover_takes_a_path_as_text(tmp_path: Path) -> None:
     written(tmp_path, [values(b"0")])
     assert recover(str(tmp_path)) == []
 
@@ -444,7 +492,7 @@ def everybodys(path: Path) -> None:
         each.chmod(0o777 if each.is_dir() else 0o666)
 
 
-def test_where_nothing_may_be_written_a_job_does_not_begin(ours: Path) -> None:
+def test_a_job_does_not_begin_without_permission_to_write(ours: Path) -> None:
     there_before(ours)
     before = state_of(ours)
     for path in (ours, ours / "new"):
@@ -456,9 +504,7 @@ def test_where_nothing_may_be_written_a_job_does_not_begin(ours: Path) -> None:
 
 @jobs
 @pytest.mark.parametrize("forbidden", ["", "t-0", exchange.TEMPORARY])
-def test_where_permission_goes_while_a_job_is_under_way_nothing_is_changed(
-    ours: Path, job_in: Any, forbidden: str
-) -> None:
+def test_losing_permission_during_a_job_changes_nothing(ours: Path, job_in: Any, forbidden: str) -> None:
     there_before(ours)
     before, job = logs_in(ours), job_in(ours)
     messages = tasks_of(job)

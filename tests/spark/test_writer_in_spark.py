@@ -11,14 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'")
 
-from kafkalog.errors import LogLockedError
-from kafkalog.spark import writer
 from kafkalog.spark.partitioner import partition_of_key
-from kafkalog.spark.writer_source import KafkaLogArrowWriter, KafkaLogCommitMessage
-from kafkalog.storage.lock import lock_data_dir
 from tests.helpers import golden
 from tests.helpers.spark_rows import expected_rows, in_ms, of_spark
-from tests.helpers.spark_writing import partitions_in, records_in, values, values_in
+from tests.helpers.spark_writing import partitions_in, records_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -38,7 +34,7 @@ def test_a_dataframe_is_written_appended_to_and_overwritten(spark_session: Any, 
         for number in range(2):
             found = records_in(tmp_path, f"t-{number}")
             assert [record.timestamp for record in found] == expected[number] * times
-            assert all(record.value == b"value %b" % record.key for record in found)
+            assert all(record.value == b"value %b" % (record.key or b"") for record in found)
             assert {record.headers for record in found} == {(("h", b"x"),)}
 
 
@@ -53,7 +49,7 @@ def test_a_dataframe_that_fails_leaves_the_directory_as_it_was(spark_session: An
     assert partitions_in(tmp_path) == []
 
 
-def test_what_cannot_be_written_is_told_of_before_anything_is(spark_session: Any, tmp_path: Path) -> None:
+def test_a_frame_that_cannot_be_written_is_refused_before_anything_is(spark_session: Any, tmp_path: Path) -> None:
     from pyspark.errors import AnalysisException
 
     to = spark_session.range(1).write.format("kafkalog").mode("append").option("topic", "t")
@@ -63,7 +59,7 @@ def test_what_cannot_be_written_is_told_of_before_anything_is(spark_session: Any
         to.option("partition", 1).save(str(tmp_path))
 
 
-def test_what_was_read_and_written_is_read_again_as_it_was(spark_session: Any, tmp_path: Path) -> None:
+def test_a_log_read_and_written_again_has_the_same_rows(spark_session: Any, tmp_path: Path) -> None:
     def read(path: Path) -> Any:
         return spark_session.read.format("kafkalog").option("includeHeaders", "true").load(str(path))
 
@@ -71,24 +67,6 @@ def test_what_was_read_and_written_is_read_again_as_it_was(spark_session: Any, t
     read(partition.directory).coalesce(1).write.format("kafkalog").mode("append").save(str(tmp_path / "copy"))
     rows = of_spark(in_ms(read(tmp_path / "copy")).collect())
     assert [(*row[:6], row[7]) for row in rows] == [(*row[:6], row[7]) for row in expected_rows(partition)]
-
-
-def test_the_writer_can_be_driven_without_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyspark.sql.types import BinaryType, StructField, StructType
-
-    schema = StructType([StructField("value", BinaryType())])
-    sink = KafkaLogArrowWriter({"path": str(tmp_path), "topic": "t"}, schema, overwrite=False)
-    message = sink.write(iter([values(b"1", b"2").select(["value"])]))
-    assert isinstance(message, KafkaLogCommitMessage)
-    monkeypatch.setattr(writer, "LOCK_WAIT_S", 0.1)
-    with lock_data_dir(tmp_path), pytest.raises(LogLockedError):
-        sink.commit([message, None])
-    sink.commit([message, None])
-    assert values_in(tmp_path) == [b"1", b"2"]
-    other = KafkaLogArrowWriter({"path": str(tmp_path), "topic": "t"}, schema, overwrite=False)
-    other.abort([other.write(iter([values(b"3").select(["value"])])), None])
-    assert values_in(tmp_path) == [b"1", b"2"]
-    assert not (tmp_path / "_kafkalog_tmp").exists()
 
 
 def test_the_documents_examples_run_as_they_stand(

@@ -47,7 +47,7 @@ def test_a_path_may_be_a_file_url() -> None:
     assert WriteOptions.parse({"PATH": "file:///a%20b/c"}).path == Path("/a b/c")
 
 
-def test_an_option_that_does_not_exist_is_told_of_as_for_reading() -> None:
+def test_an_unknown_option_is_refused_as_for_reading() -> None:
     found = []
     for parse in (ReadOptions.parse, WriteOptions.parse):
         with pytest.raises(ValueError, match="unknown option") as caught:

@@ -14,7 +14,7 @@ import pytest
 from kafkalog.spark import ReadOptions, plan_splits, read_split
 from tests.helpers import golden
 from tests.helpers.golden import Partition
-from tests.helpers.spark_rows import Row, broker_view, expected_rows
+from tests.helpers.spark_rows import Row, broker_view, expected_rows, transactional_topics
 from tests.helpers.spark_writing import started
 from tests.spark.test_golden_splits import rows
 
@@ -44,8 +44,8 @@ def test_rows_read_from_a_partition_and_written_again_are_the_same(partition: Pa
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-@pytest.mark.parametrize("topic", sorted(broker_view()))
-def test_what_a_consumer_was_given_is_what_is_written_again(topic: str, level: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("topic", transactional_topics())
+def test_a_copy_has_only_the_records_that_a_consumer_was_given(topic: str, level: str, tmp_path: Path) -> None:
     """Aborted transactions that were left out when the rows were read are not there for any reader of the copy."""
     partition = next(each for each in golden.checked_partitions() if each.id == f"kafka-3.9/{topic}-0")
     given = set(broker_view()[topic][level])

@@ -1,4 +1,4 @@
-"""What a read tells of: warnings of what it leaves out, and where it looked for what it did not find."""
+"""Warnings of what a read leaves out; errors that say where it looked for what it did not find."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def active(directory: Path) -> Path:
 # --- what is left out
 
 
-def test_a_torn_tail_is_told_of_with_file_position_and_length(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_tail_is_reported_with_file_position_and_length(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
     size = active(orders).stat().st_size
     with active(orders).open("ab") as file:
         file.write(TORN)
@@ -42,13 +42,13 @@ def test_a_torn_tail_is_told_of_with_file_position_and_length(orders: Path, capl
     assert f"{active(orders)}: position {size}: the last {len(TORN)} bytes are no whole batch" in caplog.text
 
 
-def test_text_in_place_of_a_log_is_told_of(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_text_in_place_of_a_log_is_reported(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
     active(orders).write_text("This is no log, and yet it is long enough for one: " * 10)
     splits(orders)
     assert "position 0: the last 510 bytes are no whole batch" in caplog.text
 
 
-def test_zeros_that_were_reserved_and_what_is_not_asked_for_are_not_told_of(
+def test_reserved_zeros_and_a_tail_behind_the_requested_end_are_not_reported(
     orders: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = active(orders).read_bytes()
@@ -59,7 +59,7 @@ def test_zeros_that_were_reserved_and_what_is_not_asked_for_are_not_told_of(
     assert not caplog.records
 
 
-def test_a_stream_beside_a_writer_is_not_told_of_what_is_being_written(
+def test_a_stream_does_not_report_the_tail_that_a_writer_is_writing(
     orders: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with active(orders).open("ab") as file:
@@ -69,7 +69,7 @@ def test_a_stream_beside_a_writer_is_not_told_of_what_is_being_written(
     assert not caplog.records
 
 
-def test_a_segment_that_compaction_has_not_put_in_place_is_told_of(
+def test_a_segment_that_compaction_has_not_put_in_place_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = log_of(tmp_path / "orders-0", segments=3)
@@ -90,7 +90,7 @@ def test_a_segment_that_compaction_has_not_put_in_place_is_told_of(
         ({"endingTimestamp": NOW + 5}, False),
     ],
 )
-def test_a_time_in_seconds_is_told_of(
+def test_a_time_in_seconds_is_reported(
     orders: Path, given: dict[str, Any], told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     splits(orders, **given)
@@ -99,9 +99,7 @@ def test_a_time_in_seconds_is_told_of(
 
 
 @pytest.mark.parametrize(("batches", "told"), [(1, "1 damaged place was passed"), (2, "2 damaged places were passed")])
-def test_what_was_passed_over_is_counted(
-    orders: Path, batches: int, told: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_skipped_places_are_counted(orders: Path, batches: int, told: str, caplog: pytest.LogCaptureFixture) -> None:
     log = orders / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
     for row in scan_headers(bytes(data))[0][3 : 3 + 2 * batches : 2]:
@@ -135,7 +133,7 @@ def at(offset: int) -> dict[str, dict[str, int]]:
         ),
     ],
 )
-def test_a_range_that_holds_nothing_is_told_of_with_what_was_asked_and_what_is_there(
+def test_an_empty_range_is_reported_with_the_range_requested_and_the_offsets_present(
     orders: Path, given: dict[str, Any], asked: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert offsets(orders, **given) == []
@@ -160,7 +158,7 @@ def test_a_range_that_holds_nothing_is_told_of_with_what_was_asked_and_what_is_t
         ),
     ],
 )
-def test_a_range_that_ends_before_it_begins_is_refused_with_what_was_asked_and_what_is_there(
+def test_a_range_that_ends_before_it_begins_is_refused_with_the_offsets_present(
     orders: Path, given: dict[str, Any], where: tuple[int, int], asked: str, fail_on_data_loss: bool
 ) -> None:
     with pytest.raises(ValueError, match="would begin at") as caught:
@@ -169,7 +167,7 @@ def test_a_range_that_ends_before_it_begins_is_refused_with_what_was_asked_and_w
     assert str(caught.value) == f"{told}; orders-0: from {asked}, and there are 0..239"
 
 
-def test_a_partition_that_is_empty_is_told_of_where_it_was_asked_for_by_its_number(
+def test_an_empty_partition_is_reported_where_it_was_requested_by_number(
     orders: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_of(orders.parent / "orders-1", batches=0, segments=1)
@@ -178,7 +176,7 @@ def test_a_partition_that_is_empty_is_told_of_where_it_was_asked_for_by_its_numb
     assert caplog.messages == [f"nothing is read of orders-1: {asked}, and there are none"]
 
 
-def test_many_ranges_that_hold_nothing_are_one_warning(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_empty_ranges_are_one_warning(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(1, 8):
         log_of(orders.parent / f"orders-{number}", batches=1, segments=1)
     given = {"startingTimestamp": NOW * 2, "startingOffsetsByTimestampStrategy": "latest"}
@@ -188,7 +186,7 @@ def test_many_ranges_that_hold_nothing_are_one_warning(orders: Path, caplog: pyt
     assert told.endswith("; so it is with 3 more")
 
 
-def test_nothing_that_was_asked_for_and_partitions_nobody_named_are_not_told_of(
+def test_ranges_left_empty_on_purpose_and_unnamed_partitions_are_not_reported(
     orders: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_of(orders.parent / "orders-1", batches=0, segments=1)
@@ -198,7 +196,7 @@ def test_nothing_that_was_asked_for_and_partitions_nobody_named_are_not_told_of(
     assert not caplog.records
 
 
-def test_what_is_lost_is_told_of_once(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_offsets_are_reported_once(orders: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = {"startingOffsets": at(500), "endingOffsets": at(600), "failOnDataLoss": False}
     assert offsets(orders, **given) == []
     assert caplog.messages == [f"{orders}: orders-0: offsets 500..599 are not there; there are 0..239"]
@@ -207,7 +205,7 @@ def test_what_is_lost_is_told_of_once(orders: Path, caplog: pytest.LogCaptureFix
 # --- where it was looked for
 
 
-def test_a_topic_that_is_not_there_is_told_with_the_place_and_the_topics_there(orders: Path) -> None:
+def test_a_missing_topic_is_an_error_with_the_place_and_its_topics(orders: Path) -> None:
     for i in range(12):
         log_of(orders.parent / f"topic{i:02}-0", batches=1, segments=1)
     with pytest.raises(ValueError, match="option subscribe: not found: refunds") as caught:
@@ -216,7 +214,7 @@ def test_a_topic_that_is_not_there_is_told_with_the_place_and_the_topics_there(o
     assert str(caught.value).endswith(f"; in {orders.parent} there are the topics {named} and 3 more")
 
 
-def test_of_a_directory_above_a_data_directory_that_one_is_named(orders: Path) -> None:
+def test_the_error_for_a_directory_above_a_data_directory_names_the_latter(orders: Path) -> None:
     above = orders.parent.parent
     (above / "file").touch()
     (above / "empty").mkdir()
@@ -228,7 +226,7 @@ def test_of_a_directory_above_a_data_directory_that_one_is_named(orders: Path) -
     ("url", "needed"),
     [("s3://bucket/x", "s3fs"), ("gs://bucket/x", "gcsfs"), ("abfss://c@a/x", "adlfs"), ("hdfs://h/x", "pyarrow")],
 )
-def test_the_packages_of_a_store_are_named_at_once(url: str, needed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_packages_that_a_store_needs_are_named(url: str, needed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 
     def without_fsspec(name: str, *arguments: Any, **named: Any) -> Any:
@@ -241,6 +239,7 @@ def test_the_packages_of_a_store_are_named_at_once(url: str, needed: str, monkey
         plan_splits(options(url))
 
 
+@pytest.mark.slow
 def test_the_module_that_looks_for_java_says_what_it_does() -> None:
     command = [sys.executable, "-m", "kafkalog.spark.java", "--help"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
