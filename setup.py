@@ -1,15 +1,30 @@
-"""The extension list. Everything else about the package stands in pyproject.toml."""
+"""The list of extension modules and how they are compiled. Everything else about the package is in pyproject.toml."""
 
 import os
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
 
 JOBS = os.cpu_count() or 1
 # CFLAGS of the environment come earlier on the compiler's command line: an -O here would overrule theirs.
 OPTIMIZE = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
 
+
+class BuildKernels(build_ext):
+    """Compile in `build/` for editable installs too: in temporary directories each install would compile all anew."""
+
+    def finalize_options(self) -> None:
+        """Choose the directories that `setup.py build_ext --inplace` uses."""
+        super().finalize_options()
+        if self.editable_mode:
+            build = Distribution().get_command_obj("build")
+            build.ensure_finalized()
+            self.build_lib, self.build_temp = build.build_platlib, build.build_temp
+
+
 setup(
+    cmdclass={"build_ext": BuildKernels},
     ext_modules=cythonize(
         [Extension("*", ["kafkalog/_speedups/*.pyx"], extra_compile_args=OPTIMIZE)],
         build_dir="build/cython",
