@@ -117,9 +117,11 @@ def test_readers_never_see_part_of_a_file(path: Path) -> None:
     stop = threading.Event()
 
     def write() -> None:
-        for number in range(80):
-            write_atomically(path, contents[number % 2], sync=False)
-        stop.set()
+        try:
+            for number in range(80):
+                write_atomically(path, contents[number % 2], sync=False)
+        finally:
+            stop.set()
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -370,15 +370,18 @@ def test_failing_appends_disturb_no_reader_in_another_thread(path: Path, monkeyp
         reader.start()
         monkeypatch.setattr(os, "pwrite", flaky)
         offset = failures = 0
-        while offset < 100:
-            try:
-                messages.append(sized_batch(offset, size=offset % 7))
-                offset += 1
-            except OSError:
-                failures += 1
-        done.set()
-        reader.join()
-        monkeypatch.undo()
+        try:
+            while offset < 100:
+                assert failures < 10_000, "appends fail always"
+                try:
+                    messages.append(sized_batch(offset, size=offset % 7))
+                    offset += 1
+                except OSError:
+                    failures += 1
+        finally:
+            done.set()
+            reader.join()
+            monkeypatch.undo()
         assert offsets(messages) == list(range(100))
     assert not problems
     assert failures > 50

@@ -355,7 +355,7 @@ def test_seeking_a_record_reads_little_more_than_its_batch(directory: Path) -> N
         before = bytes_read()
         found = log.records(10)
         assert next(found).offset == 10
-        assert bytes_read() - before < 50 * SIZE
+        assert bytes_read() - before < 200 * SIZE
         assert [record.offset for record in found] == list(range(11, 1000))
 
 

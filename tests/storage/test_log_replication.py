@@ -29,7 +29,9 @@ def test_a_follower_takes_what_its_leader_reads(tmp_path: Path) -> None:
         while follower.log_end_offset < leader.log_end_offset:
             # As small a piece as there is: the last batch is cut, which is left out.
             found = leader.read(follower.log_end_offset, 100, min_one_message=True)
+            before = follower.log_end_offset
             follower.append_as_follower(found.message_set)
+            assert follower.log_end_offset > before, "a fetch returns no further record"
         assert list(follower) == list(leader)
         assert follower.leader_epochs.entries == leader.leader_epochs.entries
         follower.flush()
