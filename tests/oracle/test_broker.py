@@ -12,7 +12,7 @@ from tests.oracle import java
 from tests.oracle.broker import View
 from tests.oracle.broker_story import PARTITIONS, Page, Story, tell
 
-pytestmark = [pytest.mark.oracle, pytest.mark.broker, pytest.mark.xdist_group("broker story")]
+pytestmark = [pytest.mark.oracle, pytest.mark.broker]
 
 # What a broker says of itself at every start and stop; and of the one directory that it is right to put aside.
 USUAL = re.compile(

@@ -14,7 +14,7 @@ from kafkalog import LogConfig
 from tests.oracle import java
 from tests.oracle.broker import Broker, Seen, View
 
-pytestmark = [pytest.mark.oracle, pytest.mark.broker, pytest.mark.xdist_group("broker and inspector")]
+pytestmark = [pytest.mark.oracle, pytest.mark.broker]
 
 TOPIC, PARTITION = "looked-at", "looked-at-0"
 # How often a broker writes its checkpoints: often, so that the test does not wait for them.
