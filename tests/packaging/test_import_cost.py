@@ -1,4 +1,7 @@
-"""What an import costs is what it imports: asked of a new interpreter, by name and not by the clock."""
+"""Importing kafkalog, asking for help and opening the inspector import no module that is not needed yet.
+
+A new interpreter tells which modules were imported, so that no test depends on the clock.
+"""
 
 import importlib.util
 import subprocess
@@ -6,7 +9,8 @@ import sys
 
 import pytest
 
-SCREENS = importlib.util.find_spec("textual") is not None and importlib.util.find_spec("inspector") is not None
+pytestmark = pytest.mark.slow
+
 NOT_FOR_IMPORT = {"click", "lz4", "pyarrow", "pyspark", "rich", "textual", "zstandard"}
 
 
@@ -21,7 +25,6 @@ def test_importing_kafkalog_imports_no_codec_and_no_screen() -> None:
     assert imported_by("import kafkalog").isdisjoint(NOT_FOR_IMPORT)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("kafkalog.cli") is None, reason="this build has no command line")
 def test_asking_for_help_imports_no_numpy() -> None:
     statement = """
 from kafkalog.cli import main
@@ -33,8 +36,8 @@ except SystemExit as end:
     assert "numpy" not in imported_by(statement)
 
 
-@pytest.mark.skipif(not SCREENS, reason="Textual is not installed")
-def test_the_list_of_partitions_is_seen_before_what_reads_them_is_imported() -> None:
+@pytest.mark.skipif(importlib.util.find_spec("textual") is None, reason="Textual is not installed")
+def test_the_inspector_shows_partitions_before_it_imports_what_reads_them() -> None:
     statement = "import kafkalog.cli.inspect, inspector.app, inspector.model, inspector.screens.topics"
     assert imported_by(statement).isdisjoint(
         {"numpy", "kafkalog.storage.log", "pygments", "textual.widgets._text_area"}

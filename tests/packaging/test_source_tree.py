@@ -1,4 +1,4 @@
-"""A clone that nobody compiled: whoever starts Python in it imports it, and not what is installed."""
+"""Python started in a clone that is not compiled imports the clone, and not the installed package: errors say so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import pytest
 
 TREE = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(not (TREE / "setup.py").is_file(), reason="the source tree is not here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (TREE / "setup.py").is_file(), reason="the source tree is not here"),
+]
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def run_in(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_error_says_whose_directory_it_is_and_what_to_do(clone: Path) -> None:
+def test_the_import_error_names_the_directory_and_the_remedy(clone: Path) -> None:
     run = run_in(clone, "import kafkalog; kafkalog.Record(b'value')")
     assert run.returncode == 1
     last = run.stderr.strip().splitlines()[-1]
@@ -43,7 +46,7 @@ def test_the_error_says_whose_directory_it_is_and_what_to_do(clone: Path) -> Non
     assert "start Python in another directory" in last
 
 
-def test_what_spark_looks_for_never_raises_and_says_why_it_is_not_there(clone: Path) -> None:
+def test_the_module_that_spark_imports_warns_instead_of_raising(clone: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
     run = run_in(clone, "import pyspark_kafkalog; print(hasattr(pyspark_kafkalog, 'DefaultSource'))")
     assert (run.returncode, run.stdout) == (0, "False\n")

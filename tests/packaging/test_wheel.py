@@ -1,78 +1,155 @@
-"""The wheel holds what a user runs and the sdist what a builder needs, and neither anything else."""
+"""`python -m build` makes an sdist and a wheel, and the wheel works in an environment that has nothing else."""
+
+from __future__ import annotations
 
 import fnmatch
-import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-TREE = Path(__file__).parents[2]
-FILES = ["setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"]
-FOLDERS = ["kafkalog", "inspector", "pyspark_kafkalog", "build/cython", "build/lib*"]
+import kafkalog
 
+TREE = Path(__file__).parents[2]
+SECONDS = 600
+LOG = TREE / "tests" / "data" / "v2-zstd-0"
+RECORDS_OF_LOG = 1200
+
+pytest.importorskip("build", reason="the package build is not installed")
+
+# The tests share one build, so one worker runs them all.
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("wheel"),
     pytest.mark.skipif(not (TREE / "setup.py").is_file(), reason="the source tree is not here"),
-    pytest.mark.skipif(importlib.util.find_spec("Cython") is None, reason="Cython is not installed"),
 ]
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy with the last build's compiled modules: nothing need be compiled, and no other build is in the way."""
-    copy = tmp_path / "tree"
-    for folder in (found for pattern in FOLDERS for found in TREE.glob(pattern)):
-        shutil.copytree(folder, copy / folder.relative_to(TREE), ignore=shutil.ignore_patterns("__pycache__"))
-    for name in filter(lambda name: (TREE / name).is_file(), FILES):
-        shutil.copy2(TREE / name, copy / name)
-    for left in copy.glob("build/lib*/**/*"):
-        if left.is_file() and left.suffix != ".so":
-            left.unlink()
-    return copy
+def run(*command: str | Path, cwd: Path, **settings: str) -> str:
+    """Run a command without the Python settings of this process, and return its output; fail with all it printed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COVERAGE"))}
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment | settings,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
 
 
-def build(tree: Path, kind: str) -> Path:
-    code = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
-    run = subprocess.run([sys.executable, "-c", code, "dist"], cwd=tree, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    (made,) = (tree / "dist").iterdir()
-    return made
+def matching(names: set[str], *patterns: str) -> set[str]:
+    return {name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)}
 
 
-def matching(names: list[str], *patterns: str) -> list[str]:
-    return [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+@dataclass(frozen=True)
+class Built:
+    """The source tree that was built, and what came out of it. The wheel was built from the sdist."""
+
+    tree: Path
+    sdist: Path
+    wheel: Path
+
+    def sources(self, *patterns: str) -> set[str]:
+        """The paths of source files in the tree."""
+        return {path.relative_to(self.tree).as_posix() for pattern in patterns for path in self.tree.glob(pattern)}
 
 
-def test_the_wheel_holds_compiled_modules_with_their_stubs_and_no_source_of_them(tree: Path) -> None:
-    with zipfile.ZipFile(build(tree, "wheel")) as wheel:
-        names = wheel.namelist()
-    kernels = {path.relative_to(tree).with_suffix("").as_posix() for path in tree.glob("kafkalog/**/*.pyx")}
-    modules = {path.relative_to(tree).as_posix() for path in tree.glob("kafkalog/**/*.py")}
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    tree = tmp_path_factory.mktemp("source") / "kafkalog"
+    shutil.copytree(
+        TREE,
+        tree,
+        ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "*.so", "tests", "asv_bench"),
+    )
+    # Optimised code takes five times as long to compile and is packed alike.
+    run(sys.executable, "-m", "build", "--no-isolation", tree, cwd=tree.parent, CFLAGS="-O0")
+    (sdist,) = tree.glob("dist/*.tar.gz")
+    (wheel,) = tree.glob("dist/*.whl")
+    return Built(tree, sdist, wheel)
+
+
+@pytest.fixture(scope="module")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment outside the clone that holds the wheel and what pip installs with it."""
+    home = tmp_path_factory.mktemp("installed")
+    venv.create(home / "venv", with_pip=True)
+    python = home / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "--disable-pip-version-check", "install", built.wheel, cwd=home)
+    return python.parent
+
+
+def test_the_wheel_holds_compiled_modules_with_their_stubs_and_no_source_of_them(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as wheel:
+        names = {name for name in wheel.namelist() if not name.endswith("/")}
+    kernels = {name.removesuffix(".pyx") for name in built.sources("kafkalog/**/*.pyx")}
     assert kernels
     assert {name.split(".")[0] for name in matching(names, "*.so")} == kernels
-    assert {name.removesuffix(".pyi") for name in matching(names, "*.pyi")} >= kernels
-    assert set(matching(names, "kafkalog/*.py")) == modules
+    assert {name.removesuffix(".pyi") for name in matching(names, "*.pyi")} == kernels
+    assert matching(names, "*.py") == built.sources("kafkalog/**/*.py", "inspector/**/*.py", "pyspark_kafkalog/*.py")
+    assert matching(names, "*.tcss") == built.sources("inspector/**/*.tcss")
     assert "kafkalog/py.typed" in names
     assert matching(names, "*.dist-info/licenses/LICENSE")
-    assert matching(names, "*.c", "*.pyx", "*.pxd", "tests/*", "build/*") == []
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} <= {
-        "kafkalog",
-        "inspector",
-        "pyspark_kafkalog",
-    }
-    assert "pyspark_kafkalog/__init__.py" in names
+    assert matching(names, "*.c", "*.pyx", "*.pxd") == set()
+    packages = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert packages == {"inspector", "kafkalog", "pyspark_kafkalog"}
 
 
-def test_the_sdist_holds_the_sources_of_the_compiled_modules_and_nothing_built(tree: Path) -> None:
-    with tarfile.open(build(tree, "sdist")) as sdist:
-        names = [name.partition("/")[2] for name in sdist.getnames()]
-    patterns = ("*.pyx", "*.pxd", "*.pyi", "py.typed")
-    sources = [path for pattern in patterns for path in tree.glob(f"kafkalog/**/{pattern}")]
-    assert {path.relative_to(tree).as_posix() for path in sources} <= set(names)
-    assert {"setup.py", "pyproject.toml", "LICENSE"} <= set(names)
-    assert matching(names, "*.c", "*.so", "build/*") == []
+def test_the_sdist_holds_the_sources_of_the_compiled_modules_and_nothing_built(built: Built) -> None:
+    with tarfile.open(built.sdist) as sdist:
+        names = {member.name.partition("/")[2] for member in sdist if member.isfile()}
+    packages = ("kafkalog", "inspector", "pyspark_kafkalog")
+    kinds = ("py", "pyi", "pyx", "pxd", "typed", "tcss")
+    assert built.sources(*(f"{package}/**/*.{kind}" for package in packages for kind in kinds)) <= names
+    assert {"setup.py", "pyproject.toml", "LICENSE", "README.md"} <= names
+    assert matching(names, "*.c", "*.so", "build/*", "dist/*", ".*") == set()
+
+
+def test_the_version_of_the_wheel_is_that_of_the_package(built: Built) -> None:
+    assert built.wheel.name.startswith(f"kafkalog-{kafkalog.__version__}-")
+    assert built.sdist.name == f"kafkalog-{kafkalog.__version__}.tar.gz"
+
+
+def test_the_wheel_needs_only_what_the_core_imports(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as wheel:
+        (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        text = wheel.read(metadata).decode()
+    needed = {name.lower() for name in re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)", text, re.MULTILINE)}
+    assert needed == {"click", "cramjam", "crc32c", "isal", "lz4", "msgspec", "numpy", "xxhash", "zstandard"}
+    extras = set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE))
+    assert extras == {"all", "arrow", "inspector", "remote", "spark"}
+
+
+def test_the_installed_command_prints_its_help_and_verifies_and_reads_a_log(installed: Path) -> None:
+    home = installed.parent
+    assert "Usage: kafkalog" in run(installed / "kafkalog", "--help", cwd=home)
+    run(installed / "kafkalog", "verify", "--deep", LOG, cwd=home)
+    assert len(run(installed / "kafkalog", "dump", "-o", "jsonl", LOG, cwd=home).splitlines()) == RECORDS_OF_LOG
+
+
+def test_the_installed_library_reads_a_log(installed: Path) -> None:
+    code = "import sys, kafkalog; print(kafkalog.__file__); print(sum(1 for _ in kafkalog.open(sys.argv[1])))"
+    place, count = run(installed / "python", "-c", code, LOG, cwd=installed.parent).splitlines()
+    assert Path(place).is_relative_to(installed.parent)
+    assert int(count) == RECORDS_OF_LOG
+
+
+def test_spark_finds_the_module_of_its_data_source_among_the_installed_ones(installed: Path) -> None:
+    """Spark lists the top-level modules named pyspark_*; a Spark session is started in tests/spark."""
+    code = "import pkgutil; print(*(module.name for module in pkgutil.iter_modules()))"
+    modules = run(installed / "python", "-c", code, cwd=installed.parent).split()
+    assert [name for name in modules if name.startswith("pyspark_")] == ["pyspark_kafkalog"]
