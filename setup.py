@@ -1,6 +1,7 @@
 """The list of extension modules and how they are compiled. Everything else about the package is in pyproject.toml."""
 
 import os
+import sys
 
 from Cython.Build import cythonize
 from setuptools import Distribution, Extension, setup
@@ -8,7 +9,7 @@ from setuptools.command.build_ext import build_ext
 
 JOBS = os.cpu_count() or 1
 # CFLAGS of the environment come earlier on the compiler's command line: an -O here would overrule theirs.
-OPTIMIZE = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
+OPTIMIZE = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
 
 
 class BuildKernels(build_ext):
@@ -27,7 +28,8 @@ setup(
     cmdclass={"build_ext": BuildKernels},
     ext_modules=cythonize(
         [Extension("*", ["kafkalog/_speedups/*.pyx"], extra_compile_args=OPTIMIZE)],
-        build_dir="build/cython",
+        # A directory for each Python: the Cython of another environment would write all files anew.
+        build_dir=f"build/cython-{sys.implementation.cache_tag}",
         nthreads=JOBS,
         compiler_directives={
             "language_level": 3,
