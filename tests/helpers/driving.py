@@ -1,4 +1,4 @@
-"""The inspector in a terminal that is not there: keys pressed, and what the screen then shows."""
+"""Drive the inspector without a terminal: press keys, and wait for what the screen shows."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 # So that ages are the same for ever.
 DEFAULTS = Settings()
 NOW = 1_800_000_000_000
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 40
+BETWEEN_LOOKS_SECONDS = 0.01
+SNAPSHOT_SECONDS = 10
 SNAPSHOTS = Path(__file__).parents[1] / "inspector" / "snapshots"
 UPDATE = "KAFKALOG_UPDATE_SNAPSHOTS"
 
 
 class Terminal:
-    """The running application, and a hand on its keys."""
+    """The running application, its screen as text, and its keys."""
 
     def __init__(self, app: InspectorApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -38,7 +40,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is seen."""
+        """The screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
         return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
 
@@ -47,25 +49,29 @@ class Terminal:
         return "\n".join(self.lines)
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        """Until it holds; what is seen is told where it does not."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < until:
+        """Wait until it holds; fail with the screen where it does not."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
             await self.pilot.pause()
             if condition():
                 return
-            await asyncio.sleep(0.03)
-        raise AssertionError(f"it did not come to pass; seen was\n{self.text}")
+            await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
+        raise AssertionError(f"waited {PATIENCE_SECONDS} s in vain; the screen shows\n{self.text}")
 
     async def sees(self, *wanted: str) -> None:
-        """Until all of these are seen."""
+        """Wait until the screen shows all of these."""
         await self.until(lambda: _all_in(self.text, wanted))
 
     async def press(self, *keys: str, sees: str | None = None) -> None:
-        """What has been told before goes: it stays otherwise, see `drive`."""
+        """Press keys after taking away notifications, which stay otherwise (see `_keep_notifications`)."""
         self.app.clear_notifications()
         await self.pilot.press(*keys)
         if sees is not None:
             await self.sees(sees)
+
+    async def quits(self) -> None:
+        """Wait until the application has been told to exit."""
+        await self.until(lambda: self.app._exit)
 
     async def pastes(self, text: str) -> None:
         from textual.events import Paste
@@ -89,11 +95,11 @@ def drive(
     size: tuple[int, int] = (80, 24),
     settings: Settings = DEFAULTS,
 ) -> None:
-    """Opens `path`, does the steps, and leaves; whatever goes wrong in the application goes wrong here."""
+    """Open `path`, do the steps, and quit. What the application raises is raised here."""
 
     async def run() -> None:
         app = InspectorApp(Model(path), settings, Start(times=Times(settings.time_zone, lambda: NOW)))
-        _tell_for_long(app)
+        _keep_notifications(app)
         async with app.run_test(size=size, notifications=True) as pilot:
             await steps(Terminal(app, pilot))
 
@@ -104,34 +110,68 @@ def _all_in(text: str, wanted: Iterable[str]) -> bool:
     return all(each in text for each in wanted)
 
 
-def _tell_for_long(app: InspectorApp) -> None:
-    """What is told for two seconds may be gone before a slow machine looks: it stays until a key is pressed."""
-    tell = app.notify
+def _keep_notifications(app: InspectorApp) -> None:
+    """Show them until the next key is pressed: after two seconds a slow machine might not have looked."""
+    notify = app.notify
 
-    def notify(message: str, **how: Any) -> None:
-        tell(message, **{**how, "timeout": PATIENCE_SECONDS})
+    def notify_for_long(message: str, **options: Any) -> None:
+        notify(message, **{**options, "timeout": PATIENCE_SECONDS})
 
-    app.notify = notify  # type: ignore[method-assign]
+    app.notify = notify_for_long  # type: ignore[method-assign]
 
 
-def check_snapshot(terminal: Terminal, name: str) -> None:
-    """The screen as text, beside the one that was kept; the path is not part of it."""
-    width, height = terminal.app.size
+async def check_snapshot(at: Terminal, name: str) -> None:
+    """Wait until the screen is as it was approved; the path at the top is not part of it."""
+    width, height = at.app.size
     path = SNAPSHOTS / f"{name}-{width}x{height}.txt"
-    seen = re.sub(r"(read-only ) .*? \| (.*?) {2,}(\S+)", r"\1 PATH | \2  \3", terminal.text, count=1) + "\n"
     if os.environ.get(UPDATE):
-        path.write_text(seen, encoding="utf-8")
-    assert seen == path.read_text(encoding="utf-8"), f"{UPDATE}=1 keeps what is seen now"
+        await at.pilot.pause(1)
+        path.write_text(_without_path(at.text), encoding="utf-8")
+    approved = path.read_text(encoding="utf-8")
+    deadline = time.monotonic() + SNAPSHOT_SECONDS
+    while _without_path(at.text) != approved and time.monotonic() < deadline:
+        await at.pilot.pause(BETWEEN_LOOKS_SECONDS)
+    assert _without_path(at.text) == approved, f"{UPDATE}=1 approves the screen as it is now"
+
+
+def _without_path(screen: str) -> str:
+    return re.sub(r"(read-only ) .*? \| (.*?) {2,}(\S+)", r"\1 PATH | \2  \3", screen, count=1) + "\n"
+
+
+def partition_screen(at: Terminal) -> PartitionScreen:
+    screen = at.app.screen
+    assert isinstance(screen, PartitionScreen)
+    return screen
 
 
 def browsing(at: Terminal) -> Browsing:
-    """What all views of the partition on the screen look at."""
-    screen = at.app.screen
-    assert isinstance(screen, PartitionScreen)
-    assert screen.browsing is not None
-    return screen.browsing
+    """What all views of the partition on the screen share."""
+    return partition_screen(at).opened
+
+
+def view_shown(at: Terminal) -> str:
+    return partition_screen(at).views.way[-1]
+
+
+def position_at(at: Terminal) -> tuple[int, int] | None:
+    """The base offset of the segment, and the position in it, that the views agree on."""
+    place = browsing(at).place
+    return None if place is None else (place.base_offset, place.position)
+
+
+def offset_at(at: Terminal) -> int | None:
+    """The offset of the record that the views agree on."""
+    place = browsing(at).place
+    return None if place is None else place.offset
 
 
 async def opened(at: Terminal) -> None:
-    """Until a partition is shown."""
+    """Wait until a partition is shown."""
     await at.sees("[2 Segm", "leader epochs")
+
+
+async def read_through(at: Terminal) -> None:
+    """Wait until all segments have been read: nothing is drawn anew by itself after that."""
+    await at.until(lambda: partition_screen(at).browsing is not None)
+    await at.until(lambda: browsing(at).is_indexed)
+    await at.until(lambda: all(row.records is not None for row in browsing(at).state.segments))

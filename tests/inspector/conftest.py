@@ -6,10 +6,15 @@ import importlib.util
 
 import pytest
 
+from inspector.background import runs
+from inspector.background.server import Server
 from inspector.reading import partition
+from tests.helpers.jobs import DyingServer, SilentServer, ThreadServer
 
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 60.0
 NEVER_SECONDS = 3600.0
+# How often views look for news; between two looks a test waits for nothing else.
+SOON_SECONDS = 0.05
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +29,46 @@ def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     # A process that no job asks for is one more to wait for.
     monkeypatch.setattr("inspector.app.PREPARED_SECONDS", NEVER_SECONDS)
     monkeypatch.setattr(Pilot._wait_for_screen, "__defaults__", (PATIENCE_SECONDS,))
+
+
+@pytest.fixture(autouse=True)
+def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pilot sleeps until the process is idle, at least 40 ms a key; tests wait for what they want to see instead."""
+    if importlib.util.find_spec("textual") is None:
+        return
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.0)
+    monkeypatch.setattr("textual._wait.SLEEP_IDLE", PATIENCE_SECONDS)
+    monkeypatch.setattr("inspector.screens.work.LOOKS_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr("inspector.screens.following.FOLLOWING_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr("inspector.screens.following.WATCHING_SECONDS", 5 * SOON_SECONDS)
+
+
+@pytest.fixture
+def _pilot_sleeps(_no_sleep: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For scripts that press keys without waiting for what the screen shows."""
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.02)
+    monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def _jobs_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for a Python process to start."""
+    monkeypatch.setattr(runs, "Server", ThreadServer)
+
+
+@pytest.fixture
+def _jobs_in_processes(_jobs_in_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users have them."""
+    monkeypatch.setattr(runs, "Server", Server)
+
+
+@pytest.fixture
+def _silent_jobs(_jobs_in_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs go on, and say nothing."""
+    monkeypatch.setattr(runs, "Server", SilentServer)
+
+
+@pytest.fixture
+def _dying_jobs(_jobs_in_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs end before they say anything, with exit code 1."""
+    monkeypatch.setattr(runs, "Server", DyingServer)

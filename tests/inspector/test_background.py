@@ -1,11 +1,12 @@
-"""What runs in a process of its own: what is heard of it, and how it ends."""
+"""Jobs beside the screen: what they report, and how they end."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import pickle
-import threading
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,15 @@ import pytest
 
 from inspector.background.child import work
 from inspector.background.frames import LENGTH, MOST, Frame, Gathering
-from inspector.background.jobs import Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
+from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, VerifyJob, Wanted
 from inspector.background.runs import KEPT, Run, Runs, SearchRun, StatisticsRun, VerifyRun
 from inspector.reading.answers import Progress
 from inspector.reading.search import Match, SearchProgress
-from kafkalog.fsck import Severity
+from kafkalog.fsck import Finding, Severity
 from tests.helpers import damage
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
-from tests.helpers.runs_within import within
+from tests.helpers.jobs import SilentChild, ThreadServer, within
 from tests.reference.encode import V2Batch, records
 
 DATA = unpacked() / "kafka-3.9" / "data"
@@ -39,7 +40,7 @@ def big_file(directory: Path, batches: int) -> Path:
     return segment_file(directory / "big-0", data)
 
 
-def test_a_check_finds_what_is_damaged_and_where(tmp_path: Path) -> None:
+def test_verify_reports_the_position_of_damage(tmp_path: Path) -> None:
     batches = damage.log()
     path = segment_file(tmp_path / "a-0", damage.flipped(b"".join(batches), damage.start_of(batches, 3) + 100, 2))
 
@@ -56,7 +57,7 @@ def test_a_check_finds_what_is_damaged_and_where(tmp_path: Path) -> None:
     within(steps)
 
 
-def test_a_search_hears_of_all_matches_in_the_order_of_their_offsets() -> None:
+def test_a_search_reports_all_matches_in_the_order_of_their_offsets() -> None:
     async def steps(runs: Runs) -> None:
         run = runs.start(SearchRun(SearchJob(DATA / "v2-none-0", Wanted("key-1", fields=frozenset(("key",))))))
         await ended(run)
@@ -70,7 +71,7 @@ def test_a_search_hears_of_all_matches_in_the_order_of_their_offsets() -> None:
     within(steps)
 
 
-def test_of_very_many_matches_the_first_are_listed_and_all_are_counted_and_can_be_gone_to(tmp_path: Path) -> None:
+def test_a_search_lists_the_first_matches_and_keeps_the_offsets_of_all(tmp_path: Path) -> None:
     path = big_file(tmp_path, batches=3)
 
     async def steps(runs: Runs) -> None:
@@ -84,41 +85,68 @@ def test_of_very_many_matches_the_first_are_listed_and_all_are_counted_and_can_b
     within(steps)
 
 
-def test_statistics_are_of_all_records(tmp_path: Path) -> None:
-    path = big_file(tmp_path, batches=20)
+def test_statistics_count_all_records(tmp_path: Path) -> None:
+    path = big_file(tmp_path, batches=3)
 
     async def steps(runs: Runs) -> None:
         run = runs.start(StatisticsRun(StatisticsJob(path)))
         await ended(run)
         assert run.statistics is not None
-        assert run.statistics.records == 20_000
+        assert run.statistics.records == 3_000
         assert run.statistics.progress.is_done
 
     within(steps)
 
 
-def test_a_cancelled_run_ends_at_once_and_keeps_what_it_has_found(tmp_path: Path) -> None:
-    # It comes as far as to the second segment, where it goes back for ever.
-    directory = big_file(tmp_path, batches=1).parent
-    segment_file(directory, V2Batch(records(b"a" * 5_000 + b"!", offset=1_000)).encoded(), 1_000)
+class EndlessSearch(SearchJob):
+    """Finds something in record after record, for ever."""
 
+    def events(self) -> Iterator[Match | int | SearchProgress | Ended]:
+        return map(match, count())
+
+
+def test_a_cancelled_run_ends_at_once_and_keeps_its_matches(tmp_path: Path) -> None:
     async def steps(runs: Runs) -> None:
-        run = runs.start(SearchRun(SearchJob(directory, Wanted("needle|(a|a)+$", regex=True))))
+        run = runs.start(SearchRun(EndlessSearch(tmp_path, Wanted("needle"))))
         while not run.matches:
             await run.changed()
-        [listens] = [each for each in threading.enumerate() if each.name == run.kind]
         run.cancel()
         assert (run.state, run.is_running) == ("cancelled", False)
         found = len(run.offsets)
-        while listens.is_alive():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert len(run.offsets) == found > 0
-        assert run.reached is None or not run.reached.complete
 
     within(steps)
 
 
-def test_what_cannot_be_opened_is_told_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_run_may_be_cancelled_before_its_job_begins() -> None:
+    async def steps(runs: Runs) -> None:
+        run = runs.start(VerifyRun(VerifyJob(DATA)))
+        run.cancel()
+        await ended(runs.start(StatisticsRun(StatisticsJob(DATA / "v2-none-0"))))
+        assert (run.state, run.findings, run.problem) == ("cancelled", [], None)
+
+    within(steps)
+
+
+def test_a_job_that_cannot_be_started_fails_and_the_next_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: ThreadServer, job: Job) -> SilentChild:
+        raise OSError("no such program")
+
+    async def steps(runs: Runs) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(ThreadServer, "begin", refuse)
+            run = runs.start(VerifyRun(VerifyJob(DATA)))
+            await ended(run)
+            assert (run.state, run.problem) == ("failed", "no such program")
+        again = runs.start(VerifyRun(VerifyJob(DATA / "v2-none-0")))
+        await ended(again)
+        assert again.state == "finished"
+
+    within(steps)
+
+
+def test_a_run_fails_when_the_path_cannot_be_opened(tmp_path: Path) -> None:
     async def steps(runs: Runs) -> None:
         run = runs.start(StatisticsRun(StatisticsJob(tmp_path / "gone-0")))
         await ended(run)
@@ -128,7 +156,7 @@ def test_what_cannot_be_opened_is_told_where_it_was_asked_for(tmp_path: Path) ->
     within(steps)
 
 
-def test_one_run_of_a_kind_goes_on_at_a_time_and_a_few_are_kept(tmp_path: Path) -> None:
+def test_a_new_run_cancels_the_one_of_its_kind_and_a_few_are_kept(tmp_path: Path) -> None:
     async def steps(runs: Runs) -> None:
         paths = [tmp_path / f"{i}-0" for i in range(KEPT + 2)]
         started = [runs.start(VerifyRun(VerifyJob(path))) for path in paths]
@@ -161,7 +189,7 @@ def test_next_and_previous_follow_offsets_whichever_way_the_search_goes(start: A
     within(steps)
 
 
-def test_frames_gather_what_comes_fast_and_lose_nothing() -> None:
+def test_fast_events_are_gathered_into_few_frames_without_loss() -> None:
     out = io.BytesIO()
     gathering = Gathering(out)
     for i in range(3 * MOST):
@@ -178,18 +206,18 @@ def test_frames_gather_what_comes_fast_and_lose_nothing() -> None:
     assert len(frames) < 20
 
 
-def test_whatever_goes_wrong_in_a_job_is_the_last_that_it_says() -> None:
-    class Broken:
-        def events(self) -> Any:
+def test_an_unexpected_error_in_a_job_is_its_last_frame() -> None:
+    class Broken(VerifyJob):
+        def events(self) -> Iterator[Finding | Progress | Ended]:
             yield Progress(1, 2)
             raise RuntimeError("nothing goes")
 
     out = io.BytesIO()
-    work(Broken(), Gathering(out))  # type: ignore[arg-type]
+    work(Broken(DATA), Gathering(out))
     assert b"RuntimeError: nothing goes" in out.getvalue()
 
 
-def test_of_a_regular_expression_what_it_has_found_is_marked_and_nothing_else_is_matched_on_the_screen() -> None:
+def test_a_regular_expression_highlights_only_the_text_that_it_has_matched() -> None:
     async def steps(_: Runs) -> None:
         run = SearchRun(SearchJob(DATA, Wanted("x+", regex=True)))
         run.take(Frame(items=[match(5)]))

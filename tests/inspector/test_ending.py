@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
+
 pytest.importorskip("textual")
 
 LOG = Path(__file__).parents[1] / "data" / "v2-zstd-0"
@@ -21,7 +24,7 @@ PATIENCE_SECONDS = 180
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_who_is_told_to_end_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+def test_a_signal_ends_the_program_and_restores_the_terminal(number: signal.Signals) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "kafkalog.cli", "inspect", str(LOG)],

@@ -19,7 +19,7 @@ def log(tmp_path: Path) -> Path:
     return shutil.copytree(DATA, tmp_path / "data" / "v2-zstd-0")
 
 
-def test_the_bytes_are_in_a_new_file_and_over_none(log: Path, tmp_path: Path) -> None:
+def test_bytes_are_written_to_a_new_file_and_over_none(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "value"
     assert write_new(str(path), b"abc", log) == path
     with pytest.raises(FileExistsError):
@@ -29,9 +29,7 @@ def test_the_bytes_are_in_a_new_file_and_over_none(log: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("looked_at", ["", f"{0:020d}.log"])
 @pytest.mark.parametrize("name", ["value", f"{99999:020d}.log"])
-def test_nothing_is_written_beside_segments_whichever_of_them_is_looked_at(
-    log: Path, looked_at: str, name: str
-) -> None:
+def test_nothing_is_written_beside_the_inspected_segments(log: Path, looked_at: str, name: str) -> None:
     before = sorted(log.iterdir())
     with pytest.raises(OSError, match="nothing is written to what is looked at"):
         write_new(str(log / name), b"abc", log / looked_at)
@@ -39,7 +37,7 @@ def test_nothing_is_written_beside_segments_whichever_of_them_is_looked_at(
 
 
 @pytest.mark.parametrize("place", ["data/value", "data/other-0/value", "link/value"])
-def test_nothing_is_written_to_the_data_directory_around_a_partition(log: Path, tmp_path: Path, place: str) -> None:
+def test_nothing_is_written_to_the_data_directory_around_the_partition(log: Path, tmp_path: Path, place: str) -> None:
     (log.parent / "meta.properties").touch()
     (log.parent / "other-0").mkdir()
     (tmp_path / "link").symlink_to(log.parent)
@@ -48,7 +46,7 @@ def test_nothing_is_written_to_the_data_directory_around_a_partition(log: Path, 
     assert not list(tmp_path.rglob("value"))
 
 
-def test_a_file_that_the_disk_cannot_hold_does_not_stay(
+def test_a_partly_written_file_is_removed_when_the_disk_is_full(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = Path.open
@@ -74,6 +72,6 @@ def test_a_file_that_the_disk_cannot_hold_does_not_stay(
     assert not (tmp_path / "value").exists()
 
 
-def test_a_user_that_there_is_not_is_an_error_that_says_so(log: Path) -> None:
+def test_an_unknown_user_in_the_path_is_an_error(log: Path) -> None:
     with pytest.raises(OSError, match="~nosuchuser/x"):
         write_new("~nosuchuser/x", b"abc", log)

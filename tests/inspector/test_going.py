@@ -1,7 +1,8 @@
-"""Ways through a partition: to the end, to what cannot be read, and what is told on the way."""
+"""Ways through a partition: to the end, to unreadable segments, and the messages on the way."""
 
 from __future__ import annotations
 
+import shutil
 import threading
 from itertools import count
 from pathlib import Path
@@ -13,10 +14,11 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from inspector.model import Model
 from inspector.reading.answers import Progress
 from inspector.reading.batches import SegmentReader
-from inspector.screens.partition import PartitionScreen
 from inspector.screens.search import SearchView
 from inspector.widgets.lazy_table import LazyTable
-from tests.helpers.driving import Terminal, drive
+from tests.helpers.driving import Terminal, browsing, drive, read_through, view_shown
+
+pytestmark = pytest.mark.tui
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def log(golden_logs: Path) -> Path:
 
 
 @pytest.mark.parametrize(("view", "key"), [("5", "G"), ("4", "G"), ("5", "F")])
-def test_the_end_of_a_segment_is_gone_to_once_it_is_read(
+def test_shift_g_goes_to_the_end_of_a_segment_once_it_has_been_read(
     log: Path, view: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on, read, step = threading.Event(), SegmentReader.index_more, count()
@@ -40,43 +42,38 @@ def test_the_end_of_a_segment_is_gone_to_once_it_is_read(
         await at.press(key)
         await at.until(lambda: "reading to the end: segment" in at.lines[0])
         goes_on.set()
-        screen = at.app.screen
-        assert isinstance(screen, PartitionScreen)
-        view_shown = screen.views.current
-        assert view_shown is not None
-        await at.until(lambda: "reading to" not in at.lines[0] and screen.opened.is_indexed)
-        table = view_shown.focus_target
-        await at.until(lambda: table.cursor == table.count - 1 > 0)  # type: ignore[union-attr]
+        await at.until(lambda: "reading to" not in at.lines[0] and browsing(at).is_indexed)
+        table = at.app.focused
+        assert isinstance(table, LazyTable)
+
+        def rows_below() -> int:
+            return table.count - 1 - table.cursor
+
+        await at.until(lambda: table.cursor > 0 and rows_below() == 0)
         await at.press("k")
-        await at.until(lambda: table.cursor == table.count - 2)  # type: ignore[union-attr]
+        await at.until(lambda: rows_below() == 1)
 
     drive(log, steps)
 
 
-def test_of_a_segment_that_cannot_be_read_the_reason_is_told_and_nothing_of_the_one_before(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opens = SegmentReader._open
-
-    def refused(reader: SegmentReader) -> None:
-        opens(reader)
-        if reader.base_offset > 0:
-            reader.close()
-            reader.problem = "Permission denied"
-
-    monkeypatch.setattr(SegmentReader, "_open", refused)
+def test_an_unreadable_segment_shows_the_reason_and_no_batches(log: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(log, tmp_path / "v2-none-0")
+    second = sorted(copied.glob("*.log"))[1]
+    second.unlink()
+    second.mkdir()
 
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="batch 0")
         await at.press("right_square_bracket", sees="no batches")
-        await at.sees("! Permission denied")
+        await at.sees("not a regular file")
         assert "batch 0" not in at.text
 
-    drive(log, steps)
+    drive(copied, steps)
 
 
-def test_what_was_wrong_on_one_way_is_not_told_on_the_next(log: Path) -> None:
+def test_an_invalid_target_is_reported_until_the_next_jump(log: Path) -> None:
     async def steps(at: Terminal) -> None:
+        await read_through(at)
         await at.press("4", sees="batch 0")
         await at.press("colon", *"@x", "enter", sees="! '@x'")
         await at.press("colon", *"1", "enter")
@@ -88,7 +85,7 @@ def test_what_was_wrong_on_one_way_is_not_told_on_the_next(log: Path) -> None:
     drive(log, steps)
 
 
-def test_what_is_typed_takes_the_place_of_the_last_search(log: Path) -> None:
+def test_typing_replaces_the_last_search(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("BASE")
         await at.press("slash", sees="search:")
@@ -112,21 +109,19 @@ def test_following_is_not_offered_where_nothing_grows(log: Path) -> None:
     drive(log, steps)
 
 
-def test_t_goes_on_in_the_list_of_transactions(golden_logs: Path) -> None:
+def test_t_moves_the_cursor_in_the_list_of_transactions(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("BASE")
         await at.press("7", sees="done in")
-        screen = at.app.screen
-        assert isinstance(screen, PartitionScreen)
-        table = screen.query_one("TransactionsView LazyTable", LazyTable)
+        table = at.app.screen.query_one("TransactionsView LazyTable", LazyTable)
         await at.press("t", "t", "T")
         await at.until(lambda: table.cursor == 1)
-        assert screen.views.way[-1] == "transactions"
+        assert view_shown(at) == "transactions"
 
     drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
 
 
-def test_while_a_directory_is_being_listed_it_is_said_and_no_number_of_partitions(
+def test_no_number_of_partitions_is_shown_while_the_directory_is_listed(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed, names = threading.Event(), Model.names
@@ -153,18 +148,17 @@ def test_the_palette_has_each_command_once(log: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_what_is_told_for_a_moment_covers_neither_the_keys_nor_what_is_wrong_nor_a_prompt(
-    log: Path, size: tuple[int, int]
-) -> None:
+def test_notifications_cover_neither_keys_nor_problems_nor_prompts(log: Path, size: tuple[int, int]) -> None:
     async def steps(at: Terminal) -> None:
-        await at.press("4", sees="[4 Batch")
+        await read_through(at)
+        await at.press("4", sees="checksum")
         await at.press("colon", *"@x", "enter", sees="! '@x'")
         await at.press("slash", sees="search:")
         await at.pilot.pause()
         before = at.lines
         for _ in range(3):
-            at.app.notify(f"told {'at some length ' * 8}", timeout=60)
-        await at.until(lambda: at.text.count("told at") == 3)
+            at.app.notify(f"said {'at some length ' * 8}", timeout=60)
+        await at.until(lambda: at.text.count("said at") == 3)
         below = next(i for i, line in enumerate(before) if "! '@x'" in line)
         assert at.lines[below:] == before[below:]
         assert at.lines[:2] == before[:2]

@@ -1,4 +1,4 @@
-"""The bytes of a segment: every key, the field under the cursor, and what other views say and are told."""
+"""The bytes of a segment: every key, the field under the cursor, and the place shared with other views."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.driving import Terminal, check_snapshot, drive
 from tests.helpers.inspected import reader_of
 
+pytestmark = pytest.mark.tui
+
+
 # A partition whose batches are not compressed, and one with two batches of one record each.
 PLAIN = "v2-uncompressed-0"
 
@@ -26,6 +29,15 @@ PLAIN = "v2-uncompressed-0"
 @pytest.fixture
 def plain(golden_logs: Path) -> Path:
     return golden_logs / "kafka-3.9" / "data" / PLAIN
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Path:
+    """A batch of a record."""
+    log = tmp_path / "single-0"
+    log.mkdir()
+    (log / f"{0:020d}.log").write_bytes(_batch(0))
+    return log
 
 
 @pytest.fixture
@@ -45,8 +57,8 @@ def _batch(offset: int) -> bytes:
 LENGTH = len(_batch(0))
 
 
-def told(at: Terminal) -> str:
-    """What is said of the field under the cursor."""
+def field_text(at: Terminal) -> str:
+    """The text about the field under the cursor."""
     return str(at.app.screen.query_one(HexView).query_one(".field", Static).render())
 
 
@@ -58,11 +70,12 @@ async def bytes_of(at: Terminal) -> None:
     """The view, from whatever is shown first."""
     await at.sees("[2 Segm")
     await at.press("6", sees="[6 Hex")
-    await at.until(lambda: "cursor at" in told(at) and "not read" not in told(at))
+    await at.until(lambda: "cursor at" in field_text(at) and "not read" not in field_text(at))
 
 
 async def at_byte(at: Terminal, position: int) -> None:
-    await at.until(lambda: cursor(at) == position and f"cursor at {position:,} " in told(at))
+    await at.until(lambda: at.app.screen.query(HexLines))
+    await at.until(lambda: cursor(at) == position and f"cursor at {position:,} " in field_text(at))
 
 
 # Keys, and the rows and columns that they lead to from the first byte. P: rows of a page.
@@ -104,16 +117,16 @@ def test_the_last_byte_is_a_key_away(small: Path) -> None:
     drive(small, steps)
 
 
-def test_fields_follow_each_other_through_the_whole_segment(small: Path) -> None:
-    reader = reader_of(small / f"{0:020d}.log")
-    fields = [field for row in range(reader.batches) for field in reader.every_field(row)]
+def test_fields_follow_each_other_through_the_whole_segment(single: Path) -> None:
+    reader = reader_of(single / f"{0:020d}.log")
+    fields = list(reader.every_field(0))
     reader.close()
 
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
         for field in fields:
             await at_byte(at, field.start)
-            assert told(at).startswith(field.name)
+            assert field_text(at).startswith(field.name)
             await at.press("tab")
         await at.sees("no field after this")
         await at.press("end")
@@ -125,6 +138,19 @@ def test_fields_follow_each_other_through_the_whole_segment(small: Path) -> None
             await at.press(key)
             await at_byte(at, field.start)
 
+    drive(single, steps)
+
+
+def test_fields_go_on_in_the_next_batch(small: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await bytes_of(at)
+        await at.press("J")
+        await at_byte(at, LENGTH)
+        await at.press("shift+tab")
+        await at.until(lambda: field_text(at).startswith("headers count"))
+        await at.press("tab")
+        await at_byte(at, LENGTH)
+
     drive(small, steps)
 
 
@@ -132,7 +158,7 @@ def test_no_step_is_lost_when_keys_come_faster_than_fields(small: Path) -> None:
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
         await at.press(*["tab"] * 12)
-        await at.until(lambda: told(at).startswith("records count"))
+        await at.until(lambda: field_text(at).startswith("records count"))
 
     drive(small, steps)
 
@@ -187,7 +213,7 @@ def test_eight_bytes_a_row_where_it_is_narrow(small: Path) -> None:
     drive(small, steps, size=(60, 24))
 
 
-def test_it_opens_at_the_batch_or_the_record_and_hands_its_place_back(plain: Path) -> None:
+def test_the_hex_view_shares_its_place_with_batches_and_records(plain: Path) -> None:
     reader = reader_of(plain / f"{0:020d}.log")
     second, third = reader.batch_rows(1, 2)
     row = reader.first_record_of(1)
@@ -208,7 +234,7 @@ def test_it_opens_at_the_batch_or_the_record_and_hands_its_place_back(plain: Pat
         await at.press("down", sees=f"offset {inside.offset:,} ")
         await at.press("6")
         await at_byte(at, start)
-        assert f"(offset {inside.offset:,})" in told(at)
+        assert f"(offset {inside.offset:,})" in field_text(at)
         await at.press("enter", sees="[value")
         await at.sees(f"offset {inside.offset:,} ")
         await at.press("escape", "J")
@@ -276,7 +302,7 @@ def test_a_click_goes_to_a_byte_in_figures_or_as_text(small: Path) -> None:
     drive(small, steps)
 
 
-def test_damage_is_marked_told_and_found(small: Path) -> None:
+def test_a_damaged_batch_is_found_and_shows_its_problem(small: Path) -> None:
     path = small / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     data[LENGTH + 70] ^= 1
@@ -294,7 +320,7 @@ def test_damage_is_marked_told_and_found(small: Path) -> None:
     drive(small, steps)
 
 
-def test_bytes_that_are_no_batch_are_shown_and_said_to_be_none(small: Path) -> None:
+def test_bytes_of_no_batch_are_shown_as_such(small: Path) -> None:
     path = small / f"{0:020d}.log"
     path.write_bytes(path.read_bytes() + b"\x99[red]" * 50)
 
@@ -306,7 +332,7 @@ def test_bytes_that_are_no_batch_are_shown_and_said_to_be_none(small: Path) -> N
     drive(small, steps)
 
 
-def test_it_follows_growth_until_one_goes_up_and_again_from_the_end(small: Path) -> None:
+def test_following_pauses_when_the_cursor_goes_up_and_resumes_at_the_end(small: Path) -> None:
     path = small / f"{0:020d}.log"
 
     async def steps(at: Terminal) -> None:
@@ -328,7 +354,7 @@ def test_it_follows_growth_until_one_goes_up_and_again_from_the_end(small: Path)
     drive(small, steps)
 
 
-def test_a_file_that_is_cut_under_it_is_told_and_the_cursor_stays_inside(small: Path) -> None:
+def test_a_truncated_file_is_reported_and_the_cursor_stays_inside(small: Path) -> None:
     path = small / f"{0:020d}.log"
 
     async def steps(at: Terminal) -> None:
@@ -357,7 +383,7 @@ def test_an_empty_segment_has_no_bytes(golden_logs: Path) -> None:
     drive(golden_logs / "kafka-3.9" / "data" / "v2-empty-0", steps)
 
 
-def test_segments_are_stepped_through_and_each_begins_at_its_first_byte(golden_logs: Path) -> None:
+def test_each_segment_opens_at_its_first_byte(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
         await at.press("J", "right_square_bracket", sees="segment 20")
@@ -370,7 +396,7 @@ def test_segments_are_stepped_through_and_each_begins_at_its_first_byte(golden_l
     drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
 
 
-def test_only_what_is_seen_is_read(golden_logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_visible_bytes_are_read(golden_logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     window = SegmentBytes.window
 
@@ -389,7 +415,7 @@ def test_only_what_is_seen_is_read(golden_logs: Path, monkeypatch: pytest.Monkey
     drive(golden_logs / "kafka-3.9" / "data" / "v2-large-0", steps)
 
 
-def test_going_away_and_coming_back_finds_the_cursor_where_it_was(small: Path) -> None:
+def test_the_cursor_is_where_it_was_when_the_view_is_opened_again(small: Path) -> None:
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
         await at.press("J")
@@ -414,16 +440,20 @@ def test_going_away_and_coming_back_finds_the_cursor_where_it_was(small: Path) -
     ],
     ids=["v2", "compressed", "v1"],
 )
-def test_snapshots(
+def test_the_hex_view_looks_as_approved(
     golden_logs: Path, size: tuple[int, int], log: str, keys: list[str], sees: str, request: pytest.FixtureRequest
 ) -> None:
+    reader = reader_of(golden_logs / log / f"{0:020d}.log")
+    reached = list(reader.every_field(keys.count("J")))[keys[:-1].count("tab")].start
+    reader.close()
+
     async def steps(at: Terminal) -> None:
         await bytes_of(at)
         await at.press(*keys[:-1])
-        # To fields it goes step by step; the other keys wait for nobody.
-        await at.until(lambda: not at.app.screen.query_one(HexView)._stepping)
+        # To fields it goes step by step; the other keys do not wait for them.
+        await at_byte(at, reached)
         await at.press(keys[-1], sees=sees)
-        await at.until(lambda: f"cursor at {cursor(at):,} " in told(at) and "[" in "".join(at.lines[3:]))
-        check_snapshot(at, f"hex-{request.node.callspec.id.split('-')[0]}")
+        await at.until(lambda: "[" in "".join(at.lines[3:]))
+        await check_snapshot(at, f"hex-{request.node.callspec.id.split('-')[0]}")
 
     drive(golden_logs / log, steps, size=size)

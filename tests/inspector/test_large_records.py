@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,12 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector import highlighting, text
 from inspector.rows import Row
-from tests.helpers.driving import Terminal, drive
+from tests.helpers.driving import PATIENCE_SECONDS, Terminal, drive
 from tests.helpers.inspected import segment_file
 from tests.reference.encode import V2Batch, records
+
+pytestmark = pytest.mark.tui
+
 
 LINES = 100_000
 
@@ -30,13 +34,13 @@ async def opened(at: Terminal) -> None:
     await at.press("enter", sees="[value")
 
 
-def test_no_more_lines_are_laid_out_than_are_seen_around(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_lines_near_the_screen_are_laid_out(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
 
-    def counted(*args: object, **named: object) -> Row:
+    def counted(*args: Any, **named: Any) -> Row:
         nonlocal made
         made += 1
-        return Row(*args, **named)  # type: ignore[arg-type]
+        return Row(*args, **named)
 
     monkeypatch.setattr(highlighting, "Row", counted)
 
@@ -50,32 +54,25 @@ def test_no_more_lines_are_laid_out_than_are_seen_around(log: Path, monkeypatch:
     drive(log, steps)
 
 
-def test_what_takes_as_long_as_a_value_is_done_in_another_thread(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, threads = threading.get_ident(), set()
-    shown, lines = text.shown, highlighting.Lines.__init__
+def test_keys_are_answered_while_a_large_value_is_laid_out(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on, shown = threading.Event(), text.shown
 
-    def heard_shown(*args: object) -> list[str]:
-        threads.add(threading.get_ident())
-        return shown(*args)  # type: ignore[arg-type]
-
-    def heard_lines(self: highlighting.Lines, *args: object) -> None:
-        threads.add(threading.get_ident())
-        lines(self, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(text, "shown", heard_shown)
-    monkeypatch.setattr(highlighting.Lines, "__init__", heard_lines)
+    def slowly(data: bytes | None, view: text.View = "auto") -> list[str]:
+        assert goes_on.wait(PATIENCE_SECONDS)
+        return shown(data, view)
 
     async def steps(at: Terminal) -> None:
         await opened(at)
-        await at.press("J", sees="[value 19.1 MiB]")
+        monkeypatch.setattr(text, "shown", slowly)
+        await at.press("J", "question_mark", sees="kafkalog inspect: keys")
+        goes_on.set()
+        await at.press("escape", sees="[value 19.1 MiB]")
         await at.press("v", "J", sees="the last")
-        assert threads
-        assert here not in threads
 
     drive(log, steps)
 
 
-def test_the_match_is_gone_to_in_a_value_of_many_lines(log: Path) -> None:
+def test_the_line_of_a_match_is_shown_in_a_value_of_many_lines(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("leader epochs")
         await at.press("slash", *"needle", "enter", sees="1 match of 'needle'")

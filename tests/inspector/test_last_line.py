@@ -10,8 +10,10 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 from tests.helpers.driving import Terminal, drive, logs
 
+pytestmark = pytest.mark.tui
 
-def test_the_last_line_names_what_the_log_is_followed_with_wherever_there_are_rows_of_it(golden_logs: Path) -> None:
+
+def test_the_last_line_names_the_follow_key_in_every_view_with_rows_of_the_log(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("[2 Segm")
         for key, title in (("2", "Segments"), ("3", "Map"), ("4", "Batches"), ("5", "Records"), ("6", "Hex")):
@@ -21,7 +23,7 @@ def test_the_last_line_names_what_the_log_is_followed_with_wherever_there_are_ro
     drive(logs(golden_logs) / "v2-txn-0", steps)
 
 
-def test_while_somebody_types_the_last_line_names_no_letter_as_a_key(golden_logs: Path) -> None:
+def test_the_last_line_names_no_letter_while_a_prompt_is_open(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("[2 Segm")
         await at.press("slash", sees="search:")
@@ -33,7 +35,7 @@ def test_while_somebody_types_the_last_line_names_no_letter_as_a_key(golden_logs
     drive(logs(golden_logs) / "v2-none-0", steps)
 
 
-def test_the_last_line_names_no_key_for_opening_where_there_is_nothing_to_open(golden_logs: Path) -> None:
+def test_the_last_line_names_no_open_key_where_nothing_can_be_opened(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("5", sees="[5 Records]")
         await at.until(lambda: "enter Open" in at.lines[-1])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -19,6 +21,9 @@ from inspector.desk import Desk
 from inspector.rows import Column, Row, Rows, Source
 from inspector.widgets.lazy_table import PAGE, LazyTable
 from tests.helpers.driving import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.tui
+
 
 MANY = 5_000_000
 
@@ -88,7 +93,7 @@ async def settled(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
         if condition():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+    raise AssertionError(f"waited {PATIENCE_SECONDS} s in vain; the screen shows\n{pilot.app.screen}")
 
 
 async def shown(table: LazyTable, pilot: Pilot[None], count: int = MANY) -> tuple[Numbers, Desk]:
@@ -99,7 +104,7 @@ async def shown(table: LazyTable, pilot: Pilot[None], count: int = MANY) -> tupl
 
 
 @pytest.mark.parametrize("height", [0, 1, 2])
-def test_what_is_gone_to_before_there_is_room_is_in_the_middle_once_there_is(height: int) -> None:
+def test_the_target_of_a_jump_made_before_layout_is_centred(height: int) -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         table.styles.height = height
         await settled(pilot, lambda: table.size.height == height)
@@ -114,7 +119,7 @@ def test_what_is_gone_to_before_there_is_room_is_in_the_middle_once_there_is(hei
     with_table(steps)
 
 
-def test_only_the_pages_that_are_seen_are_asked_for() -> None:
+def test_only_visible_pages_are_requested() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         source, desk = await shown(table, pilot)
         await pilot.press("G")
@@ -174,7 +179,7 @@ def test_a_key_is_answered_while_rows_are_on_their_way() -> None:
     with_table(steps)
 
 
-def test_rows_that_come_late_of_something_shown_no_more_are_thrown_away() -> None:
+def test_late_rows_of_an_earlier_source_are_discarded() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         source, desk = Numbers(), Desk("test")
         source.gate.clear()
@@ -190,7 +195,7 @@ def test_rows_that_come_late_of_something_shown_no_more_are_thrown_away() -> Non
     with_table(steps)
 
 
-def test_a_page_that_is_on_its_way_while_the_table_grows_is_read_once_more() -> None:
+def test_a_page_requested_before_the_table_grew_is_read_again() -> None:
     class Growing(Numbers):
         total = 10
 
@@ -222,7 +227,7 @@ def test_a_page_that_is_on_its_way_while_the_table_grows_is_read_once_more() -> 
     with_table(steps)
 
 
-def test_a_source_that_fails_is_told_and_the_table_goes_on() -> None:
+def test_an_error_of_the_source_is_reported_and_the_table_goes_on() -> None:
     class Failing(Source):
         def rows(self, first: int, count: int) -> Sequence[Row]:
             raise OSError("gone")
@@ -254,8 +259,10 @@ def test_columns_are_made_wider_and_narrower_by_keys_and_by_the_mouse() -> None:
 def test_sorting_goes_up_down_and_back_to_none() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         table.show(Rows([Row(("a", "b"))]), 1)
-        await pilot.press("s", "s", "s", "l", "s")
-        assert app.messages == [("sort", 0, False), ("sort", 0, True), ("sort", None, False), ("sort", 1, False)]
+        expected = [("sort", 0, False), ("sort", 0, True), ("sort", None, False), ("sort", 1, False)]
+        for number, keys in enumerate(("s", "s", "s", "ls")):
+            await pilot.press(*keys)
+            await settled(pilot, partial(operator.eq, app.messages, expected[: number + 1]))
         assert seen(app)[0] == "    NAME          ^MARKUP"
 
     with_table(steps)
@@ -265,31 +272,29 @@ def test_rows_are_marked_and_chosen() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         table.show(Rows([Row((str(i), "")) for i in range(5)]), 5)
         await pilot.press("m", "m", "up", "m", "enter")
-        assert table.marked == {0}
-        assert table.cursor == 2
-        await pilot.pause()
-        assert app.messages == [("chosen", 2)]
+        await settled(pilot, lambda: table.marked == {0} and table.cursor == 2)
+        await settled(pilot, lambda: app.messages == [("chosen", 2)])
         assert seen(app)[1] == " *  0"
         await pilot.click(table, offset=(6, 1))
-        assert table.cursor == 0
+        await settled(pilot, lambda: table.cursor == 0)
         await pilot.click(table, offset=(6, 1), times=2)
-        assert app.messages[-1] == ("chosen", 0)
+        await settled(pilot, lambda: app.messages[-1] == ("chosen", 0))
 
     with_table(steps)
 
 
-def test_following_goes_to_the_end_until_somebody_scrolls_up() -> None:
+def test_following_stays_at_the_end_until_the_cursor_goes_up() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         _, desk = await shown(table, pilot, 10)
         table.following = True
         table.grow(1000)
         assert table.cursor == 999
         await pilot.press("up")
-        assert app.messages == ["paused"]
+        await settled(pilot, lambda: app.messages == ["paused"])
         table.grow(2000)
         assert table.cursor == 998
         await pilot.press("G")
-        assert app.messages == ["paused", "resumed"]
+        await settled(pilot, lambda: app.messages == ["paused", "resumed"])
         desk.close()
 
     with_table(steps)

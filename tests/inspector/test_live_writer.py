@@ -22,7 +22,7 @@ RECORD = re.compile(r" k(\d+) +(\d+):")
 
 
 def check(at: Terminal) -> int:
-    """What is on the screen is sound; how many records are seen."""
+    """The screen shows no wrong record; return how many records it shows."""
     assert "internal error" not in at.text
     records = RECORD.findall(at.text)
     assert all(key == offset for key, offset in records), at.text
@@ -38,7 +38,7 @@ async def look(at: Terminal, keys: Sequence[str]) -> int:
 
 
 async def follow(at: Terminal, view: str, wandering: list[str]) -> int:
-    """A view, followed, and then walked about in."""
+    """Follow the log in a view, then press the other keys."""
     seen = await look(at, (view,))
     if "FOLLOW" not in at.lines[0]:
         await look(at, ("F",))

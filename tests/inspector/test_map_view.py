@@ -12,10 +12,13 @@ from tests.helpers import damage
 from tests.helpers.driving import Terminal, drive
 from tests.helpers.inspected import segment_file
 
+pytestmark = pytest.mark.tui
+
+
 BATCHES = [damage.batch(i) for i in range(damage.BATCHES)]
 
 
-def test_e_goes_on_from_the_batch_that_the_cursor_stands_on(tmp_path: Path) -> None:
+def test_e_goes_on_from_the_batch_at_the_cursor(tmp_path: Path) -> None:
     data = b"".join(BATCHES)
     for place in (0, 5):
         data = damage.flipped(data, damage.start_of(BATCHES, place) + 100, 2)
@@ -30,7 +33,7 @@ def test_e_goes_on_from_the_batch_that_the_cursor_stands_on(tmp_path: Path) -> N
     drive(tmp_path / "damaged-0", steps)
 
 
-def test_of_bytes_that_are_no_batch_no_offset_is_told(tmp_path: Path) -> None:
+def test_a_cell_without_a_batch_shows_no_offset(tmp_path: Path) -> None:
     segment_file(tmp_path / "damaged-0", b"\xff" * 300 + b"".join(BATCHES))
 
     async def steps(at: Terminal) -> None:

@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector import keys
-from inspector.app import InspectorApp
-from inspector.screens.batches import BatchesView
-from inspector.screens.partition import PartitionScreen
-from inspector.screens.record import RecordView
-from inspector.screens.records import RecordsView
-from inspector.screens.statistics import StatisticsView
-from inspector.screens.topics import TopicsScreen
-from inspector.screens.verify import VerifyPanel
-from inspector.screens.work import ShowsRun
 from inspector.settings import Settings
-from inspector.widgets.hex import HexLines
 from inspector.widgets.lazy_table import LazyTable
-from inspector.widgets.search_prompt import SearchPrompt
-from inspector.widgets.strip import SegmentStrip
-from tests.helpers.driving import PATIENCE_SECONDS, Terminal, drive, logs
+from tests.helpers.driving import Terminal, drive, logs, partition_screen, read_through
+from tests.helpers.inspected import all_batches, reader_of
 
-
-def test_every_action_is_a_method_of_what_its_scope_belongs_to() -> None:
-    homes = {
-        "table": LazyTable,
-        "map": SegmentStrip,
-        "hex": HexLines,
-        "topics": TopicsScreen,
-        "records": RecordsView,
-        "record": RecordView,
-        "work": ShowsRun,
-        "verify": VerifyPanel,
-        "statistics": StatisticsView,
-        "search_prompt": SearchPrompt,
-        "partition": PartitionScreen,
-        "screen": PartitionScreen,
-        "app": InspectorApp,
-    }
-    for action in keys.ACTIONS:
-        method = f"action_{(action.call or action.name).partition('(')[0]}"
-        assert callable(getattr(homes[action.scope], method)), action
+pytestmark = pytest.mark.tui
 
 
 def test_the_list_has_every_partition_and_says_that_nothing_is_written(golden_logs: Path) -> None:
@@ -61,7 +30,7 @@ def test_the_list_has_every_partition_and_says_that_nothing_is_written(golden_lo
     drive(logs(golden_logs), steps)
 
 
-def test_the_list_is_filtered_as_one_types_and_escape_takes_the_filter_back(golden_logs: Path) -> None:
+def test_the_list_is_filtered_while_typing_and_escape_restores_the_filter_before(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("v2-zstd-0")
         await at.press("f", sees="show names with")
@@ -144,8 +113,9 @@ def test_digits_choose_views_and_the_cursor_stays_at_the_same_place(golden_logs:
     drive(logs(golden_logs) / "v2-none-0", steps)
 
 
-def test_the_map_is_walked_and_opened(golden_logs: Path) -> None:
+def test_the_cursor_moves_through_the_map_and_enter_opens_the_batches(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
+        await read_through(at)
         await at.press("3", sees="cell 1 of")
         await at.press("right", sees="cell 2 of")
         await at.press("l", "h", "left", sees="cell 1 of")
@@ -160,7 +130,7 @@ def test_the_map_is_walked_and_opened(golden_logs: Path) -> None:
     drive(logs(golden_logs) / "v2-none-0", steps)
 
 
-def test_transactions_are_stepped_through(golden_logs: Path) -> None:
+def test_t_and_shift_t_go_to_the_next_and_the_previous_transaction(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("S 0 start")
         await at.press("right_square_bracket", sees="segment 20")
@@ -193,23 +163,31 @@ def test_a_colon_goes_to_an_offset_a_time_or_a_byte(golden_logs: Path) -> None:
         await at.press("colon")
         await at.types("nowhere")
         await at.press("enter", sees="expected an offset, @time")
-        await at.press("colon", "escape")
-        await at.until(lambda: isinstance(at.app.focused, LazyTable))
+        await at.press("colon", sees="go to offset")
+        await at.press("escape")
+        await at.until(lambda: "go to offset" not in at.text and isinstance(at.app.focused, LazyTable))
 
     drive(logs(golden_logs) / "v2-none-0", steps)
 
 
 def test_batches_are_sorted_and_filtered(golden_logs: Path) -> None:
+    path = min((logs(golden_logs) / "v2-none-0").glob("*.log"))
+    reader = reader_of(path)
+    batches = [(row.base_offset, row.size) for row in all_batches(reader)]
+    reader.close()
+    smallest = f" {min(batches, key=lambda batch: batch[1])[0]:,} "
+
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="batch 0  position 0")
         await at.press("l", "l", "s", "s", sees="vSIZE")
-        view = at.app.screen.query_one(BatchesView)
-        await at.until(lambda: view._order is not None)
-        order = view._order
-        assert order is not None
-        assert sorted(order) == list(range(view.total()))
-        await at.press("s")
-        await at.until(lambda: view._order is None)
+        sizes = sorted((size for _, size in batches), reverse=True)
+        largest = next(base for base, size in batches if size == sizes[0])
+        await at.press("g")
+        await at.until(lambda: at.lines[3].lstrip("> ").startswith(f"{largest:,} "))
+        await at.press("G")
+        await at.until(lambda: any(line.startswith(">") and smallest in line for line in at.lines))
+        await at.press("s", "g")
+        await at.until(lambda: at.lines[3].lstrip("> ").startswith("0 "))
         await at.press("f")
         await at.types("nothing has this")
         await at.press("enter", sees="no batches with 'nothing has this'")
@@ -267,7 +245,7 @@ def test_a_value_is_exported_once_and_never_into_what_is_looked_at(golden_logs: 
     assert (tmp_path / "value").read_bytes().startswith(b"v1 ")
 
 
-def test_rows_and_values_are_copied(golden_logs: Path) -> None:
+def test_marked_rows_are_copied(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("5", sees="offset 0")
         await at.press("m", "m", "c", sees="copied 2 lines")
@@ -318,9 +296,7 @@ def test_q_at_the_top_level_and_ctrl_q_quit(golden_logs: Path, key: str, path: s
     async def steps(at: Terminal) -> None:
         await at.sees("read-only")
         await at.pilot.press(key)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not at.app._exit:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await at.quits()
 
     drive(logs(golden_logs) / path, steps)
 
@@ -330,12 +306,12 @@ def test_ctrl_q_quits_while_the_help_is_open(golden_logs: Path) -> None:
         await at.sees("read-only")
         await at.press("f1", sees="kafkalog inspect: keys")
         await at.pilot.press("ctrl+q")
-        await at.until(lambda: at.app._exit)
+        await at.quits()
 
     drive(logs(golden_logs) / "v2-none-0", steps)
 
 
-def test_q_elsewhere_goes_one_level_back(golden_logs: Path) -> None:
+def test_q_below_the_top_level_goes_one_level_back(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at, "v2-lz4-0")
         await at.press("4", sees="[4 Batch")
@@ -346,7 +322,7 @@ def test_q_elsewhere_goes_one_level_back(golden_logs: Path) -> None:
     drive(logs(golden_logs), steps)
 
 
-def test_the_keymap_of_the_config_file_holds_and_its_mistakes_are_told(golden_logs: Path) -> None:
+def test_the_keymap_of_the_config_file_applies_and_its_mistakes_are_shown(golden_logs: Path) -> None:
     settings = Settings(theme="no such theme", keymap={"view_batches": "f9", "help": "f2"}, mistakes=("x: [b]no[/b]",))
 
     async def steps(at: Terminal) -> None:
@@ -358,26 +334,28 @@ def test_the_keymap_of_the_config_file_holds_and_its_mistakes_are_told(golden_lo
     drive(logs(golden_logs) / "v2-none-0", steps, settings=settings, size=(80, 40))
 
 
+def _shows(at: Terminal, view: str) -> bool:
+    return partition_screen(at).views.way[-1:] == [view]
+
+
 @pytest.mark.parametrize("size", [(40, 10), (80, 24), (140, 40), (20, 5)])
 def test_every_view_is_drawn_at_every_size(golden_logs: Path, size: tuple[int, int]) -> None:
     async def steps(at: Terminal) -> None:
-        screen = at.app.screen
-        assert isinstance(screen, PartitionScreen)
+        await at.until(lambda: partition_screen(at).browsing is not None)
         for key, name in zip("23452", ("segments", "map", "batches", "records", "segments"), strict=True):
             await at.press(key)
-            await at.until(lambda name=name: screen.views.way[-1:] == [name])
+            await at.until(partial(_shows, at, name))
         await at.press("5", "enter")
         await at.pilot.resize_terminal(120, 30)
         await at.sees("[value")
         await at.pilot.resize_terminal(*size)
-        await at.pilot.pause()
-        assert len(at.lines) == size[1]
+        await at.until(lambda: len(at.lines) == size[1])
 
     drive(logs(golden_logs) / "v2-none-0", steps, size=size)
 
 
 @pytest.mark.parametrize("archive", ["kafka-0.8.2", "kafka-0.10.2", "kafka-0.10.2-crash", "kafka-3.9-crash"])
-def test_logs_of_every_age_open_in_every_view(golden_logs: Path, archive: str) -> None:
+def test_logs_of_every_broker_version_open_in_every_view(golden_logs: Path, archive: str) -> None:
     for partition in sorted(logs(golden_logs, archive).glob("*-0")):
         if not min(partition.glob("*.log")).stat().st_size:
             continue
@@ -390,7 +368,7 @@ def test_logs_of_every_age_open_in_every_view(golden_logs: Path, archive: str) -
         drive(partition, steps)
 
 
-def test_one_segment_file_is_opened_by_itself(golden_logs: Path) -> None:
+def test_a_single_segment_file_can_be_opened(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("[2 Segm", "a partition directory is needed")
         await at.press("enter", sees="batch 0  position 0")
@@ -411,7 +389,7 @@ def test_an_empty_partition_says_so(golden_logs: Path) -> None:
     drive(logs(golden_logs) / "v2-empty-0", steps)
 
 
-def test_damage_is_marked_told_and_found(golden_logs: Path, tmp_path: Path) -> None:
+def test_e_goes_to_the_damaged_batch_which_shows_its_problem(golden_logs: Path, tmp_path: Path) -> None:
     log = shutil.copytree(logs(golden_logs) / "v2-none-0", tmp_path / "v2-none-0")
     segment = min(log.glob("*.log"))
     data = bytearray(segment.read_bytes())
@@ -429,7 +407,7 @@ def test_damage_is_marked_told_and_found(golden_logs: Path, tmp_path: Path) -> N
     drive(log, steps)
 
 
-def test_a_name_that_would_steer_the_terminal_or_is_markup_is_shown_as_it_is(tmp_path: Path, golden_logs: Path) -> None:
+def test_control_characters_and_markup_in_names_are_escaped(tmp_path: Path, golden_logs: Path) -> None:
     home = tmp_path / "data"
     shutil.copytree(logs(golden_logs) / "v2-none-0", home / "[red]-0")
     shutil.copytree(logs(golden_logs) / "v2-none-0", home / "a\x1b[31m\u202e-1")
@@ -441,9 +419,7 @@ def test_a_name_that_would_steer_the_terminal_or_is_markup_is_shown_as_it_is(tmp
     drive(home, steps)
 
 
-def test_what_the_library_warns_of_is_told_and_not_written_over_the_screen(
-    golden_logs: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_warnings_of_the_library_are_notifications(golden_logs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("E 1,451")
         for _ in range(2):

@@ -12,8 +12,10 @@ from tests.helpers.driving import Terminal, drive
 from tests.helpers.inspected import segment_file
 from tests.reference.encode import V2Batch, records
 
+pytestmark = pytest.mark.tui
 
-def test_gaps_between_segments_stand_below_them(tmp_path: Path) -> None:
+
+def test_gaps_between_segments_are_listed_below(tmp_path: Path) -> None:
     for base in (5, 10, 20, 40):
         segment_file(tmp_path / "t-0", V2Batch(records(b"x", offset=base)).encoded(), base)
 

@@ -1,12 +1,12 @@
-"""To the next damage, transaction or match: each press counts while they are looked for, and no other key waits."""
+"""Steps to the next damage, transaction or match: each press counts while one is under way, and no other key waits."""
 
 from __future__ import annotations
 
 import threading
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -14,19 +14,19 @@ import pytest
 pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector.app import InspectorApp
-from inspector.background.frames import Frame
-from inspector.background.jobs import Ended
+from inspector.background.jobs import Ended, SearchJob
 from inspector.background.runs import SearchRun
-from inspector.browsing import Browsing
 from inspector.reading.answers import Progress
 from inspector.reading.batches import SegmentReader
 from inspector.reading.search import Match
-from inspector.screens.partition import PartitionScreen
 from inspector.widgets.lazy_table import LazyTable
 from tests.helpers import damage
-from tests.helpers.driving import Terminal, drive
+from tests.helpers.driving import Terminal, browsing, drive, offset_at, position_at
 from tests.helpers.inspected import segment_file
 from tests.reference.encode import V2Batch, records
+
+pytestmark = pytest.mark.tui
+
 
 SEGMENTS = 4
 EACH = damage.BATCHES * damage.EACH
@@ -54,66 +54,60 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path / "damaged-0"
 
 
-def browsing(at: Terminal) -> Browsing:
-    screen = at.app.screen
-    assert isinstance(screen, PartitionScreen)
-    return screen.opened
-
-
 async def comes_to(at: Terminal, segment: int, place: int) -> None:
     wanted = segment * EACH, position_of(place)
-    await at.until(lambda: (here := browsing(at).place) is not None and (here.base_offset, here.position) == wanted)
+    await at.until(lambda: position_at(at) == wanted)
     await at.until(lambda: browsing(at).base_offset == segment * EACH)
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What has been told so far, also what is not seen any more."""
-    heard: list[str] = []
+def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All notifications so far."""
+    found: list[str] = []
     notify = InspectorApp.notify
 
-    def hears(app: InspectorApp, message: str, **how: Any) -> None:
-        heard.append(message)
-        notify(app, message, **how)
+    def noting(app: InspectorApp, message: str, **options: Any) -> None:
+        found.append(message)
+        notify(app, message, **options)
 
-    monkeypatch.setattr(InspectorApp, "notify", hears)
-    return heard
+    monkeypatch.setattr(InspectorApp, "notify", noting)
+    return found
 
 
-def test_e_goes_on_into_the_segments_behind_and_says_so(damaged: Path, told: list[str]) -> None:
+def test_e_goes_on_in_the_next_segments_and_says_so(damaged: Path, notices: list[str]) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="batch 0")
         for segment, place in ((1, 2), (1, 5), (3, 2), (3, 5)):
             await at.press("e")
             await comes_to(at, segment, place)
             await at.sees("! 00000", f"position {position_of(place)}: the checksum")
-        assert "no damage after this in segment 0: on to segment 40" in told
-        assert "no damage after this in segment 40: on to segment 120" in told
+        assert "no damage after this in segment 0: on to segment 40" in notices
+        assert "no damage after this in segment 40: on to segment 120" in notices
         await at.press("e")
-        await at.until(lambda: "no damage after this in the log" in told)
+        await at.until(lambda: "no damage after this in the log" in notices)
         await comes_to(at, 3, 5)
 
     drive(damaged, steps)
 
 
-def test_capital_e_goes_back_through_the_segments_before(damaged: Path, told: list[str]) -> None:
+def test_shift_e_goes_back_through_earlier_segments(damaged: Path, notices: list[str]) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("4", "colon", *"159", "enter")
         await at.until(lambda: browsing(at).place is not None and browsing(at).base_offset == 3 * EACH)
         for segment, place in ((3, 5), (3, 2), (1, 5), (1, 2)):
             await at.press("E")
             await comes_to(at, segment, place)
-        assert "no damage before this in segment 120: on to segment 40" in told
+        assert "no damage before this in segment 120: on to segment 40" in notices
         await at.press("E")
-        await at.until(lambda: "no damage before this in the log" in told)
+        await at.until(lambda: "no damage before this in the log" in notices)
         await comes_to(at, 1, 2)
 
     drive(damaged, steps)
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Of the third segment nothing is read before this is set."""
+def third_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """The third segment is not read before this is set."""
     goes_on, read, step = threading.Event(), SegmentReader.index_more, count()
 
     def slowly(reader: SegmentReader) -> Progress:
@@ -126,8 +120,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return goes_on
 
 
-def test_each_press_counts_while_segments_are_read_and_the_other_way_takes_one_back(
-    damaged: Path, held: threading.Event
+def test_each_e_counts_while_segments_are_read_and_shift_e_takes_one_back(
+    damaged: Path, third_read: threading.Event
 ) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="offsets    0..4")
@@ -136,14 +130,16 @@ def test_each_press_counts_while_segments_are_read_and_the_other_way_takes_one_b
         await at.press("e")
         await at.until(lambda: "looking for damage in segment 80 0%, esc ends it" in at.lines[0])
         await at.press("e", "e", "E", sees="looking for damage (2)")
-        held.set()
+        third_read.set()
         await comes_to(at, 3, 5)
         await at.until(lambda: "looking for" not in at.text)
 
     drive(damaged, steps, size=(140, 40))
 
 
-def test_escape_ends_it_and_other_keys_wait_for_nothing(damaged: Path, held: threading.Event) -> None:
+def test_escape_cancels_the_search_for_damage_and_other_keys_do_not_wait_for_it(
+    damaged: Path, third_read: threading.Event
+) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="offsets    0..4")
         await at.press("e", "e")
@@ -157,7 +153,7 @@ def test_escape_ends_it_and_other_keys_wait_for_nothing(damaged: Path, held: thr
         await comes_to(at, 1, 5)
         await at.press("e", sees="looking for damage in segment 80")
         await at.press("5", sees="[5 Rec")
-        held.set()
+        third_read.set()
         await at.until(lambda: "looking for" not in at.text)
         await comes_to(at, 1, 5)
 
@@ -170,7 +166,7 @@ def transactional(offset: int, producer: int) -> bytes:
     ).encoded()
 
 
-def test_t_passes_over_the_rest_of_a_transaction_in_the_next_segment(tmp_path: Path, told: list[str]) -> None:
+def test_t_skips_the_rest_of_a_transaction_in_the_next_segment(tmp_path: Path, notices: list[str]) -> None:
     for base, producers in ((0, (1, 1)), (2, (1, 1)), (4, (1, 2)), (6, ())):
         data = b"".join(transactional(base + i, producer) for i, producer in enumerate(producers))
         segment_file(tmp_path / "t-0", data, base)
@@ -178,40 +174,50 @@ def test_t_passes_over_the_rest_of_a_transaction_in_the_next_segment(tmp_path: P
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="batch 0")
         await at.press("t")
-        await at.until(lambda: browsing(at).base_offset == 4 and (browsing(at).place or at).position > 0)
+        await at.until(lambda: (position_at(at) or (0, 0)) > (4, 0))
         await at.press("t")
-        await at.until(lambda: "no transaction after this in the log" in told)
+        await at.until(lambda: "no transaction after this in the log" in notices)
         await at.press("T")
-        await at.until(lambda: browsing(at).place is not None and browsing(at).place.position == 0)
-        assert browsing(at).base_offset == 4
+        await at.until(lambda: position_at(at) == (4, 0))
 
     drive(tmp_path / "t-0", steps)
 
 
-def test_an_unreadable_segment_is_passed_over_and_told(
-    damaged: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opens = SegmentReader._open
-
-    def refused(reader: SegmentReader) -> None:
-        opens(reader)
-        if reader.base_offset == EACH:
-            reader.close()
-            reader.problem = "Permission denied"
-
-    monkeypatch.setattr(SegmentReader, "_open", refused)
+def test_an_unreadable_segment_is_skipped_and_reported(damaged: Path, notices: list[str]) -> None:
+    second = damaged / f"{EACH:020d}.log"
+    second.unlink()
+    second.mkdir()
 
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="batch 0")
         await at.press("e")
         await comes_to(at, 3, 2)
-        assert "on to segment 120; segments not readable: 1" in told[-1]
+        assert "on to segment 120; segments not readable: 1" in notices[-1]
 
     drive(damaged, steps)
 
 
+Found = SimpleQueue["int | None"]
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
+    """The search finds the offsets that are put here, and ends with None."""
+    offsets: Found = SimpleQueue()
+
+    def events(_: SearchJob) -> Iterator[Match | Ended]:
+        while (offset := offsets.get()) is not None:
+            yield Match(offset, 0, "value", (0, 1), b"x", (0, 1))
+        yield Ended()
+
+    monkeypatch.setattr(SearchJob, "events", events)
+    monkeypatch.setattr("inspector.background.frames.SECONDS", 0.0)
+    yield offsets
+    offsets.put(None)
+
+
 async def searching(at: Terminal) -> SearchRun:
-    """A search that goes on until it is told what it finds."""
+    """A search that goes on until it is ended."""
     await at.sees("leader epochs")
     await at.press("slash", *"x", "enter", sees="0 matches of 'x'")
     run = browsing(at).search
@@ -219,60 +225,54 @@ async def searching(at: Terminal) -> SearchRun:
     return run
 
 
-def finds(run: SearchRun, *offsets: int, ended: bool = False) -> None:
-    matches = [Match(offset, 0, "value", (0, 1), b"x", (0, 1)) for offset in offsets]
-    run._hear(Frame(matches, array("q", offsets), ended=Ended() if ended else None))
-
-
-@pytest.fixture
-def _never_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inspector.background.server.COMMAND", ("sleep", "60"))
+def finds(found: Found, *offsets: int | None) -> None:
+    for offset in offsets:
+        found.put(offset)
 
 
 def is_at(at: Terminal, offset: int) -> Callable[[], bool]:
-    return lambda: (here := browsing(at).place) is not None and here.offset == offset
+    return lambda: offset_at(at) == offset
 
 
-@pytest.mark.usefixtures("_never_finds")
-def test_each_press_of_n_counts_while_a_search_goes_on(damaged: Path, told: list[str]) -> None:
+def test_each_n_counts_while_a_search_goes_on(damaged: Path, found: Found, notices: list[str]) -> None:
     async def steps(at: Terminal) -> None:
-        run = await searching(at)
+        await searching(at)
         await at.press("5", sees="OFFSET  TIME")
         await at.press("n", "n", "n", "n", "N", "n")
         await at.until(lambda: "waiting for a match (4), esc ends it" in at.lines[0])
-        finds(run, 3)
+        finds(found, 3)
         await at.until(is_at(at, 3))
         await at.sees("waiting for a match (3)")
-        finds(run, 10, 12)
+        finds(found, 10, 12)
         await at.until(is_at(at, 12))
-        finds(run, 17, 30)
+        finds(found, 17, 30)
         await at.until(is_at(at, 17))
         await at.until(lambda: "waiting" not in at.lines[0])
         await at.press("n")
         await at.until(is_at(at, 30))
         await at.press("n", "n", sees="waiting for a match (2)")
-        finds(run, 33, ended=True)
+        finds(found, 33, None)
         await at.until(is_at(at, 33))
-        await at.until(lambda: told[-1].startswith("no match after this: 6 matches of 'x'"))
+        await at.until(lambda: notices[-1].startswith("no match after this: 6 matches of 'x'"))
         await at.until(lambda: "waiting" not in at.lines[0])
-        assert sum(each.startswith("searching") for each in told) == 4
+        assert any(each.startswith("searching") for each in notices)
 
     drive(damaged, steps, size=(140, 40))
 
 
-@pytest.mark.usefixtures("_never_finds")
-def test_escape_ends_the_waiting_for_a_match_and_leaves_the_search_and_the_view(damaged: Path) -> None:
+def test_escape_stops_waiting_for_a_match_and_not_the_search(damaged: Path, found: Found) -> None:
     async def steps(at: Terminal) -> None:
         run = await searching(at)
         await at.press("5", sees="OFFSET  TIME")
         await at.press("n", sees="waiting for a match, esc ends it")
         await at.press("escape")
         await at.until(lambda: "esc ends it" not in at.lines[0])
-        await at.press("n", "N", sees="[5 Rec")
+        await at.press("n", sees="waiting for a match, esc ends it")
+        await at.press("N")
         await at.until(lambda: "esc ends it" not in at.lines[0])
         assert run.is_running
         place = browsing(at).place
-        finds(run, 30)
+        finds(found, 30)
         for _ in range(5):
             await at.pilot.pause()
         assert browsing(at).place == place
@@ -280,23 +280,26 @@ def test_escape_ends_the_waiting_for_a_match_and_leaves_the_search_and_the_view(
     drive(damaged, steps, size=(140, 40))
 
 
-@pytest.mark.usefixtures("_never_finds")
-def test_each_press_of_n_counts_in_the_list_of_matches_that_still_grows(damaged: Path, told: list[str]) -> None:
+def test_each_n_counts_in_a_growing_list_of_matches(damaged: Path, found: Found, notices: list[str]) -> None:
     async def steps(at: Terminal) -> None:
-        run = await searching(at)
+        await searching(at)
         table = at.app.screen.query_one("SearchView LazyTable", LazyTable)
         await at.press("n", "n", "n")
-        finds(run, 1, 2)
+        finds(found, 1, 2)
         await at.until(lambda: table.cursor == 1)
-        finds(run, 3, 4)
+        finds(found, 3, 4)
         await at.until(lambda: table.count == 4)
-        assert table.cursor == 2
-        await at.press("n", "n", "n", "k")
-        finds(run, 5, 6, 7)
+        await at.until(lambda: table.cursor == 2)
+        await at.press("n", "n", "n")
+        await at.until(lambda: table.cursor == 3)
+        await at.press("k")
+        await at.until(lambda: table.cursor == 2)
+        finds(found, 5, 6, 7)
         await at.until(lambda: table.count == 7)
+        await at.pilot.pause()
         assert table.cursor == 2
         await at.press("G", "n")
-        finds(run, ended=True)
-        await at.until(lambda: "no match after this" in told)
+        finds(found, None)
+        await at.until(lambda: "no match after this" in notices)
 
     drive(damaged, steps)

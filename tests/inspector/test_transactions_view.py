@@ -1,4 +1,4 @@
-"""The transactions of a partition: what is seen of them, where Enter goes, and what is copied."""
+"""The transactions of a partition: their list, where Enter goes, and the command that is copied."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from tests.helpers.driving import Terminal, check_snapshot, drive
 
+pytestmark = pytest.mark.tui
+
+
 COMMAND = "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic v2-txn --partition 0 --start-offset 1411"
 
 
@@ -42,7 +45,7 @@ async def opened(at: Terminal) -> TransactionsView:
     return at.app.screen.query_one(TransactionsView)
 
 
-def told(at: Terminal) -> str:
+def detail(at: Terminal) -> str:
     return str(at.app.screen.query_one(TransactionsView).query_one(".command", Static).render())
 
 
@@ -53,23 +56,23 @@ def append(log: WritableLog, producer: int, sequence: int) -> None:
     log.append_as_leader(data, 0)
 
 
-def test_those_that_hang_come_first_and_all_are_counted(log: Path) -> None:
+def test_hanging_transactions_come_first_and_all_are_counted(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.sees("! hanging 1  open 0  aborted 18  committed 33  stable 1,411")
         assert at.lines[4].startswith("> ! hanging         1000      0         1,411")
         assert "40    5.2 KiB" in at.lines[4]
-        await at.until(lambda: "longer ago than any transaction may take" in told(at).replace("\n", " "))
+        await at.until(lambda: "longer ago than any transaction may take" in detail(at).replace("\n", " "))
         await at.press("down")
-        await at.until(lambda: told(at).startswith("aborted: offsets 1,365..1,410, in 2 batches"))
+        await at.until(lambda: detail(at).startswith("aborted: offsets 1,365..1,410, in 2 batches"))
 
     drive(log, steps)
 
 
-def test_the_command_is_shown_whole_and_copied(log: Path) -> None:
+def test_the_command_that_aborts_is_shown_and_copied(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
-        await at.until(lambda: told(at).endswith(COMMAND))
+        await at.until(lambda: detail(at).endswith(COMMAND))
         await at.press("c")
         await at.until(lambda: at.app.clipboard == COMMAND)
         await at.press("down", "y")
@@ -92,19 +95,19 @@ def test_enter_goes_to_the_first_record_and_escape_comes_back(log: Path) -> None
     drive(log, steps)
 
 
-def test_they_are_sorted_by_a_column(log: Path) -> None:
+def test_transactions_are_sorted_by_a_column(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.press("l", "l", "l", "s", sees="^FIRST")
         await at.until(lambda: any(line.startswith("> ! hanging") for line in at.lines))
         await at.press("g")
-        await at.until(lambda: "             0 " in at.lines[4] and told(at).startswith("committed: offsets 0.."))
+        await at.until(lambda: "             0 " in at.lines[4] and detail(at).startswith("committed: offsets 0.."))
 
     drive(log, steps)
 
 
 @pytest.mark.usefixtures("_same_time")
-def test_they_are_read_anew_when_the_log_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transactions_are_read_again_when_the_log_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "PAUSE_SECONDS", 0.0)
     with kafkalog.open(tmp_path / "t-0", "a") as written:
         append(written, 7, 0)
@@ -112,16 +115,16 @@ def test_they_are_read_anew_when_the_log_has_grown(tmp_path: Path, monkeypatch: 
         async def steps(at: Terminal) -> None:
             await opened(at)
             await at.sees("hanging 0  open 1  aborted 0  committed 0")
-            await at.until(lambda: told(at).startswith("open: its producer last wrote"))
+            await at.until(lambda: detail(at).startswith("open: its producer last wrote"))
             marker = end_transaction_marker(ControlRecordType.COMMIT, 7, 0, timestamp=int(time.time() * 1000))
             written.append_as_leader(marker, 0, AppendOrigin.COORDINATOR)
             await at.sees("hanging 0  open 0  aborted 0  committed 1")
-            await at.until(lambda: told(at).startswith("committed: offsets 0..1"))
+            await at.until(lambda: detail(at).startswith("committed: offsets 0..1"))
 
         drive(tmp_path / "t-0", steps)
 
 
-def test_escape_ends_the_reading_and_r_begins_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_escape_cancels_reading_and_r_begins_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = TransactionsRun.begin
     monkeypatch.setattr(TransactionsRun, "begin", lambda run, server: None)
 
@@ -136,18 +139,18 @@ def test_escape_ends_the_reading_and_r_begins_again(log: Path, monkeypatch: pyte
     drive(log, steps)
 
 
-def test_a_partition_without_any_says_so_and_keys_do_no_harm(golden_logs: Path) -> None:
+def test_keys_do_no_harm_in_a_partition_without_transactions(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.sees("no transactions", "hanging 0  open 0  aborted 0  committed 0")
         await at.press("enter", "c", "down", "s", "m", "x")
-        assert told(at) == ""
+        assert detail(at) == ""
         assert at.app.screen.query_one(LazyTable).is_attached
 
     drive(golden_logs / "kafka-3.9" / "data" / "v2-none-0", steps)
 
 
-def test_damage_on_the_way_is_told(log: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_below_the_transactions(log: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(log, tmp_path / "v2-txn-0")
     path = copied / f"{1335:020d}.log"
     data = bytearray(path.read_bytes())
@@ -156,27 +159,27 @@ def test_damage_on_the_way_is_told(log: Path, tmp_path: Path) -> None:
 
     async def steps(at: Terminal) -> None:
         await opened(at)
-        await at.until(lambda: any(line.startswith("! ") for line in at.lines[-4:]))
+        await at.until(lambda: any(line.startswith("!") for line in at.lines[-6:-1]))
 
     drive(copied, steps)
 
 
-def test_a_file_by_itself_tells_of_those_that_no_marker_in_it_ends(log: Path) -> None:
+def test_a_single_file_lists_transactions_without_a_marker_as_undecided(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.sees("t undecided", "committed 3")
         ends = "undecided: no marker in this file ends it; it begins at offset 1,411"
-        await at.until(lambda: told(at).startswith(ends))
+        await at.until(lambda: detail(at).startswith(ends))
 
     drive(log / f"{1335:020d}.log", steps)
 
 
 @pytest.mark.usefixtures("_same_time")
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_snapshots(log: Path, size: tuple[int, int]) -> None:
+def test_the_transactions_look_as_approved(log: Path, size: tuple[int, int]) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.sees("committed 33", "start-offset 1411")
-        check_snapshot(at, "transactions")
+        await check_snapshot(at, "transactions")
 
     drive(log, steps, size=size)

@@ -1,10 +1,9 @@
-"""Keys that come faster than what they ask for: what is typed behind a jump is done where it leads to."""
+"""Keys typed faster than views open: those typed after a jump count at its target."""
 
 from __future__ import annotations
 
 import threading
 from itertools import count
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,22 +11,22 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector.model import PartitionReader, Progress, SegmentReader
 from inspector.reading.answers import Offset
-from tests.helpers.driving import Terminal, browsing, drive, opened
+from tests.helpers.driving import Terminal, browsing, drive, offset_at, opened, position_at
 from tests.helpers.golden import unpacked
 
-if TYPE_CHECKING:
-    pass
+pytestmark = pytest.mark.tui
+
 
 TXN = unpacked() / "kafka-3.9" / "data" / "v2-txn-0"
 
 
 def typed_at_once(at: Terminal, *keys: str) -> None:
-    """As a terminal sends what is pasted: nothing waits for what a key does."""
+    """As a terminal sends what is pasted: without waiting for the effect of a key."""
     for key in keys:
         at.app.simulate_key(key)
 
 
-def test_what_is_typed_at_once_behind_a_key_that_opens_the_prompt_is_searched_for() -> None:
+def test_text_typed_right_after_the_search_key_is_searched_for() -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.press("8", "r", sees="done in")
@@ -36,7 +35,7 @@ def test_what_is_typed_at_once_behind_a_key_that_opens_the_prompt_is_searched_fo
         typed_at_once(at, "slash", *"q", "escape", "5")
         await at.sees("[5 Rec")
         typed_at_once(at, "colon", *"17", "enter")
-        await at.until(lambda: browsing(at).place is not None and browsing(at).place.offset == 17)
+        await at.until(lambda: offset_at(at) == 17)
         await at.sees("[5 Rec")
 
     drive(TXN, steps)
@@ -44,7 +43,7 @@ def test_what_is_typed_at_once_behind_a_key_that_opens_the_prompt_is_searched_fo
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Where a place is, is not found before this is set."""
+    """No place is located before this is set."""
     found = threading.Event()
     locate = PartitionReader.locate
     monkeypatch.setattr(PartitionReader, "locate", lambda *args: found.wait(60) and locate(*args))
@@ -52,16 +51,14 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 async def answered(at: Terminal, slow: threading.Event) -> None:
-    """All keys have been taken, and only then a place is found."""
+    """Let places be located once all keys have been taken."""
     for _ in range(20):
         await at.pilot.pause()
     slow.set()
 
 
 @pytest.mark.parametrize(("keys", "shows"), [("5", "[5 Rec"), ("4", "[4 Batch"), ("z6", "[6 Hex"), ("53", "[3 Map")])
-def test_a_view_chosen_at_once_behind_a_jump_is_shown_at_its_place(
-    keys: str, shows: str, slow: threading.Event
-) -> None:
+def test_a_view_chosen_right_after_a_jump_opens_at_its_target(keys: str, shows: str, slow: threading.Event) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         typed_at_once(at, "colon", *"100", "enter", *keys)
@@ -69,12 +66,12 @@ def test_a_view_chosen_at_once_behind_a_jump_is_shown_at_its_place(
         await at.sees(shows)
         place = browsing(at).reader.locate(Offset(100))
         assert place is not None
-        await at.until(lambda: browsing(at).place is not None and browsing(at).place.position == place.position)
+        await at.until(lambda: position_at(at) == (place.base_offset, place.position))
 
     drive(TXN, steps)
 
 
-def test_a_segment_chosen_at_once_behind_a_jump_is_beside_the_one_gone_to(slow: threading.Event) -> None:
+def test_the_next_segment_chosen_right_after_a_jump_is_the_one_after_its_target(slow: threading.Event) -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         bases = [row.base_offset for row in browsing(at).state.segments]
@@ -86,7 +83,7 @@ def test_a_segment_chosen_at_once_behind_a_jump_is_beside_the_one_gone_to(slow: 
 
 
 @pytest.mark.parametrize(("typed", "what"), [("100", "offset 100"), ("+2200", "byte 2,200")])
-def test_while_headers_before_a_place_are_read_it_is_said_what_is_waited_for(
+def test_the_top_line_shows_the_target_of_a_jump_while_headers_before_it_are_read(
     typed: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = threading.Event()
@@ -110,7 +107,7 @@ def test_while_headers_before_a_place_are_read_it_is_said_what_is_waited_for(
     drive(TXN, steps)
 
 
-def test_from_a_view_without_batches_one_goes_to_the_batches() -> None:
+def test_jumps_from_a_view_without_batches_open_the_batches() -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await at.press("9", sees="nothing has been searched for")
@@ -121,7 +118,7 @@ def test_from_a_view_without_batches_one_goes_to_the_batches() -> None:
     drive(TXN, steps)
 
 
-def test_a_view_that_comes_while_somebody_types_takes_no_keys_away() -> None:
+def test_a_view_opened_while_a_prompt_is_open_takes_no_keys() -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         at.app.simulate_key("9")

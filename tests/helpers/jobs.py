@@ -1,0 +1,117 @@
+"""Runs of the inspector's jobs: in an event loop of their own, in threads, silent ones and ones that die.
+
+Tests do jobs in threads, which start at once; those about the processes themselves take `Server`. Each class here
+stands in for `inspector.background.server.Server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import BinaryIO, cast
+
+from inspector.background.child import work
+from inspector.background.frames import LENGTH, Frame, Gathering
+from inspector.background.jobs import Job
+from inspector.background.runs import Runs
+
+PATIENCE_SECONDS = 60.0
+KILLED = -9
+
+
+def within(steps: Callable[[Runs], Awaitable[None]]) -> None:
+    """Do the steps in an event loop, and close the runs after them."""
+
+    async def do() -> None:
+        runs = Runs()
+        try:
+            await asyncio.wait_for(steps(runs), PATIENCE_SECONDS)
+        finally:
+            runs.close()
+
+    asyncio.run(do())
+
+
+class SilentChild:
+    """A process that says nothing until it is killed."""
+
+    def __init__(self) -> None:
+        # None: there is no more to come.
+        self._written: SimpleQueue[bytes | None] = SimpleQueue()
+        self._killed = Event()
+
+    def frames(self) -> Iterator[Frame]:
+        while (data := self._written.get()) is not None:
+            yield pickle.loads(data[LENGTH.size :])
+
+    def kill(self) -> None:
+        self._killed.set()
+        self._written.put(None)
+
+    def close(self) -> int:
+        self.kill()
+        return KILLED
+
+
+class ThreadChild(SilentChild):
+    """A job done in a thread, which ends when it next says something after it was killed."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+        Thread(target=self._work, name="job", daemon=True).start()
+
+    def _work(self) -> None:
+        with suppress(BrokenPipeError):
+            work(self._job, Gathering(cast("BinaryIO", self)))
+        self._written.put(None)
+
+    def write(self, data: bytes) -> None:
+        if self._killed.is_set():
+            raise BrokenPipeError
+        self._written.put(data)
+
+    def flush(self) -> None:
+        pass
+
+
+class DeadChild(SilentChild):
+    """A process that has ended with exit code 1 before it said anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kill()
+
+    def close(self) -> int:
+        return 1
+
+
+class ThreadServer:
+    """Does each job in a thread of its own."""
+
+    def prepare(self) -> None:
+        pass
+
+    def begin(self, job: Job) -> SilentChild:
+        return ThreadChild(job)
+
+    def close(self) -> None:
+        pass
+
+
+class SilentServer(ThreadServer):
+    """Its jobs say nothing."""
+
+    def begin(self, job: Job) -> SilentChild:
+        return SilentChild()
+
+
+class DyingServer(ThreadServer):
+    """Its processes die before they say anything."""
+
+    def begin(self, job: Job) -> SilentChild:
+        return DeadChild()
