@@ -83,7 +83,7 @@ def test_kafkas_tool_finds_no_fault_in_the_indexes(directory: Path) -> None:
             assert said.count(b"0.index passed") >= len(CODECS)
 
 
-@pytest.mark.slow
+@pytest.mark.broker
 def test_a_broker_goes_on_with_what_was_appended_to_its_own_partitions(tmp_path: Path) -> None:
     try:
         with Broker(tmp_path) as broker:
