@@ -122,10 +122,10 @@ def test_parts_cover_whatever_headers_and_index_say(data: st.DataObject) -> None
     entries = np.array([*zip(rising, (TEN * each for each in known), strict=True)], np.int64).reshape(-1, 2)
     whole = Part(0, count * TEN, 0, data.draw(st.integers(0, 60) | st.just(2**62)))
 
-    def walk(start: int, end: int) -> list[Any]:
+    def headers_between(start: int, end: int) -> list[Any]:
         return [headers[(headers["position"] >= start) & (headers["position"] < end)]]
 
-    found = list(parts_of(whole, data.draw(st.integers(1, 30)), entries, walk))
+    found = list(parts_of(whole, data.draw(st.integers(1, 30)), entries, headers_between))
     own = [each for each in found if not each.shared]
     assert [own[0].start, *(each.end for each in own)] == [*(each.start for each in own), whole.end]
     assert len(found) <= count * (TEN + 1) + len(known)

@@ -77,8 +77,8 @@ def test_ranges_of_offsets_are_the_same_in_another_store(store: Any, archive: st
 def test_times_lead_to_the_records_that_the_broker_named(store: Any) -> None:
     views = json.loads((golden.unpacked() / "kafka-3.9" / "expected" / "broker-view.json").read_text(encoding="utf-8"))
     for _, far in pairs(store, "kafka-3.9"):
-        told = views.get(far.topic_partition.topic, {}).get("offsets_for_times", [])
-        assert [far.offset_for_timestamp(time) for time, *_ in told] == [offset for _, offset, *_ in told]
+        answers = views.get(far.topic_partition.topic, {}).get("offsets_for_times", [])
+        assert [far.offset_for_timestamp(time) for time, *_ in answers] == [offset for _, offset, *_ in answers]
 
 
 def test_paths_lead_to_partitions_as_on_a_disk(orders: str) -> None:

@@ -1,4 +1,4 @@
-"""Golden logs in an S3-compatible store are read by ranges, and what the store refuses is told with its URL."""
+"""Golden logs in an S3-compatible store are read by ranges, and errors of the store name its URL."""
 
 from __future__ import annotations
 

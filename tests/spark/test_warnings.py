@@ -80,7 +80,7 @@ def test_a_segment_that_compaction_has_not_put_in_place_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"startingTimestamp": NOW // 1000}, True),
         ({"endingTimestamp": NOW // 1000}, True),
@@ -91,15 +91,17 @@ def test_a_segment_that_compaction_has_not_put_in_place_is_reported(
     ],
 )
 def test_a_time_in_seconds_is_reported(
-    orders: Path, given: dict[str, Any], told: bool, caplog: pytest.LogCaptureFixture
+    orders: Path, given: dict[str, Any], reported: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     splits(orders, **given)
     (option,) = given
-    assert (f"option {option}: {NOW // 1000} ms is 1970-01-21; are seconds meant?" in caplog.text) is told
+    assert (f"option {option}: {NOW // 1000} ms is 1970-01-21; are seconds meant?" in caplog.text) is reported
 
 
-@pytest.mark.parametrize(("batches", "told"), [(1, "1 damaged place was passed"), (2, "2 damaged places were passed")])
-def test_skipped_places_are_counted(orders: Path, batches: int, told: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("batches", "message"), [(1, "1 damaged place was passed"), (2, "2 damaged places were passed")]
+)
+def test_skipped_places_are_counted(orders: Path, batches: int, message: str, caplog: pytest.LogCaptureFixture) -> None:
     log = orders / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
     for row in scan_headers(bytes(data))[0][3 : 3 + 2 * batches : 2]:
@@ -107,7 +109,7 @@ def test_skipped_places_are_counted(orders: Path, batches: int, told: str, caplo
     log.write_bytes(data)
     parsed = options(orders, onCorrupt="skip")
     assert sum(1 for split in plan_splits(parsed) for _ in read_records(split, parsed)) == END - 3 * batches
-    assert told in caplog.text
+    assert message in caplog.text
 
 
 # --- ranges that hold nothing
@@ -163,8 +165,8 @@ def test_a_range_that_ends_before_it_begins_is_refused_with_the_offsets_present(
 ) -> None:
     with pytest.raises(ValueError, match="would begin at") as caught:
         splits(orders, failOnDataLoss=fail_on_data_loss, **given)
-    told = "option startingOffsets: would begin at offset {} and end before {}".format(*where)
-    assert str(caught.value) == f"{told}; orders-0: from {asked}, and there are 0..239"
+    refusal = "option startingOffsets: would begin at offset {} and end before {}".format(*where)
+    assert str(caught.value) == f"{refusal}; orders-0: from {asked}, and there are 0..239"
 
 
 def test_an_empty_partition_is_reported_where_it_was_requested_by_number(
@@ -181,9 +183,9 @@ def test_many_empty_ranges_are_one_warning(orders: Path, caplog: pytest.LogCaptu
         log_of(orders.parent / f"orders-{number}", batches=1, segments=1)
     given = {"startingTimestamp": NOW * 2, "startingOffsetsByTimestampStrategy": "latest"}
     assert offsets(orders.parent, **given) == []
-    (told,) = caplog.messages
-    assert told.count("ms to endingOffsets latest, and there are") == 5
-    assert told.endswith("; so it is with 3 more")
+    (message,) = caplog.messages
+    assert message.count("ms to endingOffsets latest, and there are") == 5
+    assert message.endswith("; so it is with 3 more")
 
 
 def test_ranges_left_empty_on_purpose_and_unnamed_partitions_are_not_reported(

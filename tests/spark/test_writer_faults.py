@@ -441,7 +441,7 @@ def test_on_a_disk_of_any_room_a_job_is_done_or_leaves_what_was_there(tmp_path: 
                 assert found_in(path) == AFTER[job_in]
                 break
             assert names_a_path_in(disk, error), error
-            assert state_of(path) | marks(path, before) == before
+            assert state_of(path) | missing_mark(path, before) == before
             assert found_in(path) == BEFORE
     assert outcomes == {"full", "written"}
 
@@ -455,7 +455,7 @@ def driven(job: WriteJob) -> None:
         raise
 
 
-def marks(path: Path, before: dict[str, bytes]) -> dict[str, bytes]:
+def missing_mark(path: Path, before: dict[str, bytes]) -> dict[str, bytes]:
     """The mark of a clean stop, where the disk had no room for it: logs are then recovered when they are opened."""
     return {} if (path / CLEAN_SHUTDOWN_FILE).exists() else {CLEAN_SHUTDOWN_FILE: before[CLEAN_SHUTDOWN_FILE]}
 
