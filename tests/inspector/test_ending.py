@@ -20,7 +20,7 @@ pytest.importorskip("textual")
 
 LOG = Path(__file__).parents[1] / "data" / "v2-zstd-0"
 ALTERNATE_ON, ALTERNATE_OFF, MOUSE_OFF = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?1000l"
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 60
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -33,10 +33,12 @@ class Numbers:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
+        self.begun = threading.Event()
         self.gate = threading.Event()
         self.gate.set()
 
     def rows(self, first: int, count: int) -> Sequence[Row]:
+        self.begun.set()
         assert self.gate.wait(PATIENCE_SECONDS)
         self.asked.append((first, count))
         return [
@@ -170,8 +172,7 @@ def test_a_key_is_answered_while_rows_are_on_their_way() -> None:
         source.gate.clear()
         table.show(source, 1000, desk)
         await pilot.press("down", "down")
-        assert table.cursor == 2
-        assert seen(app)[3] == ">   …"
+        await settled(pilot, lambda: table.cursor == 2 and seen(app)[3] == ">   …")
         source.gate.set()
         await settled(pilot, lambda: "row 2" in "\n".join(seen(app)))
         desk.close()
@@ -184,7 +185,7 @@ def test_late_rows_of_an_earlier_source_are_discarded() -> None:
         source, desk = Numbers(), Desk("test")
         source.gate.clear()
         table.show(source, 10, desk)
-        await pilot.pause()
+        await settled(pilot, source.begun.is_set)
         table.show(Rows([Row(("other", ""))]), 1)
         source.gate.set()
         await asyncio.sleep(0.05)
@@ -213,7 +214,7 @@ def test_a_page_requested_before_the_table_grew_is_read_again() -> None:
         source, desk = Growing(), Desk("test")
         source.gate.clear()
         table.show(source, source.total, desk)
-        await pilot.pause()
+        await settled(pilot, source.begun.is_set)
         source.total = 20
         table.grow(source.total)
         source.gate.set()
@@ -237,7 +238,7 @@ def test_an_error_of_the_source_is_reported_and_the_table_goes_on() -> None:
         table.show(Failing(), 10, desk)
         await settled(pilot, lambda: "gone" in app.messages)
         await pilot.press("down")
-        assert table.cursor == 1
+        await settled(pilot, lambda: table.cursor == 1)
         desk.close()
 
     with_table(steps)
