@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +20,8 @@ from pyspark.sql.functions import udf
 
 from kafkalog.spark.source import KafkaLogDataSource
 from kafkalog.spark.writer_source import KafkaLogArrowWriter
+
+PATIENCE_S = 600.0
 
 
 def say_so(reached: str) -> None:
@@ -32,8 +34,8 @@ def say_so(reached: str) -> None:
 def stop(reached: str) -> None:
     """Say so, and wait."""
     say_so(reached)
-    while True:
-        signal.pause()
+    time.sleep(PATIENCE_S)
+    raise TimeoutError(f"nobody has killed process {os.getpid()}")
 
 
 # --- a write
@@ -42,27 +44,27 @@ def stop(reached: str) -> None:
 class StoppingSource(KafkaLogDataSource):
     """What this program defines travels to Spark's workers by value."""
 
-    told: ClassVar[dict[str, str]] = {}
+    asked: ClassVar[dict[str, str]] = {}
 
     @classmethod
     def name(cls) -> str:
         return "stopping"
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        return StoppingWriter(self.options, schema, overwrite, self.told)
+        return StoppingWriter(self.options, schema, overwrite, self.asked)
 
 
 class StoppingWriter(KafkaLogArrowWriter):
     """Stops in its commit."""
 
-    def __init__(self, options: Any, schema: Any, overwrite: bool, told: dict[str, str]) -> None:
+    def __init__(self, options: Any, schema: Any, overwrite: bool, asked: dict[str, str]) -> None:
         super().__init__(options, schema, overwrite)
-        self._told = told
+        self._asked = asked
 
     def commit(self, messages: Any) -> None:
         from kafkalog.spark import exchange
 
-        real, calls, reached = exchange._put, iter(range(100)), self._told["reached"]
+        real, calls, reached = exchange._put, iter(range(100)), self._asked["reached"]
 
         def put(*arguments: Path) -> None:
             if next(calls) == 1:
@@ -77,7 +79,7 @@ class StoppingWriter(KafkaLogArrowWriter):
             "between two directories": {"_put": put},
             "before the job is removed": {"_remove_job": instead},
         }
-        point = self._told["point"]
+        point = self._asked["point"]
         if point == "while it waits for others":
             say_so(reached)
         for name, stopping in replaced.get(point, {}).items():
@@ -85,27 +87,27 @@ class StoppingWriter(KafkaLogArrowWriter):
         super().commit(messages)
 
 
-def write(spark: Any, told: dict[str, str]) -> None:
+def write(spark: Any, asked: dict[str, str]) -> None:
     """1,000 rows in two tasks, to two partitions."""
-    StoppingSource.told = told
+    StoppingSource.asked = asked
     spark.dataSource.register(StoppingSource)
     frame = spark.range(0, 1000, 1, 2)
-    if told["point"] == "in a task":
-        frame = frame.select(udf(stopping_at(900, told["reached"]), "long")("id").alias("id"))
+    if asked["point"] == "in a task":
+        frame = frame.select(udf(stopping_at(900, asked["reached"]), "long")("id").alias("id"))
     rows = frame.selectExpr("'t' as topic", "int(id % 2) as partition", "cast(id as string) as value")
-    rows.write.format("stopping").mode(told["mode"]).save(told["path"])
+    rows.write.format("stopping").mode(asked["mode"]).save(asked["path"])
 
 
 # --- a stream
 
 
-def follow(spark: Any, told: dict[str, str]) -> None:
+def follow(spark: Any, asked: dict[str, str]) -> None:
     """Offsets to files of Parquet, of which Spark makes each micro-batch visible once."""
     reader = spark.readStream.format("kafkalog").option("startingOffsets", "earliest").schema("offset long")
-    frame = reader.option("maxOffsetsPerTrigger", told["limit"]).load(told["path"])
-    frame = frame.select(udf(stopping_at(int(told["point"]), told["reached"]), "long")("offset").alias("offset"))
-    writer = frame.writeStream.format("parquet").option("checkpointLocation", told["checkpoint"])
-    writer.trigger(availableNow=True).start(told["out"]).awaitTermination()
+    frame = reader.option("maxOffsetsPerTrigger", asked["limit"]).load(asked["path"])
+    frame = frame.select(udf(stopping_at(int(asked["point"]), asked["reached"]), "long")("offset").alias("offset"))
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", asked["checkpoint"])
+    writer.trigger(availableNow=True).start(asked["out"]).awaitTermination()
 
 
 def stopping_at(figure: int, reached: str) -> Callable[[int], int]:
@@ -120,12 +122,12 @@ def stopping_at(figure: int, reached: str) -> Callable[[int], int]:
 
 
 def main(text: str) -> None:
-    """Do what is told."""
-    told = json.loads(text)
+    """Do what is asked for."""
+    asked = json.loads(text)
     builder = SparkSession.builder.master("local[2]").appName("stopping")
-    for name, value in told.pop("config").items():
+    for name, value in asked.pop("config").items():
         builder = builder.config(name, value)
-    {"write": write, "stream": follow}[told["do"]](builder.getOrCreate(), told)
+    {"write": write, "stream": follow}[asked["do"]](builder.getOrCreate(), asked)
 
 
 if __name__ == "__main__":

@@ -33,12 +33,12 @@ OLD = [b"old"]
 NEW = {f"t-{part}": [b"%d" % i for i in range(part, 1000, 2)] for part in range(2)}
 
 
-def killed(scratch: Path, **told: Any) -> int:
+def killed(scratch: Path, **options: Any) -> int:
     """A driver that does this is killed, Java and Python, when it has stopped; the process that waits."""
     reached = scratch / "reached"
     reached.unlink(missing_ok=True)
     config = {**SMALL, "spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "wh")}
-    asked = {**told, "reached": str(reached), "config": config}
+    asked = {**options, "reached": str(reached), "config": config}
     with (scratch / "driver.log").open("wb") as said:
         command = [sys.executable, str(DRIVER), json.dumps(asked)]
         driver = subprocess.Popen(command, cwd=scratch, stdout=said, stderr=said, start_new_session=True)
@@ -139,8 +139,8 @@ def test_a_write_that_waits_for_others_when_its_driver_is_killed_does_not_come_l
 def test_a_stream_whose_driver_is_killed_gives_each_record_once(spark_session: Any, tmp_path: Path, point: int) -> None:
     """In its first micro-batch, and in a later one; the log has grown when it begins again."""
     orders, out, checkpoint = log_of(tmp_path / "orders-0"), tmp_path / "out", tmp_path / "checkpoint"
-    told = {"path": str(orders), "out": str(out), "checkpoint": str(checkpoint), "limit": "50"}
-    wait_until_it_is_gone(killed(tmp_path, do="stream", point=str(point), **told))
+    paths = {"path": str(orders), "out": str(out), "checkpoint": str(checkpoint), "limit": "50"}
+    wait_until_it_is_gone(killed(tmp_path, do="stream", point=str(point), **paths))
     log_of(orders, segments=3)
     reader = spark_session.readStream.format("kafkalog").option("startingOffsets", "earliest").schema("offset long")
     frame = reader.option("maxOffsetsPerTrigger", "50").load(str(orders))
