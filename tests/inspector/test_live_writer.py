@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.screens import VIEWS
+from inspector.screens import BY_NAME, VIEWS
 from tests.helpers.driving import Terminal, drive
 from tests.helpers.inspected_writer import SECONDS, stopped, writer
 
@@ -40,6 +40,8 @@ async def look(at: Terminal, keys: Sequence[str]) -> int:
 async def follow(at: Terminal, view: str, wandering: list[str]) -> int:
     """Follow the log in a view, then press the other keys."""
     seen = await look(at, (view,))
+    if view == BY_NAME["records"].key:
+        await at.until(lambda: check(at))
     if "FOLLOW" not in at.lines[0]:
         await look(at, ("F",))
     for _ in range(3):
