@@ -40,7 +40,13 @@ class Tier:
 
 TIERS = (
     Tier("fast", "units, golden logs, equivalence, and smoke tests of everything else"),
-    Tier("slow", "takes more than a second, starts a process, or needs a terminal or a server", workers=1.5),
+    Tier(
+        "slow",
+        "takes more than a second, starts a process, or needs a terminal or a server",
+        workers=1.5,
+        # A file that builds a wheel does so once.
+        distribution="loadfile",
+    ),
     Tier("tui", "presses keys in the inspector", workers=1.5),
     Tier("oracle", "asks Kafka's own classes (needs Java and Maven)", distribution="loadfile"),
     Tier("broker", "starts a Kafka broker (needs Java and Maven)", workers=1.5, distribution="loadfile"),

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import golden
 from tests.helpers.golden import Partition
+from tests.helpers.partitions import sampled_partition
 from tests.helpers.reading import data_records, without_sequence
 from tests.helpers.running import Kafkalog, batch, lines, offsets, segment
 from tests.reference.compression import GZIP, ZSTD
@@ -35,17 +35,14 @@ def fields(document: dict[str, Any]) -> tuple[Any, ...]:
     return document["offset"], timestamp, payload(document, "key"), payload(document, "value"), headers
 
 
-every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
-
-
-@every_partition
+@sampled_partition
 def test_json_lines_hold_every_record_as_kafka_reads_it(kafkalog: Kafkalog, partition: Partition) -> None:
     ran = kafkalog("dump", *(segment.log for segment in partition.segments), "-o", "jsonl")
     assert (ran.code, ran.err) == (0, "")
     assert list(map(fields, lines(ran.out))) == without_sequence(data_records(partition.batches()))
 
 
-@every_partition
+@sampled_partition
 def test_batches_are_those_that_kafka_reads(kafkalog: Kafkalog, partition: Partition) -> None:
     ran = kafkalog("dump", *(segment.log for segment in partition.segments), "--batches", "-o", "jsonl")
     assert (ran.code, ran.err) == (0, "")

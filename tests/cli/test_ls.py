@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import golden
 from tests.helpers.golden import Partition
+from tests.helpers.partitions import every_partition
 from tests.helpers.running import Kafkalog, Ran, batch, segment
 from tests.reference.compression import GZIP
 from tests.reference.encode import CONTROL, entries, records
@@ -21,7 +21,7 @@ def rows(ran: Ran) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
+@every_partition
 def test_files_of_a_broker_hold_what_kafka_reads_in_them(kafkalog: Kafkalog, partition: Partition) -> None:
     found = rows(kafkalog("ls", *(each.log for each in partition.segments), "-o", "json"))
     for each, row in zip(partition.segments, found, strict=True):
@@ -43,7 +43,7 @@ def test_files_of_a_broker_hold_what_kafka_reads_in_them(kafkalog: Kafkalog, par
         assert (row["tail"], row["tail_bytes"], row["errors"]) == ("end", 0, [])
 
 
-@pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
+@every_partition
 def test_the_row_of_a_partition_adds_up_its_segments(kafkalog: Kafkalog, partition: Partition) -> None:
     whole, *segments = rows(kafkalog("ls", partition.directory, "-o", "json"))
     assert (whole["kind"], {row["kind"] for row in segments}) == ("partition", {"segment"})

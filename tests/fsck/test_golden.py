@@ -9,7 +9,8 @@ import pytest
 from kafkalog.errors import NotALogError
 from kafkalog.fsck.findings import Summary
 from kafkalog.fsck.verifying import Options, verify_data_dir, verify_file, verify_partition, verify_path
-from tests.helpers.golden import Partition, checked_partitions, partitions, unpacked
+from tests.helpers.golden import Partition, partitions, unpacked
+from tests.helpers.partitions import every_partition
 
 ARCHIVES = sorted({each.archive for each in partitions()})
 
@@ -24,7 +25,7 @@ def test_brokers_logs_have_no_findings(archive: str, deep: bool) -> None:
     assert summary.bytes == sum(log.stat().st_size for log in segments)
 
 
-@pytest.mark.parametrize("partition", checked_partitions(), ids=lambda partition: partition.id)
+@every_partition
 def test_every_batch_and_record_of_a_brokers_log_is_counted(partition: Partition) -> None:
     for segment in partition.segments:
         summary = Summary()

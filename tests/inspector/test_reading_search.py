@@ -12,8 +12,9 @@ from inspector.model import Model
 from inspector.reading.search import EXCERPT_BYTES, FieldName, Match, Search, SearchProgress, pattern
 from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.damage import flipped, log, start_of
-from tests.helpers.golden import Partition, checked_partitions
+from tests.helpers.golden import Partition
 from tests.helpers.inspected import segment_file
+from tests.helpers.partitions import sampled_partition
 from tests.reference.encode import V2Batch, records
 
 
@@ -49,7 +50,7 @@ def texts(partition: Partition) -> list[tuple[int, list[bytes]]]:
     return found
 
 
-@pytest.mark.parametrize("partition", checked_partitions(), ids=lambda partition: partition.id)
+@sampled_partition
 def test_matches_are_all_records_of_a_broker_with_the_text(partition: Partition) -> None:
     records = texts(partition)
     model = Model(partition.directory)

@@ -15,6 +15,7 @@ from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.damage import flipped, log, start_of
 from tests.helpers.golden import Partition, checked_partitions
 from tests.helpers.inspected import all_steps, segment_file
+from tests.helpers.partitions import sampled_partition
 
 
 def counted(directory: Path) -> StatisticsState:
@@ -25,7 +26,7 @@ def counted(directory: Path) -> StatisticsState:
     return statistics.state()
 
 
-@pytest.mark.parametrize("partition", checked_partitions(), ids=lambda partition: partition.id)
+@sampled_partition
 def test_sums_are_those_of_all_records(partition: Partition) -> None:
     found = counted(partition.directory)
     data = [batch for batch in partition.batches() if not batch["control"]]

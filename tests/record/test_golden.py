@@ -20,6 +20,7 @@ from kafkalog.record.control import (
 )
 from tests.helpers import golden
 from tests.helpers.golden import Partition
+from tests.helpers.partitions import every_partition
 from tests.helpers.reading import (
     batch_fields,
     batch_timestamp_types,
@@ -30,7 +31,6 @@ from tests.helpers.reading import (
     without_sequence,
 )
 
-every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 metadata_quorum = pytest.mark.parametrize(
     "partition",
     [partition for partition in golden.partitions() if partition.directory.name == golden.WITHOUT_EXPECTATIONS],

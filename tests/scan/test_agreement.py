@@ -25,7 +25,7 @@ from tests.helpers.golden import checked_partitions
 from tests.helpers.spark_logs import options
 
 Survivors: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
-FAST = {"kafka-3.9/v2-zstd-0", "kafka-0.10.2/v1-gzip-0"}
+FAST = {"kafka-3.9/v2-zstd-0"}
 DAMAGED = {"crc-mismatch", "unknown-magic", "batch-too-short", "offset-below-segment", "offset-beyond-segment"}
 LOST = {"lost-bytes", "wrong-size", "torn-tail", "zeroed-tail", "preallocated-tail"}
 

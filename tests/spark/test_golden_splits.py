@@ -11,9 +11,8 @@ import pytest
 from kafkalog.spark import ReadOptions, SplitGroup, plan_splits, read_split
 from tests.helpers import golden
 from tests.helpers.golden import Partition
+from tests.helpers.partitions import sampled_partition
 from tests.helpers.spark_rows import Row, broker_view, expected_rows, of_arrow, transactional_topics
-
-every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 
 
 def rows(directory: Path, **options: Any) -> list[Row]:
@@ -29,7 +28,7 @@ def bytes_of_a_piece(directory: Path, pieces: int) -> int:
     return max(1, -(-largest // pieces))
 
 
-@every_partition
+@sampled_partition
 def test_the_rows_of_a_partition_are_kafkas_in_any_number_of_splits_a_segment(partition: Partition) -> None:
     expected = expected_rows(partition)
     for pieces in (1, 2, 7):

@@ -22,6 +22,7 @@ from kafkalog.spark.schema import default_columns
 from kafkalog.spark.stream_reader import KafkaLogStreamReader
 from tests.helpers import golden
 from tests.helpers.golden import Partition
+from tests.helpers.partitions import sampled_partition
 from tests.helpers.spark_rows import (
     Row,
     broker_view,
@@ -32,7 +33,6 @@ from tests.helpers.spark_rows import (
     transactional_topics,
 )
 
-every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 ARCHIVES = sorted({each.archive for each in golden.checked_partitions()})
 
 
@@ -96,7 +96,7 @@ def a_third(count: int) -> int:
     return max(1, count // 3)
 
 
-@every_partition
+@sampled_partition
 def test_a_partition_comes_whole_in_three_or_more_micro_batches(partition: Partition) -> None:
     expected = expected_rows(partition)
     found = streamed(partition.directory, splitBytes=4000, maxOffsetsPerTrigger=a_third(len(expected)))

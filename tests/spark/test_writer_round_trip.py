@@ -14,11 +14,10 @@ import pytest
 from kafkalog.spark import ReadOptions, plan_splits, read_split
 from tests.helpers import golden
 from tests.helpers.golden import Partition
+from tests.helpers.partitions import sampled_partition
 from tests.helpers.spark_rows import Row, broker_view, expected_rows, transactional_topics
 from tests.helpers.spark_writing import started
 from tests.spark.test_golden_splits import rows
-
-every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 
 
 def without_what_a_new_log_decides(found: list[Row]) -> list[Row]:
@@ -37,7 +36,7 @@ def copied(partition: Partition, to: Path, **more: Any) -> list[Row]:
     return found
 
 
-@every_partition
+@sampled_partition
 def test_rows_read_from_a_partition_and_written_again_are_the_same(partition: Partition, tmp_path: Path) -> None:
     found, expected = copied(partition, tmp_path), expected_rows(partition)
     assert without_what_a_new_log_decides(found) == without_what_a_new_log_decides(expected)

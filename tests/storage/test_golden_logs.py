@@ -13,6 +13,7 @@ from kafkalog import FileMessageSet
 from kafkalog.storage.fetch_data_info import IsolationLevel
 from tests.helpers import golden
 from tests.helpers.golden import Partition
+from tests.helpers.partitions import every_partition
 from tests.helpers.reading import (
     batch_fields,
     column_records,
@@ -22,7 +23,6 @@ from tests.helpers.reading import (
     without_sequence,
 )
 
-every_partition = pytest.mark.parametrize("partition", golden.checked_partitions(), ids=lambda partition: partition.id)
 Batch: TypeAlias = dict[str, Any]
 DELETED_RECORDS = "v2-deleted-records-0"
 HANGING_TRANSACTION = "v2-txn-0"  # open in the files; aborted by one more record when the broker was asked
