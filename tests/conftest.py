@@ -27,3 +27,8 @@ settings.load_profile(os.environ.get("KAFKALOG_EXAMPLES", "fast"))
 def golden_logs() -> Path:
     """Return the golden logs unpacked, for reading only: `NAME/data` and `NAME/expected` (see tests.helpers.golden)."""
     return unpacked()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest test of the fast tier, that of Spark: no worker waits for it at the end."""
+    items.sort(key=lambda item: "spark/test_smoke.py" not in item.nodeid)
