@@ -10,7 +10,7 @@ KERNELS := $(wildcard kafkalog/_speedups/*.pyx kafkalog/_speedups/*.pxd)
 
 demo: .venv/compiled ## the command at work on logs that real brokers wrote
 	$(BIN)/python -m kafkalog.cli.demo tests/data
-test: .venv/test ## the fast tier of the tests, two minutes; ARGS="-k varint" chooses
+test: .venv/test ## the fast tier of the tests; ARGS="-k varint" chooses
 	$(TESTS) fast -- $(ARGS)
 test-all: test ## every tier; make test-slow, test-spark and so on: one of them
 	$(TESTS) --done fast slow tui property oracle broker spark -- $(ARGS)
