@@ -23,7 +23,7 @@ from tests.oracle.broker import Broker
 from tests.oracle.spark_answers import Answer
 from tests.oracle.spark_topics import BEGIN, DELETED_BEFORE
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.xdist_group("spark source")]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ANSWERS = Path(__file__).with_name("spark_answers.py")
 SECONDS = 900

@@ -28,7 +28,6 @@ pytest.importorskip("build", reason="the package build is not installed")
 # The tests share one build, so one worker runs them all.
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("wheel"),
     pytest.mark.skipif(not (TREE / "setup.py").is_file(), reason="the source tree is not here"),
 ]
 

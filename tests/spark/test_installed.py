@@ -19,7 +19,7 @@ from tests.spark.sessions import SMALL
 
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'", exc_type=ImportError)
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark drivers")]
+pytestmark = [pytest.mark.spark]
 
 SECONDS = 300
 # As in docs/spark.md.

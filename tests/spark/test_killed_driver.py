@@ -25,7 +25,7 @@ from tests.helpers.spark_writing import partitions_in, values_in
 from tests.spark.sessions import SMALL
 
 # Not the group of the other tests of a session: these have the second worker to themselves.
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark drivers")]
+pytestmark = [pytest.mark.spark]
 
 DRIVER = Path(__file__).with_name("stopping_driver.py")
 PATIENCE_S = 300.0

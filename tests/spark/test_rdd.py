@@ -15,7 +15,7 @@ from kafkalog.spark import read_rdd
 from tests.helpers import golden
 from tests.helpers.spark_rows import broker_view, expected_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 SEGMENTS = golden.ARCHIVES / "v2-zstd-0"
 

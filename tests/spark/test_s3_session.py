@@ -22,7 +22,6 @@ from tests.helpers.spark_rows import broker_view, expected_rows, in_ms, limits_w
 NAME = "v2-txn-0"
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
     # moto leaves sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -15,7 +15,7 @@ import kafkalog.spark
 from tests.helpers import golden
 from tests.helpers.spark_rows import broker_view, in_ms, of_archive, of_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 ARCHIVES = sorted({each.archive for each in golden.checked_partitions()})
 SEGMENTS = golden.ARCHIVES / "v2-zstd-0"

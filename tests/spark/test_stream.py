@@ -18,7 +18,7 @@ from kafkalog import LogConfig, Record
 from tests.helpers import golden
 from tests.helpers.spark_rows import broker_view, expected_rows, in_ms, limits_work, of_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 SEGMENTS = golden.ARCHIVES / "v2-zstd-0"
 Step = Callable[..., list[list[Any]]]

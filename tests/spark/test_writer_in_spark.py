@@ -16,7 +16,7 @@ from tests.helpers import golden
 from tests.helpers.spark_rows import expected_rows, in_ms, of_spark
 from tests.helpers.spark_writing import partitions_in, records_in
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 
 def test_a_dataframe_is_written_appended_to_and_overwritten(spark_session: Any, tmp_path: Path) -> None:
