@@ -63,7 +63,8 @@ class Following:
         before, browsing.state = browsing.state, state
         if state == before:
             return
-        self._tell_state(state)
+        if state.changed or state.problem != before.problem:
+            self._tell_state(state)
         if "truncated" in state.changed and browsing.row is not None:
             await self.select(browsing.row.base_offset)
         elif browsing.row is None or (browsing.following and "rolled" in state.changed):
@@ -117,14 +118,9 @@ class Following:
             if ends:
                 break
         if browsing.base_offset is not None:
-            await self._show_read()
+            # The list of segments now knows more of this one.
+            self.look_now()
             await self._read_others()
-
-    async def _show_read(self) -> None:
-        """What reading headers has told of segments."""
-        browsing = self._screen.opened
-        browsing.state = await browsing.ask(browsing.reader.refresh)
-        await self._screen.views.refreshed()
 
     async def _read_others(self) -> None:
         """The headers of the other segments, where they are few: so that the list of segments knows of them."""
@@ -137,7 +133,7 @@ class Following:
             await browsing.read_through(row.base_offset)
             if time.monotonic() - shown > WATCHING_SECONDS / 2 or row is others[-1]:
                 shown = time.monotonic()
-                await self._show_read()
+                self.look_now()
 
     async def _show_indexed(self, browsing: Browsing) -> None:
         views = self._screen.views

@@ -137,7 +137,12 @@ class PartitionScreen(InspectorScreen):
             # A key that came before the partition was open.
             self._first_view = name
         else:
-            self.going.begin(self.views.show, name)
+            self.going.begin(self._show, name)
+
+    async def _show(self, name: str) -> None:
+        if self.views.current is not None:
+            await self.views.current.settle()
+        await self.views.show(name)
 
     def action_topics(self) -> None:
         self.inspector.close_partition()

@@ -41,7 +41,8 @@ class RowsView(View, Generic[T]):
         # What the table shows is of this version of what is looked at.
         self._version = -1
         self._item: T | None = None
-        self._looking = False
+        # The row under the cursor while it is read.
+        self._unread: int | None = None
 
     @abstractmethod
     def columns(self) -> list[Shown[T]]:
@@ -139,8 +140,8 @@ class RowsView(View, Generic[T]):
         if self._order is None and self._version == self.browsing.version:
             self.table.grow(self.total())
             # Begun once, not over again with every step of reading: it would never come to its end.
-            if self._item is None and not self._looking:
-                start(self, "row", self._look_at, self.table.cursor)
+            if self._item is None and self._unread is None:
+                self._start_to_look_at(self.table.cursor)
 
     def _say_empty(self) -> None:
         self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_read else "reading …"
@@ -150,14 +151,22 @@ class RowsView(View, Generic[T]):
 
     def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
         message.stop()
-        start(self, "row", self._look_at, message.row)
+        self._start_to_look_at(message.row)
+
+    def _start_to_look_at(self, row: int) -> None:
+        self._unread = row
+        start(self, "row", self._look_at, row)
 
     async def _look_at(self, row: int) -> None:
-        self._looking = True
         try:
             await self._tell_row(row)
         finally:
-            self._looking = False
+            if self._unread == row:
+                self._unread = None
+
+    async def settle(self) -> None:
+        if self._unread is not None or self._item is None:
+            await self._tell_row(self.table.cursor)
 
     async def _tell_row(self, row: int) -> None:
         if self._order is not None:

@@ -81,6 +81,9 @@ class View(Vertical):
     async def indexed(self) -> None:
         """More of the segment has been read."""
 
+    async def settle(self) -> None:
+        """Make what is under the cursor the place that views agree on, where it is not read so far."""
+
     def back(self) -> bool:
         """Whether escape means something here, which is then done; else it is one level back."""
         return False

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector.model import PartitionReader, Progress, SegmentReader
-from inspector.reading.answers import Offset
-from tests.helpers.driving import Terminal, browsing, drive, offset_at, opened, position_at
+from inspector.reading.answers import Offset, RecordRow
+from tests.helpers.driving import Terminal, browsing, drive, offset_at, opened, position_at, read_through
 from tests.helpers.golden import unpacked
 
 pytestmark = pytest.mark.tui
@@ -128,5 +128,38 @@ def test_a_view_opened_while_a_prompt_is_open_takes_no_keys() -> None:
         await at.sees("search: quit")
         await at.press("escape")
         await at.until(lambda: at.app.focused is at.app.screen.query_one("SearchView LazyTable"))
+
+    drive(TXN, steps)
+
+
+def test_a_record_opened_before_its_row_has_been_read_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+    record_rows = SegmentReader.record_rows
+
+    def slowly(reader: SegmentReader, first: int, count: int) -> list[RecordRow]:
+        if count == 1:
+            goes_on.wait(60)
+        return record_rows(reader, first, count)
+
+    monkeypatch.setattr(SegmentReader, "record_rows", slowly)
+
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        await read_through(at)
+        await at.press("5", sees="[5 Rec")
+        await at.press("enter")
+        goes_on.set()
+        await at.sees("[value")
+
+    drive(TXN, steps)
+
+
+def test_enter_opens_the_record_that_the_cursor_has_just_moved_to() -> None:
+    async def steps(at: Terminal) -> None:
+        await opened(at)
+        await at.press("5", sees="v15")
+        typed_at_once(at, "j", "j", "enter")
+        await at.sees("[value")
+        assert offset_at(at) == 2
 
     drive(TXN, steps)
