@@ -20,7 +20,7 @@ from kafkalog.record.control import (
 )
 from tests.helpers import golden
 from tests.helpers.golden import Partition
-from tests.helpers.partitions import every_partition
+from tests.helpers.partitions import every_partition, sampled_partition
 from tests.helpers.reading import (
     batch_fields,
     batch_timestamp_types,
@@ -50,7 +50,7 @@ def with_expectations(partition: Partition) -> Iterator[tuple[ByteBufferMessageS
         yield messages, segment.batches()
 
 
-@every_partition
+@sampled_partition
 def test_every_batch_and_all_of_its_records_are_kafkas(partition: Partition) -> None:
     for messages, expected_batches in with_expectations(partition):
         for batch, expected in zip(messages.batches(), expected_batches, strict=True):
@@ -64,7 +64,7 @@ def test_every_batch_and_all_of_its_records_are_kafkas(partition: Partition) -> 
         assert (end.kind.name, end.position) == ("END", messages.size_in_bytes)
 
 
-@every_partition
+@sampled_partition
 def test_iterating_gives_every_record_but_those_of_control_batches(partition: Partition) -> None:
     for messages, expected in with_expectations(partition):
         found = list(messages)

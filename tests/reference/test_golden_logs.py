@@ -16,6 +16,7 @@ import pytest
 
 from tests.helpers import golden
 from tests.helpers.golden import Partition, Segment
+from tests.helpers.partitions import sampled_of_all_partitions
 from tests.reference.codes import Status
 from tests.reference.framing import scan_headers
 from tests.reference.message_set import decode_batches
@@ -98,7 +99,7 @@ def test_every_segment_but_the_metadata_quorums_has_an_expectation() -> None:
     assert left_out == {"kafka-3.9/__cluster_metadata-0"}
 
 
-@pytest.mark.parametrize("partition", golden.partitions(), ids=lambda partition: partition.id)
+@sampled_of_all_partitions
 def test_the_reference_reads_what_kafka_reads(partition: Partition) -> None:
     for segment in partition.segments:
         data = segment.log.read_bytes()

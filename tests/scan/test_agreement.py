@@ -22,6 +22,7 @@ from kafkalog.storage.file_names import segment_files
 from tests.helpers.damage import batch, log, start_of, with_bytes
 from tests.helpers.damage_kinds import KINDS, places_of
 from tests.helpers.golden import checked_partitions
+from tests.helpers.partitions import ONE_IN
 from tests.helpers.spark_logs import options
 
 Survivors: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
@@ -96,7 +97,10 @@ def cases() -> Iterator[Any]:
             yield pytest.param(partition.directory, id=partition.id, marks=marks)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if number % ONE_IN == 0 else pytest.mark.slow) for number, kind in enumerate(KINDS)],
+)
 @pytest.mark.parametrize("partition", list(cases()))
 def test_the_same_records_survive(partition: Path, kind: str, tmp_path: Path) -> None:
     """Damaged are a sealed segment in the middle and the last one that holds batches."""

@@ -17,7 +17,7 @@ from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows
 
 BATCHES = 30
 any_damage = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-SIZES = [1 << 20, 2000, 400]
+SIZES = [1 << 20, 400]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from kafkalog.spark.schema import default_columns
 from kafkalog.spark.stream_reader import KafkaLogStreamReader
 from tests.helpers import golden
 from tests.helpers.golden import Partition
-from tests.helpers.partitions import sampled_partition
+from tests.helpers.partitions import sampled_archive, sampled_partition
 from tests.helpers.spark_rows import (
     Row,
     broker_view,
@@ -32,8 +32,6 @@ from tests.helpers.spark_rows import (
     of_arrow,
     transactional_topics,
 )
-
-ARCHIVES = sorted({each.archive for each in golden.checked_partitions()})
 
 
 class Query:
@@ -104,7 +102,7 @@ def test_a_partition_comes_whole_in_three_or_more_micro_batches(partition: Parti
     assert len(found) >= min(3, len(expected))
 
 
-@pytest.mark.parametrize("archive", ARCHIVES)
+@sampled_archive
 def test_a_data_directory_comes_whole_in_three_or_more_micro_batches(archive: str) -> None:
     expected = of_archive(archive)
     options = {"subscribe": golden.checked_topics(archive), "maxOffsetsPerTrigger": a_third(len(expected))}

@@ -93,7 +93,9 @@ def test_one_wrong_bit_in_an_offset_makes_no_plan_longer(orders: Path, tmp_path:
     assert set(range(END)) - lost <= given_out
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 4, 50])
+@pytest.mark.parametrize(
+    "most", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow), 4, 50]
+)
 def test_damage_gives_one_row_however_its_segment_is_cut(orders: Path, tmp_path: Path, most: int) -> None:
     directory = Path(shutil.copytree(orders, tmp_path / "orders-0"))
     log = directory / f"{0:020d}.log"

@@ -18,10 +18,10 @@ from kafkalog.spark.read.partition_source import PartitionSource
 from kafkalog.spark.read.window import ShorterFileError
 from tests.helpers import golden
 from tests.helpers.partition_dirs import NOW
+from tests.helpers.partitions import sampled_archive
 from tests.helpers.spark_logs import log_of, offsets, options
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is missing: pip install 'kafkalog[remote]'")
-ARCHIVES = ["kafka-0.8.2", "kafka-0.10.2", "kafka-0.10.2-crash", "kafka-3.9", "kafka-3.9-crash"]
 END = 240
 
 
@@ -55,7 +55,7 @@ def pairs(store: Any, archive: str) -> list[tuple[PartitionSource, PartitionSour
     return list(zip(discover(options(data)), discover(options(f"memory://{archive}")), strict=True))
 
 
-@pytest.mark.parametrize("archive", ARCHIVES)
+@sampled_archive
 def test_golden_logs_are_the_same_in_another_store(store: Any, archive: str) -> None:
     for local, far in pairs(store, archive):
         assert far.topic_partition == local.topic_partition
@@ -66,7 +66,7 @@ def test_golden_logs_are_the_same_in_another_store(store: Any, archive: str) -> 
             assert records(far, **given) == records(local, **given)
 
 
-@pytest.mark.parametrize("archive", ["kafka-0.10.2", "kafka-3.9"])
+@sampled_archive
 def test_ranges_of_offsets_are_the_same_in_another_store(store: Any, archive: str) -> None:
     for local, far in pairs(store, archive):
         first, end, (topic, number) = local.log_start_offset, local.log_end.offset, local.topic_partition

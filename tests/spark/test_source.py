@@ -13,11 +13,11 @@ import pytest
 
 import kafkalog.spark
 from tests.helpers import golden
+from tests.helpers.partitions import ARCHIVES
 from tests.helpers.spark_rows import broker_view, in_ms, of_archive, of_spark
 
 pytestmark = [pytest.mark.spark]
 
-ARCHIVES = sorted({each.archive for each in golden.checked_partitions()})
 SEGMENTS = golden.ARCHIVES / "v2-zstd-0"
 Load = Callable[..., Any]
 

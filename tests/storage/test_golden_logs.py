@@ -13,7 +13,7 @@ from kafkalog import FileMessageSet
 from kafkalog.storage.fetch_data_info import IsolationLevel
 from tests.helpers import golden
 from tests.helpers.golden import Partition
-from tests.helpers.partitions import every_partition
+from tests.helpers.partitions import every_partition, sampled_partition
 from tests.helpers.reading import (
     batch_fields,
     column_records,
@@ -44,7 +44,7 @@ def viewed_partitions() -> list[Partition]:
 # --- the files of a partition
 
 
-@every_partition
+@sampled_partition
 def test_every_field_and_record_of_every_batch_in_a_file_is_kafkas(partition: Partition) -> None:
     for segment in partition.segments:
         messages = FileMessageSet(segment.log)
@@ -53,14 +53,14 @@ def test_every_field_and_record_of_every_batch_in_a_file_is_kafkas(partition: Pa
             assert [record_fields(record) for record in batch] == expected["records"]
 
 
-@every_partition
+@sampled_partition
 def test_iterating_a_file_yields_every_record_except_control_records(partition: Partition) -> None:
     for segment in partition.segments:
         found = [record_fields(record) for record in FileMessageSet(segment.log)]
         assert found == data_records(segment.batches())
 
 
-@every_partition
+@sampled_partition
 def test_the_columns_of_a_file_are_kafkas(partition: Partition) -> None:
     for segment in partition.segments:
         found = column_records(FileMessageSet(segment.log).columns())
@@ -93,13 +93,13 @@ def test_the_columns_of_a_log_read_by_two_threads_are_kafkas(partition: Partitio
     assert without_sequence(map(record_fields, found)) == without_sequence(data_records(expected_of(partition)))
 
 
-@every_partition
+@sampled_partition
 def test_the_batches_of_a_log_are_kafkas_including_control_batches(partition: Partition) -> None:
     found = [batch_fields(batch) for batch in kafkalog.open(partition.directory).batches()]
     assert found == [expected_fields(batch) for batch in expected_of(partition)]
 
 
-@every_partition
+@sampled_partition
 def test_a_log_has_its_directorys_segments_and_ends_after_its_last_record(partition: Partition) -> None:
     log = kafkalog.open(partition.directory)
     last = [batch["last_offset"] for batch in partition.batches()]
@@ -115,7 +115,7 @@ def test_the_records_of_a_log_are_those_that_the_broker_gave_to_a_consumer(parti
     assert [record.offset for record in log.records()] == view["read_uncommitted"]
 
 
-@every_partition
+@sampled_partition
 def test_two_readers_of_a_log_do_not_disturb_each_other(partition: Partition) -> None:
     log = kafkalog.open(partition.directory)
     offsets = [record.offset for record in islice(log.records(), 500)]

@@ -21,11 +21,8 @@ from tests.helpers import golden
 from tests.helpers.golden import Partition
 from tests.helpers.logs import NOW, append, batch, fill, opened, replicated, seen
 from tests.helpers.making import ABORT, marker
+from tests.helpers.partitions import sampled_archive, sampled_of_all_partitions
 
-every_partition = pytest.mark.parametrize("partition", golden.partitions(), ids=lambda partition: partition.id)
-every_data_dir = pytest.mark.parametrize(
-    "data_dir", sorted({each.directory.parent for each in golden.partitions()}), ids=lambda path: path.parent.name
-)
 EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL, TIERED, PENDING = -2, -1, -3, -4, -5, -6
 PIECE = 4096
 
@@ -53,7 +50,7 @@ def offsets_of(log: Log, isolation: IsolationLevel) -> list[int]:
 # --- counting
 
 
-@every_partition
+@sampled_of_all_partitions
 def test_counts_equal_the_numbers_of_records_for_every_isolation_and_range(partition: Partition) -> None:
     with kafkalog.open(partition.directory) as log:
         end = log.log_end_offset
@@ -67,7 +64,7 @@ def test_counts_equal_the_numbers_of_records_for_every_isolation_and_range(parti
                 assert log.count(first, last, isolation=isolation) == max(0, expected)
 
 
-@every_partition
+@sampled_of_all_partitions
 def test_unreplicated_records_are_counted(partition: Partition) -> None:
     with kafkalog.open(partition.directory) as log:
         behind = log.count(log.high_watermark, log.log_end_offset)
@@ -100,7 +97,7 @@ def fetched(log: Log, isolation: IsolationLevel) -> Iterator[int]:
         at = end
 
 
-@every_partition
+@sampled_of_all_partitions
 def test_consecutive_fetches_yield_every_record_for_every_isolation(partition: Partition) -> None:
     with kafkalog.open(partition.directory) as log:
         bounds = {
@@ -114,7 +111,7 @@ def test_consecutive_fetches_yield_every_record_for_every_isolation(partition: P
             assert all(offset < bounds[isolation] for offset in found)
 
 
-@every_partition
+@sampled_of_all_partitions
 def test_any_offset_is_read_from_the_batch_that_holds_it(partition: Partition) -> None:
     with kafkalog.open(partition.directory) as log:
         batches = list(log.batches())
@@ -129,7 +126,7 @@ def test_any_offset_is_read_from_the_batch_that_holds_it(partition: Partition) -
 # --- by time
 
 
-@every_partition
+@sampled_of_all_partitions
 def test_special_timestamps_lead_to_the_ends_of_the_log_and_its_latest_record(partition: Partition) -> None:
     with kafkalog.open(partition.directory) as log:
         for special in (EARLIEST, EARLIEST_LOCAL):
@@ -146,7 +143,7 @@ def test_special_timestamps_lead_to_the_ends_of_the_log_and_its_latest_record(pa
         assert log.offset_for_timestamp(TIERED) == log.offset_for_timestamp(PENDING) == (-1, -1, -1)
 
 
-@every_partition
+@sampled_of_all_partitions
 def test_the_latest_record_is_the_first_of_the_largest_timestamp(partition: Partition) -> None:
     with kafkalog.open(partition.directory) as log:
         if partition.archive == "kafka-0.8.2":
@@ -167,7 +164,7 @@ def test_the_latest_record_is_the_first_of_the_largest_timestamp(partition: Part
         assert (found.timestamp, found.offset) == (largest, min(offset for at, offset in stamped if at == largest))
 
 
-@every_partition
+@sampled_of_all_partitions
 def test_a_time_leads_to_the_first_record_as_late(partition: Partition) -> None:
     with kafkalog.open(partition.directory) as log:
         records = [(record.timestamp, record.offset) for each in log.batches() for record in each]
@@ -181,8 +178,9 @@ def test_a_time_leads_to_the_first_record_as_late(partition: Partition) -> None:
 # --- nothing is changed
 
 
-@every_data_dir
-def test_reading_and_querying_changes_no_file(data_dir: Path) -> None:
+@sampled_archive
+def test_reading_and_querying_changes_no_file(golden_logs: Path, archive: str) -> None:
+    data_dir = golden_logs / archive / "data"
     before = state(data_dir)
     with LogManager(data_dir) as manager:
         for log in manager.values():
