@@ -112,12 +112,15 @@ async def _batches(stage: Stage) -> None:
 
 
 async def _records(stage: Stage) -> None:
-    await _go_to(stage, OFFSET, "5")
+    # First the view: the target is brought to the middle of a table whose height is known.
+    await stage.press("5", sees=r"kind \w+")
+    await stage.press("colon", *OFFSET, "enter", sees=f"offset {OFFSET}")
     await stage.press("up", "m", "down", "down", sees=r"kind")
 
 
 async def _record(stage: Stage) -> None:
     await _go_to(stage, OFFSET, "5")
+    await stage.press(sees=f"offset {OFFSET}")
     await stage.press("enter", sees=r"\[value")
 
 

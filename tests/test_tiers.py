@@ -102,6 +102,22 @@ def test_results_are_counted_by_outcome_and_reason(tmp_path: Path) -> None:
     assert counts.reasons == {"no Java": 2, "root may": 1}
 
 
+def test_a_test_that_was_run_again_counts_once_and_is_listed(runs: Callable[..., Pytest]) -> None:
+    runs()
+    results = results_of(BY_NAME["tui"])
+    results.parent.mkdir()
+    once, again = (
+        '<testcase classname="tests.a" name="test_once" />',
+        '<testcase classname="tests.a" name="test_twice" />',
+    )
+    results.write_text(f'<testsuites><testsuite time="1.0">{once}{again}{again}</testsuite></testsuites>')
+    assert summary([BY_NAME["tui"]]).splitlines()[1:] == [
+        "tui              2       0        0        1",
+        "tui: run again after a failure: tests.a::test_twice",
+        "2 passed, 0 failed, 0 skipped",
+    ]
+
+
 def test_the_summary_lists_counts_reasons_and_failures_by_tier(runs: Callable[..., Pytest]) -> None:
     runs()
     results_of(BY_NAME["fast"]).parent.mkdir()

@@ -27,6 +27,9 @@ MOST_FAILURES_LISTED = 30
 class Tier:
     """One run of pytest: `workers` for each processor, and how xdist hands the tests to them.
 
+    A test that fails is run again up to `reruns` times, and listed even if it passes then: a busy machine may be slow
+    to draw a screen or to start a broker.
+
     `loadfile` gives a file to one worker, as its tests share what takes long to start. Not `loadgroup`: xdist ignores
     groups from pytest 9.2 on (pytest-xdist issue 1386).
     """
@@ -36,6 +39,7 @@ class Tier:
     workers: float = 1
     distribution: str = "worksteal"
     examples: str = "fast"
+    reruns: int = 0
 
 
 TIERS = (
@@ -47,9 +51,9 @@ TIERS = (
         # A file that builds a wheel does so once.
         distribution="loadfile",
     ),
-    Tier("tui", "presses keys in the inspector", workers=1.5),
+    Tier("tui", "presses keys in the inspector", workers=1.5, reruns=1),
     Tier("oracle", "asks Kafka's own classes (needs Java and Maven)", distribution="loadfile"),
-    Tier("broker", "starts a Kafka broker (needs Java and Maven)", workers=1.5, distribution="loadfile"),
+    Tier("broker", "starts a Kafka broker (needs Java and Maven)", workers=1.5, distribution="loadfile", reruns=1),
     Tier("spark", "starts Spark (needs Java)", distribution="loadfile"),
 )
 PROPERTY = Tier("property", "the Hypothesis tests of all tiers again, with more examples", examples="more")
@@ -64,6 +68,7 @@ class Counts:
     skipped: int = 0
     seconds: float = 0
     failures: list[str] = field(default_factory=list)
+    rerun: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -85,6 +90,8 @@ def command(tier: Tier, options: Sequence[str]) -> list[str]:
     """Return the command that runs one tier; options come last, so that they win."""
     workers = max(1, round(tier.workers * (os.cpu_count() or 1)))
     how = ["-n", str(workers), "--dist", tier.distribution, "--durations=10", f"--junitxml={results_of(tier)}"]
+    if tier.reruns:
+        how.append(f"--reruns={tier.reruns}")
     return [sys.executable, "-m", "pytest", "-q", "-m", marks(tier), *how, *options]
 
 
@@ -131,10 +138,17 @@ def count(results: Path) -> Counts:
     counts = Counts()
     suite = next(ET.parse(results).iter("testsuite"))
     counts.seconds = float(suite.get("time", "0"))
+    # Of a test that was run again there is a case for each run, the last with the outcome.
+    cases: dict[str, ET.Element] = {}
     for case in suite.iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        if name in cases:
+            counts.rerun.append(name)
+        cases[name] = case
+    for name, case in cases.items():
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
-            counts.failures.append(f"{case.get('classname')}::{case.get('name')}")
+            counts.failures.append(name)
         elif skipped is not None:
             counts.skipped += 1
             counts.reasons[textwrap.shorten(skipped.get("message", ""), 150)] += 1
@@ -155,6 +169,8 @@ def summary(tiers: Sequence[Tier]) -> str:
             lines.append(f"{tier.name:<10}  no results")
     for name, counts in found.items():
         lines += [f"{name}: {number} skipped: {reason}" for reason, number in counts.reasons.most_common()]
+    for name, counts in found.items():
+        lines += [f"{name}: run again after a failure: {test}" for test in counts.rerun]
     for name, counts in found.items():
         lines += [f"{name}: failed: {failure}" for failure in counts.failures[:MOST_FAILURES_LISTED]]
         if counts.failed > MOST_FAILURES_LISTED:

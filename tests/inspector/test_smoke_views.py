@@ -45,6 +45,7 @@ def test_map(log: Path) -> None:
 def test_batches(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="batch 0  position 0")
+        await at.sees("producer 2", "producer epoch 0  sequence 0  leader epoch 0")
         await at.press("down", sees="batch 1  position")
 
     drive(log, steps)
