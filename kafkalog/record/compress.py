@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._speedups.arguments import whole
 from kafkalog.attributes import CompressionType
-from kafkalog.record.codecs import (
-    XERIAL_MAGIC,
-    gzip_library,
-    lz4_library,
-    snappy_library,
-    with_lz4_checksum,
-    zstd_library,
-)
+from kafkalog.record import codecs
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -79,7 +72,7 @@ def _nothing(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _gzip(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
-    library = gzip_library()
+    library = codecs.gzip_library()
     if level == DEFAULT_LEVELS[CompressionType.GZIP] and library is not zlib:
         stream = library.compressobj(ISAL_LEVEL, library.DEFLATED, 31)
     else:
@@ -88,8 +81,8 @@ def _gzip(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _snappy(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
-    compress_raw = snappy_library().snappy.compress_raw
-    parts: list[ReadableBuffer] = [XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
+    compress_raw = codecs.snappy_library().snappy.compress_raw
+    parts: list[ReadableBuffer] = [codecs.XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
     for start in range(0, len(data), SNAPPY_BLOCK_BYTES):
         block = compress_raw(data[start : start + SNAPPY_BLOCK_BYTES])
         parts += (len(block).to_bytes(4, "big"), block)
@@ -97,7 +90,7 @@ def _snappy(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _lz4(data: memoryview, level: int, magic: int) -> "ReadableBuffer":
-    library = lz4_library()
+    library = codecs.lz4_library()
     frame: bytes = library.compress(
         data,
         compression_level=0 if level == DEFAULT_LEVELS[CompressionType.LZ4] else level,
@@ -106,13 +99,13 @@ def _lz4(data: memoryview, level: int, magic: int) -> "ReadableBuffer":
         store_size=False,
     )
     # The frame has a header of 7 bytes; format 0 wants its checksum over the magic too.
-    return with_lz4_checksum(frame, 6, frame[:6]) if magic == 0 else frame
+    return codecs.with_lz4_checksum(frame, 6, frame[:6]) if magic == 0 else frame
 
 
 def _zstd(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
     compressors = _of_thread.__dict__.setdefault("zstd", {})
     if level not in compressors:
-        compressors[level] = zstd_library().ZstdCompressor(level=level, write_content_size=False)
+        compressors[level] = codecs.zstd_library().ZstdCompressor(level=level, write_content_size=False)
     compressed: bytes = compressors[level].compress(data)
     return compressed
 

@@ -18,15 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.attributes import CompressionType
 from kafkalog.errors import DecompressedSizeError, InvalidRecordError
+from kafkalog.record import codecs
 from kafkalog.record.batch_validity import codec_of
-from kafkalog.record.codecs import (
-    XERIAL_MAGIC,
-    gzip_library,
-    lz4_library,
-    snappy_library,
-    with_lz4_checksum,
-    zstd_library,
-)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -90,7 +83,7 @@ def _gzip_member(data: memoryview, limit: int, step: int) -> tuple[bytes, int]:
     The stream copies what it was given beyond the member's end. So it is given `step` bytes, then twice as many and
     so on: else a thousand small members would be copied a thousand times.
     """
-    zlib = gzip_library()
+    zlib = codecs.gzip_library()
     stream = zlib.decompressobj(wbits=31)
     pieces: list[bytes] = []
     at = filled = 0
@@ -107,9 +100,9 @@ def _gzip_member(data: memoryview, limit: int, step: int) -> tuple[bytes, int]:
 
 
 def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
-    cramjam = snappy_library()
+    cramjam = codecs.snappy_library()
     snappy = cramjam.snappy
-    blocks = list(_xerial_blocks(data)) if data[:8] == XERIAL_MAGIC else [data]
+    blocks = list(_xerial_blocks(data)) if data[:8] == codecs.XERIAL_MAGIC else [data]
     try:
         sizes = [snappy.decompress_raw_len(block) for block in blocks]
         for block, size in zip(blocks, sizes, strict=True):
@@ -130,7 +123,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     """The raw blocks of a xerial stream; streams may be concatenated, header and all."""
     at = 0
     while at < len(data):
-        if data[at : at + 8] == XERIAL_MAGIC:
+        if data[at : at + 8] == codecs.XERIAL_MAGIC:
             at += XERIAL_HEADER_SIZE
             if at > len(data):
                 raise _damaged(CompressionType.SNAPPY, "it ends within the stream's header")
@@ -143,7 +136,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
-    frame = lz4_library()
+    frame = codecs.lz4_library()
     stream = frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     left = limit
@@ -171,13 +164,13 @@ def _mend_lz4_header(data: memoryview) -> bytes:
     if len(data) < 7 or data[:4] != LZ4_MAGIC:
         return bytes(data)
     size = 6 + (8 if data[4] & 0x08 else 0) + (4 if data[4] & 0x01 else 0)
-    return with_lz4_checksum(data, size, data[4:size])
+    return codecs.with_lz4_checksum(data, size, data[4:size])
 
 
 def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     if magic < 2:
         raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
-    zstandard = zstd_library()
+    zstandard = codecs.zstd_library()
     pieces: list[bytes] = []
     left = limit
     size = most = 0
@@ -251,7 +244,7 @@ def _zstd_exceeds(zstandard: ModuleType, frame: memoryview, limit: int) -> bool:
 def _zstd_decompressor() -> Any:
     """One for each thread: making one costs as much as a small batch, and none serves two threads at once."""
     if not hasattr(_of_thread, "zstd"):
-        _of_thread.zstd = zstd_library().ZstdDecompressor()
+        _of_thread.zstd = codecs.zstd_library().ZstdDecompressor()
     return _of_thread.zstd
 
 
