@@ -1,7 +1,7 @@
 """The exceptions of kafkalog: Kafka's names, with `Error`.
 
-Each says what is wrong and, if it is about bytes, the file, the position, the expected and the found value. Bad
-arguments raise `ValueError` or `TypeError` instead.
+Each describes the problem and, if it is about bytes, names the file, the position, the expected and the found value.
+Bad arguments raise `ValueError` or `TypeError` instead.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ class KafkaLogError(Exception):
     """The base class of all errors that concern a log. The text contains all attributes.
 
     Attributes:
-        message: What is wrong.
+        message: The description of the problem.
         path: The file or directory; None for bytes in memory, or if it is unknown.
         position: The position in bytes from the start of the file or buffer; None if it is not about bytes.
         expected: The expected value; None if there is nothing to compare.
@@ -181,7 +181,7 @@ class RecordError:
 
     Attributes:
         index: Its index in the batch, or in the message set, that was checked.
-        message: What is wrong.
+        message: The description of the problem.
     """
 
     index: int
@@ -212,7 +212,7 @@ class RecordValidationError(KafkaLogError):
         """Return the error for a batch; its text contains the first three record errors.
 
         Args:
-            reason: The error that tells why the batch is refused.
+            reason: The error with the reason for the refusal.
             record_errors: The errors of the records.
             refused_count: The number of refused records; None = the number of errors.
         """

@@ -175,7 +175,7 @@ def row_of(error: KafkaLogError, entries: Entries, reading: Reading) -> int:
         raise error
     starts = entries.rows["position"]
     i = int(np.searchsorted(starts, error.position, "right")) - 1
-    # The error of a batch that ends too early is at its end, which is where the next batch begins.
+    # The error of a batch that ends too early is at its end, where the next batch begins.
     if i and error.position == int(starts[i]) and _fails(entries._replace(rows=entries.rows[i - 1 : i]), reading):
         return i - 1
     return i

@@ -53,7 +53,7 @@ class Finding:
         severity: How severe it is.
         code: Its stable name.
         path: The file or directory.
-        message: What is wrong.
+        message: The description of the problem.
         position: The first byte concerned, counted from the start of the file; None if it is not about bytes.
         length: The number of bytes concerned; None if it is not about bytes.
         first_offset: The first offset concerned, or that may have been in lost bytes; None if unknown.

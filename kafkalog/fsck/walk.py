@@ -95,7 +95,7 @@ class Lost(NamedTuple):
     Attributes:
         start: The position of the first byte.
         end: The position of the next batch, or the end of the file.
-        why: What is wrong at `start`.
+        why: The problem at `start`.
         previous_offset: The last offset before the bytes; None if unknown.
         sizes: If all of the bytes are one batch with a wrong size field: the right size and the stored one; else None.
         followed: Whether a batch begins at `end`.
@@ -116,7 +116,7 @@ class Tail(NamedTuple):
         kind: TORN for the beginning of a batch, ZEROED for zeros.
         start: The position where the data ends.
         end: The end of the file.
-        why: What is wrong at `start`.
+        why: The problem at `start`.
         previous_offset: The last offset before the tail; None if unknown.
     """
 

@@ -41,7 +41,7 @@ class Stop(NamedTuple):
 
     Attributes:
         status: A status of the kernel (`framing.END` and so on), WRONG_CHECKSUM or TOO_SHORT.
-        position: Where it stopped, in bytes from the start of the file or buffer.
+        position: The position where it stopped, in bytes from the start of the file or buffer.
         expected: The expected value; the meaning depends on `status`.
         found: The value found; the meaning depends on `status`.
     """

@@ -379,7 +379,7 @@ class ByteBufferMessageSet(MessageSet):
             offsets: The rising offsets of the records, instead of `base_offset`; surplus offsets are ignored.
             timestamp: Milliseconds. With LogAppendTime, the append time. With CreateTime, the timestamp of the batch or
                 wrapper instead of the largest of its records; ignored for uncompressed messages.
-            timestamp_type: Who sets the timestamps.
+            timestamp_type: CREATE_TIME (set by the producer) or LOG_APPEND_TIME (set by the broker).
             producer_id: The id of the idempotent producer; -1 = none.
             producer_epoch: The epoch of the idempotent producer; -1 = none.
             base_sequence: The sequence of the first record; -1 = none.

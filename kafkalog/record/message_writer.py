@@ -81,7 +81,7 @@ class MessageWriter(BufferingOutputStream):
             length: The number of bytes to write; None = all.
             **message: The fields of a message. `key`: bytes, None = null. `compression_type`: the codec with which
                 `payload` is already compressed; nothing is compressed here. `timestamp`: ms, -1 = none.
-                `timestamp_type`: who set it. `magic`: 0 or 1; format 0 ignores timestamp and type. `payload`: the
+                `timestamp_type`: its origin. `magic`: 0 or 1; format 0 ignores timestamp and type. `payload`: the
                 value, None = null, or a callable that writes it to this stream and whose result is ignored.
 
         Raises:

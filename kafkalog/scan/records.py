@@ -41,7 +41,7 @@ class Damage(NamedTuple):
         path: The file.
         position: The position of the batch, or of the first lost byte.
         offset: The first offset of the batch, or its last one if its header has no other; None for lost bytes.
-        error: What is wrong.
+        error: The problem.
         finding: The finding that `verify` reports, if it is about framing or checksums.
         is_tail: Whether the data ends there.
     """

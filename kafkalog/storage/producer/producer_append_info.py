@@ -66,7 +66,7 @@ class ProducerAppendInfo:
         Args:
             topic_partition: The partition, as named in errors.
             current: The state of the producer before the append.
-            origin: Where the batches come from; sequences are checked only for clients.
+            origin: The origin of the batches; sequences are checked only for clients.
         """
         self._partition = topic_partition
         self._current = current

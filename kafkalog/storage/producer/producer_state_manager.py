@@ -1,7 +1,7 @@
 """`ProducerStateManager`: the state of a log's producers and their transactions, in memory and in snapshots.
 
     log        0 ......... 40 ..x....... 90 ..x..o..       x first offset of an open transaction
-    snapshots              40.snapshot   90.snapshot       o the log's end, up to which the state in memory goes
+    snapshots              40.snapshot   90.snapshot       o the log's end, where the state in memory ends
                               |             |
     loading    the newest snapshot that can be read, then the batches after it
 
