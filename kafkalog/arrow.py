@@ -1,4 +1,4 @@
-"""`RecordColumns` to Arrow: the pieces of keys and values gathered into Arrow's buffers, everything else lent as it is.
+"""Conversion of `RecordColumns` to Arrow. Keys, values and headers are copied; arrays of numbers are mostly shared.
 
 offset          int64
 timestamp       timestamp[ms, UTC]; null = none
@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
 
 
 class Columns(Protocol):
-    """What is read of `RecordColumns`, which imports this module."""
+    """The part of `RecordColumns` used here: a protocol, because `record_columns` imports this module."""
 
     @property
     def buffer(self) -> memoryview: ...
@@ -61,9 +61,12 @@ class Columns(Protocol):
 
 
 def to_arrow(columns: Columns) -> pa.RecordBatch:
-    """A `pyarrow.RecordBatch` of `SCHEMA`, a row a record. It shares no memory with the columns' buffer.
+    """Convert columns to a `pyarrow.RecordBatch` of `SCHEMA`, one row per record.
 
-    OverflowError: keys or values of more than 2**31 - 1 bytes together; slice the columns first.
+    It shares no memory with the columns' buffer.
+
+    Raises:
+        OverflowError: Keys or values have more than 2**31 - 1 bytes in total; slice the columns first.
     """
     arrays = [
         pa.array(columns.offset),
@@ -77,9 +80,10 @@ def to_arrow(columns: Columns) -> pa.RecordBatch:
 
 
 def binary_array(buffer: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.Array:
-    """A `binary` array of the pieces buffer[starts[i]:starts[i] + lengths[i]]; length -1 = null.
+    """Return a `binary` array of the values buffer[starts[i]:starts[i] + lengths[i]]; length -1 = null.
 
-    OverflowError: more than 2**31 - 1 bytes together.
+    Raises:
+        OverflowError: The values have more than 2**31 - 1 bytes in total.
     """
     starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
     ends, data = gather(buffer, starts, lengths)
@@ -91,9 +95,15 @@ def _headers(columns: Columns) -> pa.Array:
 
 
 def headers_array(columns: Columns, fields: list[pa.Field], *, none_is_null: bool = False) -> pa.Array:
-    """A `list<struct<fields>>` array of the headers, fields for key and value.
+    """Return a `list<struct<fields>>` array of the headers.
 
-    none_is_null: a record without headers has null, not an empty list.
+    Args:
+        columns: The records.
+        fields: The field of the key and the field of the value.
+        none_is_null: Whether a record without headers has null instead of an empty list.
+
+    Raises:
+        OverflowError: Header keys or values have more than 2**31 - 1 bytes in total.
     """
     lengths = np.ascontiguousarray(columns.headers_length)
     ends, key_ends, keys, value_ends, values, present = gather_headers(
@@ -110,7 +120,7 @@ def headers_array(columns: Columns, fields: list[pa.Field], *, none_is_null: boo
 
 
 def _header_keys(ends: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.Array:
-    """Keys as text; what is not UTF-8 is replaced, as Java does."""
+    """Return the keys as text; invalid UTF-8 is replaced, as in Java."""
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
     keys = pa.Array.from_buffers(pa.string(), len(ends) - 1, buffers)
     try:
@@ -128,5 +138,5 @@ def _pieces(ends: NDArray[np.int32], data: NDArray[np.uint8], null: NDArray[np.b
 
 
 def _validity(null: NDArray[np.bool_], nulls: int) -> pa.Buffer | None:
-    """The bits of those that are not null, of whom there are `nulls`; Arrow wants none where nothing is."""
+    """Return Arrow's validity bitmap; None if there are no nulls, as Arrow expects."""
     return pa.py_buffer(np.packbits(~null, bitorder="little")) if nulls else None

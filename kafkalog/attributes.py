@@ -1,4 +1,4 @@
-"""The attributes byte: which codec, whose timestamp, and the flags of a v2 batch.
+"""The attributes of a batch: its codec, its timestamp type, and the flags of format 2.
 
     bits 0-2  codec        0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd
     bit  3    timestamp    0 CreateTime, 1 LogAppendTime (formats 1 and 2)
@@ -28,7 +28,7 @@ class CompressionType(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who set a timestamp: nobody (format 0), the producer, or the broker on append."""
+    """The origin of a timestamp: none (format 0), set by the producer, or set by the broker on append."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -36,5 +36,5 @@ class TimestampType(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name for it: `NoTimestampType`, `CreateTime` or `LogAppendTime`."""
+        """The name in Kafka: `NoTimestampType`, `CreateTime` or `LogAppendTime`."""
         return {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}[self]

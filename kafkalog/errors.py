@@ -1,7 +1,7 @@
 """The exceptions of kafkalog: Kafka's names, with `Error`.
 
-Each says what is wrong and, where the matter lies in bytes, which file, which position, what was expected and what
-was found. Bad arguments raise `ValueError` or `TypeError` instead.
+Each describes the problem and, if it is about bytes, names the file, the position, the expected and the found value.
+Bad arguments raise `ValueError` or `TypeError` instead.
 """
 
 from collections.abc import Iterable
@@ -10,10 +10,14 @@ from typing import Self
 
 
 class KafkaLogError(Exception):
-    """Base of every error that concerns a log. The details are attributes as well as text.
+    """The base class of all errors that concern a log. The text contains all attributes.
 
-    Attributes: message (str); path (str or None: bytes in memory); position (int, bytes from the start of the file or
-    buffer, or None); expected, found (values of any kind, or None).
+    Attributes:
+        message: The description of the problem.
+        path: The file or directory; None for bytes in memory, or if it is unknown.
+        position: The position in bytes from the start of the file or buffer; None if it is not about bytes.
+        expected: The expected value; None if there is nothing to compare.
+        found: The value found; None if there is nothing to compare.
     """
 
     def __init__(
@@ -43,7 +47,10 @@ class KafkaLogError(Exception):
         return ": ".join([*where, self.message]) + (f" ({', '.join(details)})" if details else "")
 
     def at(self, path: str | None, position: int | None = None) -> Self:
-        """Name the file (and position), where the code that found the error did not know them; return the error."""
+        """Set path and position if they are still None; return the error.
+
+        Code that finds an error in bytes mostly does not know their file: its callers add it.
+        """
         if self.path is None:
             self.path = path
         if self.position is None:
@@ -53,19 +60,19 @@ class KafkaLogError(Exception):
 
 
 class CorruptRecordError(KafkaLogError):
-    """Bytes that are no batch: a size, a magic or a checksum that cannot be. Kafka: CorruptRecordException."""
+    """Bytes that are not a batch: an invalid size, magic or checksum. Kafka: CorruptRecordException."""
 
 
 class InvalidRecordError(KafkaLogError):
-    """A batch whose checksum holds and whose content does not follow the format. Kafka: InvalidRecordException."""
+    """A batch whose content does not follow the format, or is not allowed. Kafka: InvalidRecordException."""
 
 
 class DecompressedSizeError(InvalidRecordError):
-    """A batch would decompress to more than the stated limit."""
+    """A batch decompresses to more bytes than the limit."""
 
 
 class NotALogError(KafkaLogError):
-    """The path is there and holds no Kafka log."""
+    """A path that exists, but is not a Kafka log."""
 
 
 class OffsetOutOfRangeError(KafkaLogError):
@@ -79,7 +86,9 @@ class OffsetsOutOfOrderError(KafkaLogError):
 class UnexpectedAppendOffsetError(KafkaLogError):
     """Batches to append that begin before the log's end. Kafka: UnexpectedAppendOffsetException.
 
-    Attributes: first_offset, last_offset (int) of what was to be appended.
+    Attributes:
+        first_offset: The first offset of the batches.
+        last_offset: The last offset of the batches.
     """
 
     first_offset: int = -1
@@ -87,7 +96,7 @@ class UnexpectedAppendOffsetError(KafkaLogError):
 
     @classmethod
     def of(cls, path: str, first_offset: int, last_offset: int, log_end_offset: int) -> "UnexpectedAppendOffsetError":
-        """The error for offsets first_offset..last_offset, which log_end_offset is already behind."""
+        """Return the error for batches with the offsets first_offset..last_offset, to append at log_end_offset."""
         what = "the first offset to append is before the log's end"
         error = cls(what, path, None, f"at least {log_end_offset}", first_offset)
         error.first_offset, error.last_offset = first_offset, last_offset
@@ -99,19 +108,19 @@ class RecordTooLargeError(KafkaLogError):
 
 
 class RecordBatchTooLargeError(KafkaLogError):
-    """More bytes in one append than a segment may have. Kafka: RecordBatchTooLargeException."""
+    """An append of more bytes than a segment may have. Kafka: RecordBatchTooLargeException."""
 
 
 class SegmentOffsetOverflowError(KafkaLogError):
-    """An offset too far from its segment's base for the index. Kafka: LogSegmentOffsetOverflowException."""
+    """An offset too far from the base offset of its segment for the index. Kafka: LogSegmentOffsetOverflowException."""
 
 
 class CorruptIndexError(KafkaLogError):
-    """An index file whose content cannot be. Kafka: CorruptIndexException."""
+    """An index file with invalid content. Kafka: CorruptIndexException."""
 
 
 class InvalidOffsetError(KafkaLogError):
-    """An offset that an index cannot take after the one before. Kafka: InvalidOffsetException."""
+    """An offset that does not follow the last one of an index. Kafka: InvalidOffsetException."""
 
 
 class CorruptSnapshotError(KafkaLogError):
@@ -123,11 +132,11 @@ class CorruptCheckpointError(KafkaLogError):
 
 
 class InconsistentTopicIdError(KafkaLogError):
-    """A topic id that is not the one in partition.metadata. Kafka: InconsistentTopicIdException."""
+    """A topic id that differs from the one in partition.metadata. Kafka: InconsistentTopicIdException."""
 
 
 class OutOfOrderSequenceError(KafkaLogError):
-    """A sequence that does not follow the producer's last one. Kafka: OutOfOrderSequenceException."""
+    """A sequence that does not follow the last one of the producer. Kafka: OutOfOrderSequenceException."""
 
 
 class DuplicateSequenceError(KafkaLogError):
@@ -135,31 +144,31 @@ class DuplicateSequenceError(KafkaLogError):
 
 
 class InvalidProducerEpochError(KafkaLogError):
-    """A producer epoch older than the one that is known. Kafka: InvalidProducerEpochException."""
+    """A producer epoch older than the known one. Kafka: InvalidProducerEpochException."""
 
 
 class TransactionCoordinatorFencedError(KafkaLogError):
-    """A marker of a coordinator that has been replaced. Kafka: TransactionCoordinatorFencedException."""
+    """A marker of a coordinator that was replaced. Kafka: TransactionCoordinatorFencedException."""
 
 
 class InvalidTxnStateError(KafkaLogError):
-    """A batch that does not fit the producer's transaction. Kafka: InvalidTxnStateException."""
+    """A batch that does not belong to the open transaction of its producer. Kafka: InvalidTxnStateException."""
 
 
 class LogLockedError(KafkaLogError):
-    """Another process, a broker perhaps, has the directory locked."""
+    """A directory that is locked by another process, for example a broker."""
 
 
 class LogStateError(KafkaLogError):
-    """What is asked for cannot be done in the state the log is in. Kafka: KafkaException, KafkaStorageException."""
+    """An operation that the state of the log does not allow. Kafka: KafkaException, KafkaStorageException."""
 
 
 class UnsupportedForMessageFormatError(KafkaLogError):
-    """Records that the asked format cannot hold. Kafka: UnsupportedForMessageFormatException."""
+    """Records that the requested format does not support. Kafka: UnsupportedForMessageFormatException."""
 
 
 class UnsupportedCompressionError(KafkaLogError):
-    """A codec that the asked format does not know. Kafka: UnsupportedCompressionTypeException."""
+    """A codec that the requested format does not support. Kafka: UnsupportedCompressionTypeException."""
 
 
 class InvalidTimestampError(KafkaLogError):
@@ -168,18 +177,25 @@ class InvalidTimestampError(KafkaLogError):
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """What is wrong with one record; index counts from the first of the batch, or of the set, that was looked at."""
+    """The error of one record.
+
+    Attributes:
+        index: Its index in the batch, or in the message set, that was checked.
+        message: The description of the problem.
+    """
 
     index: int
     message: str
 
 
 class RecordValidationError(KafkaLogError):
-    """A batch refused for some of its records. Kafka: RecordValidationException.
+    """A batch that is refused because of some of its records. Kafka: RecordValidationException.
 
-    Attributes: reason (InvalidTimestampError if any record was refused for its timestamp, else InvalidRecordError);
-    refused_count (how many records were refused); record_errors, one a record, of the first 1,000 of them: a small
-    compressed batch may hold tens of millions.
+    Attributes:
+        reason: InvalidTimestampError if any record is refused for its timestamp, else InvalidRecordError.
+        record_errors: The errors of the first 1,000 refused records; a small compressed batch may have tens of
+            millions.
+        refused_count: The number of refused records.
     """
 
     reason: InvalidTimestampError | InvalidRecordError
@@ -193,7 +209,13 @@ class RecordValidationError(KafkaLogError):
         record_errors: Iterable[RecordError],
         refused_count: int | None = None,
     ) -> "RecordValidationError":
-        """The error for a batch; says what is wrong with its first three. refused_count: None = one an error."""
+        """Return the error for a batch; its text contains the first three record errors.
+
+        Args:
+            reason: The error with the reason for the refusal.
+            record_errors: The errors of the records.
+            refused_count: The number of refused records; None = the number of errors.
+        """
         errors = tuple(record_errors)
         count = len(errors) if refused_count is None else refused_count
         first = "; ".join(f"record {each.index}: {each.message}" for each in errors[:3])
@@ -203,4 +225,4 @@ class RecordValidationError(KafkaLogError):
 
 
 class SerializationError(KafkaLogError):
-    """A key or value that its serializer or deserializer cannot turn. Kafka: SerializationException."""
+    """A key or value that its serializer or deserializer cannot convert. Kafka: SerializationException."""

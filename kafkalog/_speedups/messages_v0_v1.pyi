@@ -1,1 +1,1 @@
-# Nothing of this module is seen from Python: columns.decode_batches is the way in.
+# The module has no names for Python: `decode.decode_batches` calls it from C.

@@ -1,10 +1,10 @@
-"""Judges what `storage` and `record` read: is it sound, where is it not, and what is lost. Nothing here writes.
+"""Checks of log files: what is damaged, where, and which offsets are lost. Nothing here writes.
 
     for finding in verify_path("data/orders-0", Options(deep=True)):
         print(finding)
 
-The public names: `verify_path`, with `Options`, gives `Finding`s, each with its `Severity`, and counts them in a
-`Summary`; `SoundEntries` finds where, among bytes whose framing is lost, a batch begins again.
+`verify_path` yields `Finding`s, each with its `Severity`, and counts them in the `Summary` of its `Options`.
+`SoundEntries` finds the next batch among bytes whose framing is lost.
 """
 
 from kafkalog.fsck.batch_search import SoundEntries

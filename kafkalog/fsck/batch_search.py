@@ -1,11 +1,12 @@
-"""Where, among bytes whose framing is lost, a batch begins again.
+"""Search for the next batch among bytes whose framing is lost.
 
     ... sound batch | zeros, garbage, a wrong size field ...... | sound batch ...
-                                                                ^ the next place at which a header makes sense and its
-                                                                checksum holds
+                                                                ^ the next position with a plausible header and a
+                                                                valid checksum
 
-Every byte of a window is tried at once: a few comparisons of single bytes leave out nearly all, the size and the fixed
-fields nearly all of the rest, the checksum decides. A file is searched in time linear in its size, whatever it holds.
+All positions of a window are tested at once. Comparisons of a few single bytes exclude nearly all of them, the size and
+the fixed fields exclude nearly all of the rest, and the checksum decides. The search of a file takes time linear in its
+size, whatever its bytes are.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -18,9 +19,9 @@ from kafkalog.fsck.range_checksums import CRC32, CRC32C, RangeChecksums, crc_fun
 WINDOW_BYTES = 256 * 1024
 _LONGEST_HEADER = 64
 _PIECE_BYTES = 1 << 20
-# Where more than one byte in so many is looked at, converting all of them first is cheaper.
+# If more than one position in so many is read, converting the whole window first is cheaper.
 _DENSE = 8
-# Further than so many bytes behind the last search, checksums start anew there instead of running up to it.
+# A search that starts more than so many bytes after the last one computes checksums from its own start.
 _FAR = 8 << 20
 
 _LOG_OVERHEAD = 12
@@ -38,7 +39,7 @@ _BATCH_SHORTEST_SIZE = 49
 _MESSAGE_CRC_AT = 12
 _MESSAGE_CRC_FROM = 16
 _MESSAGE_ATTRIBUTES_AT = 17
-# Format 0 and 1: where the key's length stands, and the size of a message with neither key nor value.
+# Formats 0 and 1: the position of the key's length, and the size of a message with neither key nor value.
 _MESSAGE_KEY_AT = (18, 26)
 _MESSAGE_OVERHEAD = (14, 22)
 
@@ -47,14 +48,14 @@ Flags = NDArray[np.bool_]
 
 
 class Viewed(Protocol):
-    """A file whose bytes are looked at by pieces."""
+    """A file that is read in chunks."""
 
     def view(self, position: int, length: int) -> memoryview:
-        """Bytes [position, position + length)."""
+        """Return the bytes [position, position + length)."""
 
 
 class _Window(NamedTuple):
-    """The sound entries that begin in [start, end)."""
+    """The positions of the sound entries that begin in [start, end)."""
 
     start: int
     end: int
@@ -62,7 +63,7 @@ class _Window(NamedTuple):
 
 
 class SoundEntries:
-    """The entries of a file, up to `end`, whose header makes sense and whose checksum holds, wherever they begin."""
+    """The entries of a file, up to `end`, with a plausible header and a valid checksum, at any position."""
 
     def __init__(self, file: Viewed, end: int) -> None:
         self._file = file
@@ -71,7 +72,10 @@ class SoundEntries:
         self._ranges: dict[int, RangeChecksums] = {}
 
     def first(self, start: int, stop: int) -> int | None:
-        """The first that begins in [start, stop), or None. Searches that go forward read each byte of the file once."""
+        """Return the position of the first entry that begins in [start, stop), or None.
+
+        Calls with rising `start` read each byte of the file once.
+        """
         while start < stop:
             if not self._window.start <= start < self._window.end:
                 self._window = self._look(start)
@@ -83,15 +87,15 @@ class SoundEntries:
         return None
 
     def checksum(self, row: np.void) -> int:
-        """The checksum of a row's entry, in bounded memory. An entry that has it all at once is cheaper elsewhere."""
+        """Compute the checksum of a row's entry in bounded memory; `first_invalid` is cheaper for entries in memory."""
         start, size = int(row["position"]), int(row["size_in_bytes"])
         polynomial, skipped = (CRC32C, _BATCH_CRC_FROM) if row["magic"] >= 2 else (CRC32, _MESSAGE_CRC_FROM)
         return self.range_checksum(start + skipped, start + size, polynomial)
 
     def range_checksum(self, start: int, end: int, polynomial: int) -> int:
-        """The checksum of the bytes [start, end)."""
+        """Compute the checksum of the bytes [start, end)."""
         ranges = self._ranges.get(polynomial)
-        # Until something has been searched for, no byte is asked for twice.
+        # Before the first search no byte is read twice, so cached checksums would not pay.
         if ranges is None or start < ranges.origin:
             return self._stream(start, end, polynomial)
         return int(ranges.of(np.array([start]), np.array([end]))[0])
@@ -105,7 +109,7 @@ class SoundEntries:
     def _look(self, start: int) -> _Window:
         length = min(WINDOW_BYTES, self._end - start)
         held = np.frombuffer(self._file.view(start, min(length + _LONGEST_HEADER, self._end - start)), np.uint8)
-        # One byte repeated makes no header: its size would be 0, negative or that of its own key.
+        # One repeated byte is never a header: its size would be 0, negative or that of its own key.
         if (held == held[0]).all():
             return _Window(start, start + length, np.empty(0, np.int64))
         data = np.concatenate([held, np.zeros(length + _LONGEST_HEADER - len(held), np.uint8)])
@@ -116,7 +120,7 @@ class SoundEntries:
         return _Window(start, start + length, np.sort(np.concatenate([batches, messages])) + start)
 
     def _holding(self, places: Places, data: NDArray[np.uint8], start: int, polynomial: int) -> Places:
-        """Those of `places` (in data, which begins at `start`) whose checksum holds."""
+        """Return those of `places` whose checksum holds; data[0] is at position `start`."""
         ranges = self._ranges_from(start, polynomial)
         if not len(places):
             return places
@@ -137,7 +141,13 @@ class SoundEntries:
 
 
 def _likely(data: NDArray[np.uint8], length: int, left: int) -> Places:
-    """Where, in data[:length], magic, attributes and size could be those of an entry that `left` bytes hold."""
+    """Return the indexes in data[:length] with plausible magic, attributes and size of an entry.
+
+    Args:
+        data: The bytes.
+        length: The number of positions to test.
+        left: The number of bytes up to the end of the file, which the entry must not exceed.
+    """
 
     def byte(at: int) -> NDArray[np.uint8]:
         return data[at : at + length]
@@ -151,7 +161,7 @@ def _likely(data: NDArray[np.uint8], length: int, left: int) -> Places:
 
 
 def _batches(data: NDArray[np.uint8], places: Places) -> Places:
-    """Those of `places` at which the fixed fields are those of a v2 batch."""
+    """Return those of `places` with plausible fixed fields of a v2 batch."""
     delta = _int32(data, places + _BATCH_DELTA_AT)
     count = _int32(data, places + _BATCH_COUNT_AT)
     sensible = (data[places + _BATCH_ATTRIBUTES_AT + 1] & 7 <= 4) & (delta >= 0) & (count >= 0) & (count <= delta + 1)
@@ -159,7 +169,7 @@ def _batches(data: NDArray[np.uint8], places: Places) -> Places:
 
 
 def _messages(data: NDArray[np.uint8], places: Places) -> Places:
-    """Those of `places` at which key and value fill a v0/v1 message exactly, as far as `data` shows."""
+    """Return those of `places` where key and value fill a v0/v1 message exactly, as far as `data` shows."""
     magic = data[places + _MAGIC_AT]
     sizes = _int32(data, places + _SIZE_AT) - np.array(_MESSAGE_OVERHEAD)[magic]
     key_at = places + np.array(_MESSAGE_KEY_AT)[magic]
@@ -175,7 +185,7 @@ def _messages(data: NDArray[np.uint8], places: Places) -> Places:
 
 
 def _int32(data: NDArray[np.uint8], places: Places) -> Places:
-    """The big-endian int32 at each of `places`."""
+    """Return the big-endian int32 at each of `places`."""
     everywhere: NDArray[Any] = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))
     if len(places) > len(data) // _DENSE:
         everywhere = everywhere.astype(np.int32)

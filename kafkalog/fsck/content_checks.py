@@ -1,8 +1,8 @@
-"""What is inside sound batches: `RecordCheck`, the deep part of a check.
+"""Checks of the records inside sound batches: `RecordCheck`, the deep part of a check.
 
-A checksum covers the compressed bytes and says that they are those that were written; it does not say that what was
-written was sound. Each batch is decompressed and every record of it parsed. One that cannot be is a finding; the next
-batch is looked at.
+A valid checksum shows that the compressed bytes are those that were written. It does not show that the writer wrote a
+sound batch. So each batch is decompressed and all its records are parsed. A batch for which that fails is a finding,
+and the check goes on with the next one.
 """
 
 from collections.abc import Iterator
@@ -21,20 +21,35 @@ from kafkalog.record.control import decode_control
 from kafkalog.record.decoding import Entries, Reading, read_columns
 from kafkalog.record.record_columns import RecordColumns
 
-# So many compressed bytes are decompressed together at most, but for one batch: bombs stay apart from each other.
+# At most so many compressed bytes, or one batch, are decompressed together: decompression bombs must not add up.
 _COMPRESSED_TOGETHER = 32 * 1024
 
 
 class RecordCheck:
-    """Counts the records it decodes in `records`; `limit`: bytes that one batch may decompress to."""
+    """The check of the records of one file.
+
+    Attributes:
+        records: The number of records decoded so far.
+    """
 
     def __init__(self, path: str, limit: int) -> None:
+        """Create the check.
+
+        Args:
+            path: The file, as named in findings.
+            limit: The number of bytes that one batch may decompress to.
+        """
         self._path = path
         self._reading = Reading(check_crcs=False, control=True, decompression_limit=limit, path=path)
         self.records = 0
 
     def findings(self, entries: Entries, before: Longs) -> Iterator[Finding]:
-        """What is wrong inside the rows of `entries`, which are sound from outside. before[i]: the offset before it."""
+        """Yield the findings about the records of sound batches.
+
+        Args:
+            entries: The batches; their headers and checksums are valid.
+            before: For each batch, the last offset before it, shape (n,).
+        """
         known = ~unknown_codecs(entries.rows)
         entries, before = entries._replace(rows=entries.rows[known]), before[known]
         cuts = [*_group_starts(entries.rows), len(entries.rows)]
@@ -52,7 +67,7 @@ class RecordCheck:
             except KafkaLogError as error:
                 bad = row_of(error, entries, self._reading)
                 row = entries.rows[bad]
-                # Of a batch that cannot be read to its end, what it had up to there says nothing.
+                # Findings about the records before the error mean nothing: the batch as a whole is unreadable.
                 found = [each for each in found if each.position != int(row["position"])]
                 found.append(self._unreadable(row, error))
                 entries, before = entries._replace(rows=entries.rows[bad + 1 :]), before[bad + 1 :]
@@ -83,10 +98,10 @@ class RecordCheck:
         offset, batch, rows = columns.offset, columns.batch, columns.batches
         last = rows["last_offset"].copy()
         wrapper = (rows["magic"] < 2) & (rows["compression_type"] != 0)
-        # Where the header already shows that the order is broken, that has been said.
+        # A broken order that the header already shows is reported by `OrderCheck`.
         after = np.where(before < last, before + 1, np.iinfo(np.int64).min) if wrapper.any() else last
         least = np.where(wrapper, after, rows["base_offset"])
-        # Old clients sent wrappers with offset 0, which then says nothing.
+        # Old clients sent wrappers with offset 0, which then means nothing.
         last[wrapper & (last == 0) & (rows["magic"] == 1)] = np.iinfo(np.int64).max
         wrong = np.zeros(len(offset), np.bool_)
         wrong[1:] = (offset[1:] <= offset[:-1]) & (batch[1:] == batch[:-1])
@@ -96,7 +111,9 @@ class RecordCheck:
         places = np.flatnonzero(wrong)
         for i in places[np.unique(batch[places], return_index=True)[1]].tolist():
             row = int(batch[i])
-            message = f"offset {int(offset[i])} of record {i - int(np.searchsorted(batch, row))} does not fit in"
+            message = (
+                f"offset {int(offset[i])} of record {i - int(np.searchsorted(batch, row))} is out of order or range"
+            )
             expected = f"rising offsets {int(least[row])}..{int(rows['last_offset'][row])}"
             if wrapper[row]:
                 expected = f"rising offsets up to {int(rows['last_offset'][row])}"
@@ -113,7 +130,7 @@ class RecordCheck:
         for i in np.flatnonzero(checked & (most != stated)).tolist():
             yield about(
                 rows[i], self._path, Severity.WARNING, "max-timestamp",
-                "the largest timestamp is not that of the records", expected=int(most[i]), found=int(stated[i]),
+                "the largest timestamp differs from that of the records", expected=int(most[i]), found=int(stated[i]),
             )  # fmt: skip
 
     def _control(self, columns: RecordColumns) -> Iterator[Finding]:
@@ -132,7 +149,7 @@ class RecordCheck:
                 )  # fmt: skip
 
     def _inner_checksums(self, columns: RecordColumns) -> Iterator[Finding]:
-        """Of the messages in one wrapper, whose decompressed value is all that the columns' buffer holds."""
+        """Check the messages of one wrapper; the columns' buffer is its decompressed value."""
         messages = scan_headers(columns.buffer, 0, 0, len(columns))[0]
         done = 0
         while done < len(messages):
@@ -149,12 +166,16 @@ class RecordCheck:
 
 
 def row_of(error: KafkaLogError, entries: Entries, reading: Reading) -> int:
-    """Return which row of `entries` an error is about that decoding them raised."""
+    """Return the index of the row that an error raised by decoding `entries` is about.
+
+    Raises:
+        KafkaLogError: `error`, if it has no position.
+    """
     if error.position is None:
         raise error
     starts = entries.rows["position"]
     i = int(np.searchsorted(starts, error.position, "right")) - 1
-    # Where a batch ends too early, the place of the error is where the next one begins.
+    # The error of a batch that ends too early is at its end, where the next batch begins.
     if i and error.position == int(starts[i]) and _fails(entries._replace(rows=entries.rows[i - 1 : i]), reading):
         return i - 1
     return i
@@ -170,7 +191,7 @@ def _fails(entries: Entries, reading: Reading) -> bool:
 
 
 def _group_starts(rows: Rows) -> list[int]:
-    """Where to cut `rows`: each wrapper by itself, compressed batches some together, others as they come."""
+    """Return the first index of each group of `rows` to decode together: a wrapper is a group of its own."""
     if not len(rows):
         return []
     alone = (rows["magic"] < 2) & (rows["compression_type"] != 0)
@@ -182,7 +203,7 @@ def _group_starts(rows: Rows) -> list[int]:
 
 
 def hexadecimal(checksum: int) -> str:
-    """A checksum as it is written down."""
+    """Format a checksum, for example 0x0000a1b2."""
     return f"{int(checksum):#010x}"
 
 

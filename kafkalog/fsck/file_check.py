@@ -1,9 +1,9 @@
-"""One file from its first byte to its last: `FileCheck`.
+"""The check of one file from its first byte to its last: `FileCheck`.
 
-    walk -> Run: which batches are damaged, then headers, order and records of the sound ones
-            Lost, Tail: what is lost, and the offsets that may have been in it
+    walk -> Run: the damaged batches, then headers, order and records of the sound ones
+            Lost, Tail: the lost bytes, and the offsets that may have been in them
 
-Files are read and never mapped: a page that a failing disk cannot give is an error here, and the end of a process that
+Files are read and never mapped: a page that a failing disk cannot read raises an error here, but kills a process that
 has mapped it.
 """
 
@@ -23,16 +23,21 @@ from kafkalog.record.decoding import Reading
 from kafkalog.record.framing import TOO_SHORT, WRONG_CHECKSUM, EndKind, Stop
 from kafkalog.record.record_batch import RecordBatch
 
-# The records of so many bytes are checked together: one entry of any size stands alone in memory.
+# At most so many bytes, or one batch of any size, are decoded together, which bounds the memory.
 PIECE_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What to check and how.
+    """The file to check, and how to check it.
 
-    path: named in findings. sealed: the segment has a successor. deep: decompress and parse every record. limit: bytes
-    that a batch may decompress to. progress: told how many bytes more have been checked.
+    Attributes:
+        path: The file, as named in findings.
+        bounds: The offsets that the segment may hold.
+        sealed: Whether the segment has a successor.
+        deep: Whether to decompress and parse every record.
+        limit: The number of bytes that one batch may decompress to.
+        progress: Called with the number of bytes checked since the last call.
     """
 
     path: str
@@ -44,7 +49,7 @@ class Scope:
 
 
 class FileCheck:
-    """The check of one open file, as long as it is now. `summary` grows with it."""
+    """The check of one open file up to its present end. It adds to `summary` while it runs."""
 
     def __init__(self, file: Source, scope: Scope, summary: Summary) -> None:
         self._file = file
@@ -57,7 +62,11 @@ class FileCheck:
         self._records = RecordCheck(scope.path, scope.limit)
 
     def findings(self) -> Iterator[Finding]:
-        """All findings, nearly in the order of their positions. OSError: the file cannot be read on."""
+        """Yield all findings, nearly in the order of their positions.
+
+        Raises:
+            OSError: Reading the file fails.
+        """
         try:
             for item in walk(self._file, self._scope.bounds):
                 yield from sorted(self._findings(item))
@@ -103,7 +112,7 @@ class FileCheck:
 
 
 def damaged_batch(run: Run, i: int, path: str) -> Finding:
-    """Return the finding about row i of a run, which is not valid."""
+    """Return the finding about row i of a batch range, an invalid batch."""
     row = run.rows[i]
     magic, size = int(row["magic"]), int(row["size_in_bytes"])
     if not 0 <= magic <= 2:
@@ -117,10 +126,10 @@ def damaged_batch(run: Run, i: int, path: str) -> Finding:
 
 
 def lost_finding(source: Source, item: Lost | Tail, scope: Scope) -> Finding:
-    """Return the finding about bytes in which there is no batch, and about the offsets that may have been in them."""
+    """Return the finding about bytes that hold no readable batch, with the offsets that may have been in them."""
     is_last, sealed, size = isinstance(item, Tail) or not item.followed, scope.sealed, item.end - item.start
     if isinstance(item, Tail) and item.kind is EndKind.ZEROED and not sealed:
-        message = "nothing but zeros up to the end: preallocated, or not written back; recovery cuts it off"
+        message = "only zeros up to the end of the file: preallocated, or not written back; recovery cuts them off"
         return Finding(Severity.INFO, "preallocated-tail", scope.path, message, item.start, size)
     severity, code, message, expected, found = _loss(item, sealed=sealed, is_last=is_last)
     last = item.previous_offset
@@ -139,7 +148,7 @@ _Figure = int | str | None
 
 
 def _loss(item: Lost | Tail, *, sealed: bool, is_last: bool) -> tuple[Severity, str, str, _Figure, _Figure]:
-    """Return severity, code, message, and what was expected and found."""
+    """Return severity, code, message, and the expected and the found value."""
     cause, expected, found = _cause(item.why)
     error = Severity.ERROR
     if isinstance(item, Tail):
@@ -147,12 +156,12 @@ def _loss(item: Lost | Tail, *, sealed: bool, is_last: bool) -> tuple[Severity, 
             return (
                 error,
                 "zeroed-tail",
-                "nothing but zeros up to the end, though the segment has a successor",
+                "only zeros up to the end of the file, though the segment has a successor",
                 None,
                 None,
             )
         message = "though the segment has a successor" if sealed else "recovery cuts it off"
-        message = f"the last batch is not there whole{', ' if sealed else '; '}{message}: {cause}"
+        message = f"the last batch is incomplete{', ' if sealed else '; '}{message}: {cause}"
         return error if sealed else Severity.WARNING, "torn-tail", message, expected, found
     if item.sizes is not None:
         message = "only the size field is wrong: with the size expected, the checksum holds"
@@ -162,9 +171,9 @@ def _loss(item: Lost | Tail, *, sealed: bool, is_last: bool) -> tuple[Severity, 
 
 
 def _cause(why: Stop) -> tuple[str, _Figure, _Figure]:
-    """Return why no batch can be read at a place, what was expected there and what was found."""
+    """Return why no batch can be read at a position, and the expected and the found value."""
     if why.status == framing.TORN:
-        return f"a batch of {why.expected} bytes would begin here, {why.found} are left", None, None
+        return f"a batch of {why.expected} bytes begins here, but only {why.found} bytes are left", None, None
     if why.status == framing.BAD_MAGIC:
         return "the magic is none of 0, 1, 2, and no batch follows", "0..2", why.found
     if why.status == TOO_SHORT:

@@ -1,30 +1,30 @@
-"""What a check says: `Finding`, one matter at one place, and `Summary`, how much was looked at and how much was found.
+"""The results of a check: `Finding`, one problem at one place, and `Summary`, the totals.
 
-The codes are stable; programs may rely on them. Severity in brackets: E error, W warning, I info.
+The codes are stable; programs may rely on them. The letter is the severity: E error, W warning, I info.
 
-    the file      unreadable E         it cannot be opened or read (on)
-                  not-a-log E          it is something else
+    file          unreadable E         it cannot be opened, or reading fails
+                  not-a-log E          it is not a log file
                   file-changed W       it became shorter while it was read
-                  segment-gone I       it was deleted after its directory had been listed
-    framing       lost-bytes E         a range in which no batch can be read, up to the next one that can, or to the end
+                  segment-gone I       it was deleted after its directory was listed
+    framing       lost-bytes E         a range without a readable batch, up to the next batch or the end of the file
                   wrong-size E         only the size field is wrong: with the size expected, the checksum holds
-                  torn-tail W/E        the last batch is not there whole; W in the active segment (a write under way, or
+                  torn-tail W/E        the last batch is incomplete; W in the active segment (a write in progress, or
                                        recovery will cut it off), E in one that has a successor
-                  preallocated-tail I  nothing but zeros up to the end of the active segment
+                  preallocated-tail I  only zeros up to the end of the active segment
                   zeroed-tail E        the same in a segment that has a successor
-    a batch       crc-mismatch E  unknown-magic E  batch-too-short E  unknown-codec E
+    batch         crc-mismatch E  unknown-magic E  batch-too-short E  unknown-codec E
                   last-offset-delta E  the last offset is less than the base offset
                   records-count E      negative, or more records than offsets
-                  producer-fields W    producer id, epoch, sequence and flags that no producer can have sent together
-    their order   offset-order E       a batch begins no later than the one before it
+                  producer-fields W    a combination of producer id, epoch, sequence and flags that no producer sends
+    order         offset-order E       a batch begins no later than the one before it
                   offset-overlap E     a batch begins within the one before it
                   offset-below-segment E  offset-beyond-segment E  segment-overlap E
-                  leader-epoch W       the leader epoch goes down, or is less than -1
+                  leader-epoch W       the leader epoch decreases, or is less than -1
     records       invalid-records E    they cannot be decompressed, or do not follow the format
                   inner-crc E          a message inside a compressed message has a wrong checksum
                   inner-offsets E      they do not rise, or leave the range that their batch states
                   control-record E     key or value of a control record do not follow the format
-                  max-timestamp W      the batch states another than its records have
+                  max-timestamp W      the largest timestamp in the header differs from that of the records
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from typing import Any
 
 
 class Severity(StrEnum):
-    """How bad it is. ERROR: data is damaged or lost; WARNING: look at it; INFO: normal, and good to know."""
+    """The severity of a finding. ERROR: data is damaged or lost. WARNING: worth a look. INFO: normal."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -47,11 +47,19 @@ _RANKS = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One matter at one place. Findings sort by path, position, length, severity and code.
+    """One problem at one place. Findings sort by path, position, length, severity and code.
 
-    position, length: the bytes concerned, counted from the start of the file; None where no bytes are. first_offset,
-    last_offset: the offsets concerned, both inclusive, where they are known; of lost bytes, those that may have been in
-    them. expected, found: numbers or text, None where there is nothing to compare.
+    Attributes:
+        severity: How severe it is.
+        code: Its stable name.
+        path: The file or directory.
+        message: The description of the problem.
+        position: The first byte concerned, counted from the start of the file; None if it is not about bytes.
+        length: The number of bytes concerned; None if it is not about bytes.
+        first_offset: The first offset concerned, or that may have been in lost bytes; None if unknown.
+        last_offset: The last offset concerned, inclusive; None if unknown.
+        expected: The expected value; None if there is nothing to compare.
+        found: The value found; None if there is nothing to compare.
     """
 
     severity: Severity
@@ -67,7 +75,7 @@ class Finding:
 
     @property
     def end(self) -> int | None:
-        """The position after the last byte concerned."""
+        """The position after the last byte concerned; None if the finding is not about bytes."""
         return None if self.position is None or self.length is None else self.position + self.length
 
     def __lt__(self, other: "Finding") -> bool:
@@ -78,11 +86,11 @@ class Finding:
         return self.path, place, self.length or 0, _RANKS[self.severity], self.code, self.message
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON knows it."""
+        """Return all fields as values that JSON can represent."""
         return {**asdict(self), "severity": str(self.severity)}
 
     def __str__(self) -> str:
-        """One line: PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)."""
+        """Return one line: PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)."""
         place = "" if self.position is None else f":{self.position}"
         details = ", ".join(self._details())
         line = f"{self.path}{place}: {self.severity} {self.code}: {self.message}" + (f" ({details})" if details else "")
@@ -110,10 +118,17 @@ def _or_nothing(offset: int | None) -> str:
 
 @dataclass(slots=True)
 class Summary:
-    """What has been looked at and found so far; it grows while a check runs.
+    """The totals of a check, updated while it runs.
 
-    batches: those whose checksum holds. records: those decoded (deep checks only). unreadable: files and directories
-    that could not be read, or not to their end.
+    Attributes:
+        files: The number of files opened.
+        bytes: The number of bytes checked.
+        batches: The number of batches with a valid checksum.
+        records: The number of records decoded (deep checks only).
+        unreadable: The number of files and directories that could not be read to their end.
+        seconds: The time the check has taken.
+        severities: The number of findings by severity.
+        codes: The number of findings by code.
     """
 
     files: int = 0
@@ -126,7 +141,7 @@ class Summary:
     codes: Counter[str] = field(default_factory=Counter)
 
     def count(self, finding: Finding) -> Finding:
-        """Take note of a finding, and give it back."""
+        """Count a finding and return it."""
         self.severities[finding.severity] += 1
         self.codes[finding.code] += 1
         self.unreadable += finding.code in UNREADABLE_CODES
@@ -134,21 +149,21 @@ class Summary:
 
     @property
     def errors(self) -> int:
-        """How many errors were found."""
+        """The number of errors."""
         return self.severities[Severity.ERROR]
 
     @property
     def warnings(self) -> int:
-        """How many warnings were found."""
+        """The number of warnings."""
         return self.severities[Severity.WARNING]
 
     @property
     def infos(self) -> int:
-        """How many things good to know were found."""
+        """The number of findings that are neither errors nor warnings."""
         return self.severities[Severity.INFO]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON knows it."""
+        """Return all totals as values that JSON can represent."""
         return {
             "files": self.files,
             "bytes": self.bytes,

@@ -1,9 +1,9 @@
-"""What the headers of sound batches say, each by itself and one after the other.
+"""Checks of the headers of sound batches: the fields of each, and their order.
 
     base 0 last 9 | base 10 last 14 | base 20 last 22 | ...     offsets rise; compaction and transactions leave gaps
 
-The checksum of format 2 covers neither base offset nor leader epoch, that of formats 0 and 1 not the offset: only their
-order shows that such a field is damaged.
+The checksum of format 2 covers neither base offset nor leader epoch, and that of formats 0 and 1 does not cover the
+offset. Only the order of the batches shows that such a field is damaged.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -29,30 +29,35 @@ _LEAST = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The offsets that a segment may hold: from `base` on, below `following`, its successor's base; None: unknown."""
+    """The offsets that a segment may hold.
+
+    Attributes:
+        base: The base offset of the segment; None if unknown.
+        following: The base offset of its successor; None if there is none, or unknown.
+    """
 
     base: int | None = None
     following: int | None = None
 
     def last(self) -> int | None:
-        """The last offset that indexes can refer to."""
+        """Return the last offset that an index can refer to; None if unknown."""
         return None if self.base is None else self.base + MOST_OFFSETS
 
     @property
     def span(self) -> tuple[int, int]:
-        """The least and the largest offset that the segment may hold."""
+        """The smallest and the largest offset that the segment may hold."""
         indexed = INT64_MAX if self.base is None else min(self.base + MOST_OFFSETS, INT64_MAX)
         return self.base or 0, indexed if self.following is None else min(indexed, self.following - 1)
 
     def inside(self, rows: Rows) -> Flags:
-        """Return which of `rows` have offsets that the segment may hold, as far as their headers tell."""
+        """Return which of `rows` have only offsets that the segment may hold, judged by their headers."""
         least, largest = self.span
         flags: Flags = (first_offsets(rows) >= least) & (rows["last_offset"] <= largest)
         return flags
 
 
 def about(row: np.void, path: str, severity: Severity, code: str, message: str, **what: Any) -> Finding:
-    """A finding about the whole of a row's entry."""
+    """Return a finding about the whole entry of a row; `what` sets or replaces fields of the finding."""
     first, last = int(row["base_offset"]), int(row["last_offset"])
     place: dict[str, Any] = {
         "position": int(row["position"]),
@@ -64,7 +69,7 @@ def about(row: np.void, path: str, severity: Severity, code: str, message: str, 
 
 
 def field_findings(rows: Rows, path: str) -> Iterator[Finding]:
-    """What is wrong with each row by itself."""
+    """Yield the findings about the fields of each row, regardless of the other rows."""
     yield from _codecs(rows, path)
     batches = rows[rows["magic"] >= 2]
     if len(batches):
@@ -82,7 +87,7 @@ def _codecs(rows: Rows, path: str) -> Iterator[Finding]:
 
 
 def unknown_codecs(rows: Rows) -> Flags:
-    """Which of `rows` have a codec that their format does not know."""
+    """Return which of `rows` have a codec that their format does not have."""
     flags: Flags = rows["compression_type"] > _last_codec(rows["magic"])
     return flags
 
@@ -101,7 +106,7 @@ def _counts(batches: Rows, path: str) -> Iterator[Finding]:
     count = batches["records_count"]
     for i in np.flatnonzero((count < 0) | ((count > delta + 1) & (delta >= 0))).tolist():
         yield about(
-            batches[i], path, Severity.ERROR, "records-count", "the number of records cannot be",
+            batches[i], path, Severity.ERROR, "records-count", "invalid number of records",
             expected=f"0..{int(delta[i]) + 1}", found=int(count[i]),
         )  # fmt: skip
 
@@ -109,11 +114,11 @@ def _counts(batches: Rows, path: str) -> Iterator[Finding]:
 def _producers(batches: Rows, path: str) -> Iterator[Finding]:
     producer, epoch, sequence = (batches[name] for name in ("producer_id", "producer_epoch", "base_sequence"))
     transactional, control = batches["attributes"] & TRANSACTIONAL_BIT != 0, batches["attributes"] & CONTROL_BIT != 0
-    # A group coordinator commits offsets within a transaction under the producer's id, and without a sequence.
+    # A group coordinator commits offsets within a transaction with the producer's id but without a sequence.
     unnumbered = (producer >= 0) & (sequence < 0) & ~control & ~transactional
     for flags, message in (
         ((producer < -1) | (epoch < -1) | (sequence < -1), "a field of the producer is less than -1"),
-        # A sequence without an id is what group coordinators of some versions write.
+        # A sequence without an id is normal: group coordinators of some versions write it.
         ((producer == -1) & (epoch >= 0), "an epoch without a producer id"),
         ((producer == -1) & transactional, "a transactional batch without a producer id"),
         ((producer >= 0) & (epoch == -1), "a producer id without an epoch"),
@@ -126,7 +131,7 @@ def _producers(batches: Rows, path: str) -> Iterator[Finding]:
 
 
 class OrderCheck:
-    """The order of offsets and leader epochs over a segment's sound batches, which come in runs."""
+    """The check of the order of offsets and leader epochs in a segment, given its sound batches range by range."""
 
     def __init__(self, path: str, bounds: Bounds) -> None:
         self._path = path
@@ -137,11 +142,16 @@ class OrderCheck:
 
     @property
     def last_offset(self) -> int | None:
-        """The last offset of the last batch whose offsets can be."""
+        """The last offset of the last batch inside the segment's offsets; None before the first one."""
         return int(self._recent["last_offset"][-1]) if len(self._recent) else None
 
     def findings(self, rows: Rows, peek: Callable[[], Rows]) -> Iterator[Finding]:
-        """What is wrong with the order of `rows` after those before; `peek` gives the row after them, if any."""
+        """Yield the findings about the order of `rows`, and update the state for the next call.
+
+        Args:
+            rows: The sound batches of the next batch range.
+            peek: Returns the row after them, shape (1,), or shape (0,) at the end.
+        """
         inside = yield from self._outside(rows)
         work = _joined(self._recent, rows[inside])
         yield from self._offsets(work, len(self._recent), peek)
@@ -152,12 +162,12 @@ class OrderCheck:
         self._recent_epochs = work[-2:]
 
     def before(self, rows: Rows) -> Longs:
-        """For each of `rows`, the offset that must come before all in it, if known; to be asked before `findings`."""
+        """Return for each of `rows` the last offset before it, or -2**63 if unknown. Call it before `findings`."""
         start = self.last_offset
         return np.concatenate([[_LEAST if start is None else start], rows["last_offset"][:-1]]).astype(np.int64)
 
     def _outside(self, rows: Rows) -> Generator[Finding, None, Flags]:
-        """Findings about rows outside the segment's offsets; returns which rows are inside."""
+        """Yield the findings about rows outside the segment's offsets; return which rows are inside."""
         inside = self._bounds.inside(rows)
         if inside.all():
             return inside
@@ -170,13 +180,13 @@ class OrderCheck:
             message = "the offset is below the segment's base"
             yield self._misplaced(rows[i], "offset-below-segment", message, base, first[i])
         for i in np.flatnonzero(beyond).tolist():
-            message = "the offset is beyond what a segment holds"
+            message = "the offset is more than 2**31 - 1 above the segment's base"
             yield self._misplaced(rows[i], "offset-beyond-segment", message, most, last[i])
         over = ~(inside | below | beyond)
         if following is not None and over.any() and not self._reaches_over:
             self._reaches_over = True
             i = int(over.argmax())
-            message = "the offsets reach into the next segment; later batches may do so too"
+            message = "the offsets overlap those of the next segment; later batches may overlap too"
             yield self._misplaced(rows[i], "segment-overlap", message, following - 1, last[i])
         return inside
 
@@ -206,14 +216,14 @@ class OrderCheck:
         epochs = work["partition_leader_epoch"].astype(np.int64)
         for place, at in _breaks(epochs, epochs - 1, known, lambda: peek()["partition_leader_epoch"].astype(np.int64)):
             most = place < at
-            message = "the leader epoch is higher than that of the next batch" if most else "the leader epoch goes down"
+            message = "the leader epoch is higher than that of the next batch" if most else "the leader epoch decreases"
             bound = f"at most {int(epochs[at])}" if most else f"at least {int(epochs[at - 1])}"
             yield about(work[place], self._path, Severity.WARNING, "leader-epoch", message,
                         expected=bound, found=int(epochs[place]))  # fmt: skip
 
 
 def _joined(before: Rows, rows: Rows) -> Rows:
-    """As np.concatenate, which takes long over structured types."""
+    """Concatenate two header tables; np.concatenate is slow for structured types."""
     both = np.empty(len(before) + len(rows), HEADER_DTYPE)
     both[: len(before)] = before
     both[len(before) :] = rows
@@ -221,17 +231,27 @@ def _joined(before: Rows, rows: Rows) -> Rows:
 
 
 def first_offsets(rows: Rows) -> Longs:
-    """The first offset of each row as far as its header tells; a wrapper tells its last one only."""
+    """Return the first offset of each row, or the last one of a wrapper, whose header has no other."""
     wrapper = (rows["magic"] < 2) & (rows["compression_type"] != 0)
     firsts: Longs = np.where(wrapper, rows["last_offset"], rows["base_offset"])
     return firsts
 
 
 def _breaks(first: Longs, last: Longs, known: int, following: Callable[[], Longs]) -> Iterator[tuple[int, int]]:
-    """Each place at >= `known` whose first is not after the last before it, and which of the two rows is to blame.
+    """Yield the rows that break the rising order, with the row to blame.
 
-    The earlier one is, if without it the row fits behind the one before, and if the next row does not follow it either:
-    one field too high. Else the later one.
+    The row before the break is to blame if its field is too high: without it the order holds, and the row after the
+    break does not follow it either. Otherwise the row at the break is to blame.
+
+    Args:
+        first: The first value of each row.
+        last: The last value of each row.
+        known: The number of leading rows checked before.
+        following: Returns the first value of the row after the last one; empty if there is none.
+
+    Yields:
+        The index of the row to blame, and the index of the break: the row whose first value is not above the last
+        value of the row before it.
     """
     start = max(known, 1)
     for at in (np.flatnonzero(first[start:] <= last[start - 1 : -1]) + start).tolist():

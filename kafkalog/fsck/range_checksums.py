@@ -1,12 +1,12 @@
-"""The checksum of any range of a file, in about the same time however long the range is.
+"""Checksums of arbitrary ranges of a file, each in about the same time, however long the range is.
 
-    mark    mark    mark    mark        the checksum of everything from the origin up to each mark, computed once
+    block   block   block   block       the checksum of [origin, block) for each block border, computed once and cached
     |-------|--[----|--)----|
                start   end              crc(start, end) = crc(origin, end) xor moved(crc(origin, start), end - start)
 
-A search through damaged bytes meets headers that claim any size. Checking each claim by reading what it spans would be
-quadratic on a file made for that; this way a file is read once. A CRC is a polynomial over GF(2) modulo another; moving
-it over n zero bytes multiplies it by x to the power 8n (as zlib's crc32_combine does).
+A search through damaged bytes finds headers that claim any size. Reading the bytes of each claim would take quadratic
+time on a file made for that; with cached checksums a file is read once. A CRC is a polynomial over GF(2) modulo another
+one. Moving it over n zero bytes multiplies it by x to the power 8n (as zlib's crc32_combine does).
 """
 
 from array import array
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 BLOCK_BYTES = 16 * 1024
 _READ_BYTES = 64 * BLOCK_BYTES
-# Polynomials as zlib keeps them: the lowest bit is the highest power.
+# Polynomials in zlib's bit order: the lowest bit is the highest power.
 CRC32C = 0x82F63B78
 CRC32 = 0xEDB88320
 _ONE = 0x80000000
@@ -31,7 +31,7 @@ Read = Callable[[int, int], memoryview]
 
 
 def crc_function(polynomial: int) -> Callable[[memoryview, int], int]:
-    """The function (bytes, checksum of the bytes before) -> checksum."""
+    """Return the function (bytes, checksum of the bytes before) -> checksum."""
     function: Callable[[memoryview, int], int]
     if polynomial == CRC32C:
         from crc32c import crc32c
@@ -40,7 +40,7 @@ def crc_function(polynomial: int) -> Callable[[memoryview, int], int]:
     else:
         try:
             from isal.isal_zlib import crc32
-        except ImportError:  # a platform isal has no wheel for
+        except ImportError:  # isal has no wheel for this platform
             from zlib import crc32
         function = crc32
     return function
@@ -52,7 +52,7 @@ class _Piece(NamedTuple):
 
 
 class RangeChecksums:
-    """Checksums of ranges of a file from `origin` up to `end`, read through `read(position, length)`."""
+    """Checksums of ranges within [origin, end) of a file, which is read by calls of `read(position, length)`."""
 
     def __init__(self, read: Read, origin: int, end: int, polynomial: int) -> None:
         self.origin = origin
@@ -64,11 +64,11 @@ class RangeChecksums:
 
     @property
     def reached(self) -> int:
-        """Up to where marks have been made."""
+        """The position up to which checksums are cached."""
         return self.origin + (len(self._marks) - 1) * BLOCK_BYTES
 
     def of(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The checksums of [starts[i], ends[i]), all within [origin, end)."""
+        """Return the checksums of the ranges [starts[i], ends[i]), all within [origin, end)."""
         positions, places = np.unique(np.concatenate([starts, ends]), return_inverse=True)
         prefixes: NDArray[np.uint64] = self._prefixes(positions)[places]
         before, whole = prefixes[: len(starts)], prefixes[len(starts) :]
@@ -81,7 +81,7 @@ class RangeChecksums:
         return np.bitwise_xor(whole, moved)
 
     def _prefixes(self, positions: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The checksums of [origin, position), positions rising."""
+        """Return the checksums of [origin, position) for rising positions."""
         crcs = np.empty(len(positions), np.uint64)
         piece, at, crc = _Piece(-1, memoryview(b"")), -1, 0
         for i, position in enumerate(positions.tolist()):
@@ -97,7 +97,7 @@ class RangeChecksums:
         return crcs
 
     def _extend(self, block: int) -> None:
-        """Make marks up to the one before `block`."""
+        """Cache the checksums of [origin, border) for the borders up to the start of `block`."""
         while len(self._marks) <= block:
             start = self.reached
             wanted = (block + 1 - len(self._marks)) * BLOCK_BYTES
@@ -106,7 +106,7 @@ class RangeChecksums:
                 self._marks.append(self._crc(piece[at : at + BLOCK_BYTES], self._marks[-1]))
 
     def _moved(self, crc: Any, length: Any) -> Any:
-        """`crc` moved over `length` bytes; both integers, or both arrays."""
+        """Return `crc` moved over `length` zero bytes; both are integers, or both are arrays."""
         for digit, powers in enumerate(_powers(self._polynomial)):
             place = (length >> (digit * _DIGIT_BITS)) & ((1 << _DIGIT_BITS) - 1)
             factor = powers[place]
@@ -115,7 +115,7 @@ class RangeChecksums:
 
 
 def _times(a: Any, b: Any, polynomial: int) -> Any:
-    """The product of two polynomials modulo the third; integers below 2**32, or uint64 arrays of them."""
+    """Return the product of two polynomials modulo a third; integers below 2**32, or uint64 arrays of them."""
     product = a & 0
     for bit in range(31, -1, -1):
         product = product ^ (b * ((a >> bit) & 1))
@@ -125,7 +125,11 @@ def _times(a: Any, b: Any, polynomial: int) -> Any:
 
 @cache
 def _powers(polynomial: int) -> tuple[NDArray[np.uint64], ...]:
-    """For each digit d of a length below 2**33, to the base 2**11: x to the power 8 d 2**(11 place)."""
+    """Return x to the power 8 * d * 2**(11 * place) for each digit d, base 2**11, of a length below 2**33.
+
+    Returns:
+        One array per place, shape (2**11,), indexed by the digit.
+    """
     tables = []
     power = _BYTE_POWER
     for _ in range(3):

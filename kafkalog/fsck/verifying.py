@@ -1,11 +1,12 @@
-"""Is it sound? `verify_file`, `verify_partition`, `verify_data_dir`: generators of findings, and a summary besides.
+"""Checks of files, partitions and data directories: `verify_file`, `verify_partition`, `verify_data_dir`.
 
-    summary = Summary()
-    for finding in verify_partition("data/orders-0", summary=summary):
+    options = Options(deep=True)
+    for finding in verify_partition("data/orders-0", options):
         print(finding)
+    print(options.summary.errors)
 
-Nothing is written, nothing is held but some runs of batches. A broker may be running: a segment that it deletes
-meanwhile is no damage, and what it is appending may look like a torn tail.
+Nothing is written, and only some batch ranges are in memory at a time. A broker may be running: a segment that it
+deletes during the check is no damage, and an append in progress may look like a torn tail.
 """
 
 import os
@@ -31,8 +32,11 @@ Place = DataDir | PartitionDir | LogFile
 class Options:
     """How to check.
 
-    deep: decompress and parse every record. limit: bytes that a batch may decompress to. summary: grows while findings
-    come. progress: told how many bytes more have been checked.
+    Attributes:
+        deep: Whether to decompress and parse every record.
+        limit: The number of bytes that one batch may decompress to.
+        progress: Called with the number of bytes checked since the last call.
+        summary: The totals, updated during the check.
     """
 
     deep: bool = False
@@ -42,10 +46,18 @@ class Options:
 
 
 def verify_file(path: PathLike, options: Options | None = None, *, sealed: bool | None = None) -> Iterator[Finding]:
-    """What is wrong with one log file.
+    """Check one log file.
 
-    Its name tells the offsets it may hold, and the segments beside it where they end. sealed: it has a successor; None:
-    look whether one is there. What cannot be read is a finding (`unreadable`), not an error.
+    The offsets that it may hold are derived from its name and from the names of the segments beside it. A file that
+    cannot be read is a finding (`unreadable`), not an error.
+
+    Args:
+        path: The file.
+        options: How to check.
+        sealed: Whether the segment has a successor; None looks for one in the directory.
+
+    Returns:
+        The findings, computed while they are read.
     """
     path, options = Path(path), options or Options()
     scope = scope_of(path)
@@ -54,22 +66,22 @@ def verify_file(path: PathLike, options: Options | None = None, *, sealed: bool 
 
 
 def scope_of(path: Path) -> Scope:
-    """Return what the names of a log file, and of the segments beside it, tell of it."""
+    """Return the scope of a log file, derived from its name and from the names of the segments beside it."""
     base = segment_base_offset(path.name)
     following = None if base is None else _following(path, base)
     return Scope(str(path), Bounds(base, following), following is not None)
 
 
 def verify_partition(directory: PathLike, options: Options | None = None) -> Iterator[Finding]:
-    """What is wrong with the segments of a partition directory. One that cannot be read is a finding like others."""
+    """Check the segments of a partition directory; a segment that cannot be read is a finding, not an error."""
     options = options or Options()
     return _timed(_partition(Path(directory), options), options.summary)
 
 
 def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Finding]:
-    """What is wrong with a data directory, a partition or a file, whichever `path` is.
+    """Check a data directory, a partition or a file.
 
-    That it is none of these, or cannot be read, is a finding.
+    A path that is none of these, or cannot be read, is a finding, not an error.
     """
     options = options or Options()
     try:
@@ -80,16 +92,18 @@ def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Find
 
 
 def verify_place(place: Place, options: Options) -> Iterator[Finding]:
-    """The same for what a path was found to be."""
+    """Check a place that `discover` returned."""
     if isinstance(place, DataDir):
         return verify_data_dir(place, options)
     return verify_file(place.path, options) if isinstance(place, LogFile) else verify_partition(place.path, options)
 
 
 def verify_data_dir(directory: PathLike | DataDir, options: Options | None = None) -> Iterator[Finding]:
-    """What is wrong with all partitions of a data directory. One that cannot be read does not end it.
+    """Check all partitions of a data directory; one that cannot be read is a finding and does not end the check.
 
-    OSError: the directory cannot be listed. NotALogError: it is not a data directory.
+    Raises:
+        OSError: The directory cannot be listed.
+        NotALogError: It is not a data directory.
     """
     place = directory if isinstance(directory, DataDir) else discover(directory)
     if not isinstance(place, DataDir):
@@ -99,7 +113,7 @@ def verify_data_dir(directory: PathLike | DataDir, options: Options | None = Non
 
 
 def _timed(findings: Iterator[Finding], summary: Summary) -> Iterator[Finding]:
-    """Count findings, and the time between them."""
+    """Yield the findings, counting them and the time it takes to find them."""
     start = time.monotonic()
     for finding in findings:
         summary.seconds += time.monotonic() - start
@@ -130,7 +144,7 @@ def _file(path: Path, bounds: Bounds, sealed: bool, options: Options, *, listed:
     except (OSError, NotALogError) as error:
         if listed and isinstance(error, FileNotFoundError):
             yield Finding(
-                Severity.INFO, "segment-gone", str(path), "it was deleted after its directory had been listed"
+                Severity.INFO, "segment-gone", str(path), "the segment was deleted after its directory was listed"
             )
         else:
             yield not_readable(path, error)
@@ -146,7 +160,7 @@ def _file(path: Path, bounds: Bounds, sealed: bool, options: Options, *, listed:
 
 
 def not_readable(path: Path, error: OSError | NotALogError) -> Finding:
-    """The finding that says so."""
+    """Return the finding that a path cannot be read, or is not a log."""
     if isinstance(error, NotALogError):
         expected, found = (value if isinstance(value, (int, str)) else None for value in (error.expected, error.found))
         return Finding(
@@ -156,7 +170,7 @@ def not_readable(path: Path, error: OSError | NotALogError) -> Finding:
 
 
 def _following(path: Path, base: int) -> int | None:
-    """The base offset of the next segment beside `path`, None: there is none, or no telling."""
+    """Return the base offset of the next segment beside `path`; None if there is none, or if it is unknown."""
     try:
         return min((other for other, _ in segment_files(path.parent) if other > base), default=None)
     except OSError:

@@ -1,14 +1,15 @@
-"""The walk over the batches of one file that may be damaged. Everybody who goes on behind damage uses it.
+"""The scan of the batches of one file that may be damaged. All code that reads on past damage uses it.
 
     batch | batch | wrong checksum | batch | lost bytes ...... | batch | torn or zeroed tail
     ^ Run(rows, valid)                     ^ Lost(start, end)  ^ Run   ^ Tail(kind)
 
-A batch with a wrong checksum is stepped over by its size field when what follows shows that field to be right: a sound
-batch soon after, or the end of the data; and no sound batches that fill its end, which a size field that is too large
-has swallowed. Otherwise the framing is lost there: the walk goes on at the next batch whose checksum holds.
+A batch with a wrong checksum is skipped by its size field if the bytes after it show that the field is right: a sound
+batch follows soon, or the data ends. If sound batches fill its end, the size field is too large and includes them, so
+it is not trusted. In all other cases the framing is lost at that batch, and the scan goes on at the next batch with a
+valid checksum.
 
-A run is read once, and scanned and checked in memory. A walk may begin at any position where a batch does, and end
-anywhere: the batches that begin in [start, end) belong to it. Bytes behind `end` are read only to judge damage.
+A batch range is read once, then scanned and checked in memory. A scan may begin at any position where a batch begins,
+and end anywhere: it returns the batches that begin in [start, end). Bytes after `end` are read only to judge damage.
 """
 
 from collections.abc import Iterator
@@ -39,32 +40,35 @@ from kafkalog.record.layout import (
 
 RUN_ROWS = 8192
 RUN_BYTES = 4 << 20
-# After lost framing runs are short at first: what they read beyond the next damage is read again.
+# After lost framing, batch ranges are short at first, because bytes after the next damage are read again.
 _CAREFUL_BYTES = 16 * 1024
-# So many well-formed size fields that lead to each other are no accident.
+# So many well-formed size fields that lead to each other prove the first one right.
 _LINKS = 16
-# Where one header is looked at.
+# How many bytes to read for one header.
 _PEEK_BYTES = 64
 _ZEROS_BYTES = 1 << 20
 _HEAD_BYTES = 23
-# An entry of each format with nothing in it.
+# The size in bytes of an empty entry of each format.
 SHORTEST = (26, 34, RECORD_BATCH_OVERHEAD)
 
 
 class Source(Viewed, Protocol):
-    """A file that is walked over."""
+    """A file to scan."""
 
     @property
     def size(self) -> int:
-        """Bytes, now."""
+        """The present size in bytes."""
 
 
 class Run(NamedTuple):
-    """Batches that follow each other, where their size fields say.
+    """A range of batches, each beginning where the one before it ends.
 
-    rows: of the header table. valid, shape (n,): of a known format, and the checksum holds. computed: by index, the
-    checksums of those whose stored one does not hold. view: their bytes, the first at `position`; of a single batch
-    that is longer than a run only the beginning.
+    Attributes:
+        rows: Their rows of the header table.
+        valid: Whether each is of a known format and has a valid checksum, shape (n,).
+        computed: By index, the computed checksums of those whose stored checksum is wrong.
+        view: Their bytes, the first at `position`; of a single batch that is longer than one read, only the beginning.
+        position: The position in the file of `view[0]`.
     """
 
     rows: Rows
@@ -86,10 +90,15 @@ class Run(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Bytes [start, end) in which no batch can be read, up to the next one (followed) or the end of the file.
+    """Bytes in which no batch can be read.
 
-    why: what is wrong at `start`. sizes: the value of the size field with which all of these bytes would be one sound
-    batch, and the one it has; None: there is none. previous_offset: the last offset before them; None: unknown.
+    Attributes:
+        start: The position of the first byte.
+        end: The position of the next batch, or the end of the file.
+        why: The problem at `start`.
+        previous_offset: The last offset before the bytes; None if unknown.
+        sizes: If all of the bytes are one batch with a wrong size field: the right size and the stored one; else None.
+        followed: Whether a batch begins at `end`.
     """
 
     start: int
@@ -101,7 +110,15 @@ class Lost(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The data ends at `start`, before the file does: the rest is the beginning of a batch (TORN), or ZEROED."""
+    """The bytes after the end of the data.
+
+    Attributes:
+        kind: TORN for the beginning of a batch, ZEROED for zeros.
+        start: The position where the data ends.
+        end: The end of the file.
+        why: The problem at `start`.
+        previous_offset: The last offset before the tail; None if unknown.
+    """
 
     kind: EndKind
     start: int
@@ -114,16 +131,16 @@ Item: TypeAlias = Run | Lost | Tail
 
 
 def walk(source: Source, bounds: Bounds | None = None, start: int = 0, end: int | None = None) -> Iterator[Item]:
-    """Walk over the batches that begin in [start, end) of a file, as long as it is now.
+    """Scan the batches that begin in [start, end) of a file, up to its present end.
 
     Args:
         source: The file.
-        bounds: The offsets that the segment may hold; they tell a torn batch from garbage.
-        start: Position in bytes where a batch begins.
-        end: Position in bytes; None: the end of the file.
+        bounds: The offsets that the segment may hold; they distinguish a torn batch from garbage.
+        start: The position in bytes where a batch begins.
+        end: The position in bytes where the scan ends; None is the end of the file.
 
     Yields:
-        Runs of batches, lost bytes and at most one tail, in the order of their positions, without gaps.
+        Batch ranges, lost bytes and at most one tail, in the order of their positions, without gaps.
 
     Raises:
         CorruptRecordError: The file became shorter.
@@ -133,7 +150,7 @@ def walk(source: Source, bounds: Bounds | None = None, start: int = 0, end: int 
 
 
 def header_at(source: Source, position: int) -> Rows:
-    """Return the header row of the batch that begins at a position, shape (1,); shape (0,) where none does."""
+    """Return the header row of the batch at a position, shape (1,); shape (0,) if no batch begins there."""
     return _Walk(source, Bounds()).header_at(position)
 
 
@@ -179,14 +196,14 @@ class _Walk:
     # --- headers
 
     def _scan(self, position: int, span: int) -> tuple[Entries, Stop]:
-        """Return the batches that lie whole in the next `span` bytes, or else the first, and why there are no more."""
+        """Return the complete batches in the next `span` bytes, or else the first one, and why the scan stopped."""
         view = self._source.view(position, min(max(span, _PEEK_BYTES), self._size - position))
         rows, *figures = scan_headers(view, position, 0, RUN_ROWS, span=span)
         stop = Stop(*figures)._replace(position=position + figures[1])
         entries, left = Entries(rows, view, position), self._size - position
         if len(view) == left or stop.status not in {framing.END, framing.TORN, framing.ZEROED}:
             return entries, stop
-        # The view ends there, and not the file.
+        # The scan stopped at the end of the view, not of the file.
         if len(rows):
             return entries, Stop(framing.LIMIT, stop.position, 0, 0)
         if stop.status == framing.ZEROED:
@@ -209,13 +226,13 @@ class _Walk:
         return True
 
     def header_at(self, position: int) -> Rows:
-        """Return as the function of that name."""
+        """Return the result of the function `header_at`."""
         return self._scan(position, _PEEK_BYTES)[0].rows[:1]
 
-    # --- which batches are valid, and which of the others can be stepped over
+    # --- valid batches, and damaged batches that can be skipped
 
     def _judge(self, entries: Entries, stop: Stop) -> tuple[Run, Stop]:
-        """Return the batches up to where the framing is lost, or the scan stopped, and which of the two it was."""
+        """Check scanned batches; return those before lost framing, and why the scan stopped or the framing is lost."""
         rows = entries.rows
         computed = self._wrong_checksums(entries) if len(rows) else {}
         valid = readable(rows)
@@ -228,10 +245,10 @@ class _Walk:
         return Run(rows, valid, computed, entries.view, entries.position), stop
 
     def _wrong_checksums(self, entries: Entries) -> dict[int, int]:
-        """Return the computed checksums of the rows whose stored one does not hold, by index."""
+        """Return by index the computed checksums of the rows whose stored checksum is wrong."""
         rows, view, start = entries
         if int(rows["size_in_bytes"][0]) > len(view):
-            # One batch that is longer than a run. Its size may be a lie: its bytes are not taken into memory at once.
+            # One batch longer than the view. Its size may be wrong, so its bytes are not read into memory at once.
             value = self._sound.checksum(rows[0])
             return {} if value == int(rows["checksum"][0]) else {0: value}
         wrong: dict[int, int] = {}
@@ -244,7 +261,7 @@ class _Walk:
         return wrong
 
     def _linked(self, rows: Rows, valid: Flags, i: int, stop: Stop) -> bool:
-        """Return whether what follows row i shows that its size field is right."""
+        """Return whether the bytes after row i show that its size field is right."""
         following = valid[i + 1 : i + 1 + _LINKS]
         if following.any() or len(following) == _LINKS:
             return True
@@ -257,7 +274,7 @@ class _Walk:
         if links >= _LINKS:
             return True
         if stop.status == framing.ZEROED:
-            # A size field that is too small leaves behind it the end of the batch, which may well be zeros.
+            # If the size field is too small, the zeros may be the rest of this batch.
             return self._right_size(int(rows["position"][i]), self._size) is None
         return stop.status == framing.END
 
@@ -267,7 +284,7 @@ class _Walk:
         return known and self._sound.checksum(row) == int(row["checksum"])
 
     def _swallowed(self, row: np.void) -> bool:
-        """Return whether sound batches fill the end of this damaged one: then its size is too large."""
+        """Return whether sound batches fill the end of this damaged one, which means that its size is too large."""
         start, end = int(row["position"]) + 1, int(row["position"]) + int(row["size_in_bytes"])
         while (place := self._sound.first(start, end)) is not None:
             while place < end and self._sound.first(place, place + 1) is not None:
@@ -277,10 +294,10 @@ class _Walk:
                 return True
         return False
 
-    # --- where no batch follows
+    # --- lost framing
 
     def _behind(self, stop: Stop) -> Lost | Tail:
-        """Search for the next batch, and say what lies before it."""
+        """Search for the next batch, and return the lost bytes before it, or the tail."""
         start = stop.position
         place = self._next_sound(start + 1)
         end = self._size if place is None else place
@@ -290,10 +307,10 @@ class _Walk:
         return Lost(start, end, stop, self._previous_offset, sizes, place is not None)
 
     def _next_sound(self, start: int) -> int | None:
-        """Return the position of the next sound batch that may be one of the log's own; None: there is none.
+        """Return the position of the next sound batch that may be an entry of the log; None if there is none.
 
-        A damaged wrapper whose content did not compress shows its inner messages, as sound as the log's; those of
-        format 1 have offsets that count from 0.
+        A damaged wrapper whose content did not compress contains its inner messages uncompressed. Their checksums
+        hold, but those of format 1 have offsets that count from 0, which excludes them.
         """
         least, most = self._offsets_ahead()
         while (place := self._sound.first(start, self._size)) is not None:
@@ -304,13 +321,13 @@ class _Walk:
         return place
 
     def _offsets_ahead(self) -> tuple[int, int]:
-        """Return the least and the largest offset that the next batch may have."""
+        """Return the smallest and the largest offset that the next batch may have."""
         last, most = self._previous_offset, self._bounds.last()
         least = (self._bounds.base or 0) if last is None else last + 1
         return least, INT64_MAX if most is None else most
 
     def _right_size(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the size that makes the checksum of a batch over [start, end) hold, and the other one it has."""
+        """Return the right and the stored size, if only the size field of a batch over [start, end) is wrong."""
         head = self._head(start, end)
         if len(head) < _HEAD_BYTES or head[MAGIC_AT] > 2:
             return None
@@ -350,7 +367,7 @@ def _row_of(view: memoryview, position: int, length: int) -> Rows:
 
 
 def _cause(row: np.void, computed: int | None) -> Stop:
-    """Say why the framing is lost at a batch that is not valid."""
+    """Return the reason for which the framing is lost at an invalid batch."""
     position, magic = int(row["position"]), int(row["magic"])
     if not 0 <= magic <= 2:
         return Stop(framing.BAD_MAGIC, position, 2, magic)

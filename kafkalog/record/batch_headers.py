@@ -1,4 +1,4 @@
-"""Offsets, leader epoch and timestamps of entries, overwritten in place.
+"""Functions that overwrite offsets, leader epoch and timestamps of entries in place.
 
     place   v2                             v0, v1
     0       base offset int64              offset int64 (of a wrapper: its last message's)
@@ -9,8 +9,8 @@
     21      attributes int16
     35      largest timestamp int64
 
-Offsets and leader epoch lie outside both CRCs and outside what is compressed: whole batches get new ones by these few
-bytes. Source: clients/.../common/record/{DefaultRecordBatch,AbstractLegacyRecordBatch}.java.
+Neither CRC covers offsets and leader epoch, and they are never compressed, so changing them takes these few bytes per
+batch. Source: clients/.../common/record/{DefaultRecordBatch,AbstractLegacyRecordBatch}.java.
 """
 
 import numpy as np
@@ -40,24 +40,24 @@ from kafkalog.record.layout import (
     MESSAGE_TIMESTAMP_AT,
 )
 
-# The attributes that a batch keeps when its timestamp type changes: no unused bit.
+# The attributes that remain when the timestamp type changes: Kafka clears the unused bits.
 KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
 def ensure_offsets(first_offset: int, count: int) -> int:
-    """Return the last of `count` offsets from `first_offset` on.
+    """Return the last of `count` offsets that begin with `first_offset`.
 
     Raises:
-        ValueError: It is greater than the largest offset.
+        ValueError: It exceeds 2**63 - 1.
     """
     last = first_offset + count - 1
     if last > INT64_MAX:
-        raise ValueError(f"{count} records from offset {first_offset} on: the largest offset is 2**63 - 1")
+        raise ValueError(f"{count} records from offset {first_offset} on exceed the largest offset, 2**63 - 1")
     return last
 
 
 def set_last_offsets(buffer: bytearray, rows: NDArray[np.void], last_offsets: NDArray[np.int64]) -> None:
-    """Set the offset of each entry's last record; the other records of a v2 batch move with it."""
+    """Set the offset of each entry's last record; a v2 batch keeps its offset deltas."""
     delta = np.where(rows["magic"] >= 2, rows["last_offset"] - rows["base_offset"], 0)
     _put(buffer, rows["position"], (last_offsets - delta).astype(">i8"))
 
@@ -71,7 +71,7 @@ def set_leader_epoch(buffer: bytearray, rows: NDArray[np.void], epoch: int) -> N
 def set_max_timestamps(
     buffer: bytearray, rows: NDArray[np.void], timestamp_type: TimestampType, timestamps: NDArray[np.int64]
 ) -> None:
-    """Set the timestamp type and the largest timestamp of each entry, and its CRC where that changes anything.
+    """Set the timestamp type and the largest timestamp of each entry, and update the CRC of those that change.
 
     Raises:
         UnsupportedForMessageFormatError: Format 0 has no timestamps.
@@ -105,7 +105,7 @@ def _stamp_message(entry: memoryview, attributes: int, type_bit: int, timestamp:
 
 
 def _put(buffer: bytearray, places: NDArray[np.int64], values: NDArray[np.generic]) -> None:
-    """Write each value at its place."""
+    """Write each value at its index in `buffer`."""
     if len(places):
         width = values.dtype.itemsize
         into = np.frombuffer(buffer, np.uint8)

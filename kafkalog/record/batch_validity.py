@@ -1,13 +1,13 @@
-"""Whether a log entry is valid: its framing, its format, its codec and its checksum.
+"""Checks of log entries: framing, format, codec and checksum.
 
     rule                                              error
     the magic is 0, 1 or 2                            CorruptRecordError
     a v2 batch is at least 61 bytes long              CorruptRecordError
-    the stored checksum is that of the bytes          CorruptRecordError
+    the stored checksum equals the computed one       CorruptRecordError
     the codec exists                                  InvalidRecordError
     a size field is at least the smallest message's   CorruptRecordError
 
-Nothing is decompressed. Recovery alone takes less (`MessageSet.sound_runs`): as in Kafka, it looks at checksums only.
+Nothing is decompressed. Only recovery checks less (`MessageSet.sound_runs`): as in Kafka, it checks only checksums.
 Source: clients/.../common/record/{DefaultRecordBatch,LegacyRecord,ByteBufferLogInputStream}.java.
 """
 
@@ -24,11 +24,11 @@ from kafkalog.record.layout import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, RECORD_O
 
 
 class Validity(NamedTuple):
-    """The entries before the first invalid one.
+    """The result of `check_entries`.
 
     Attributes:
-        valid: How many rows are valid, from the first.
-        error: The error of row `valid`; None where all are valid.
+        valid: The number of valid rows before the first invalid one.
+        error: The error of row `valid`; None if all rows are valid.
         compressed: Whether any of the valid entries is compressed.
         control: Whether any of the valid entries is a control batch.
     """
@@ -46,7 +46,7 @@ def check_entries(rows: NDArray[np.void], view: memoryview, position: int = 0, *
         rows: Rows of the header table.
         view: The bytes of the entries.
         position: The position in the file of `view[0]`.
-        check_crcs: Whether to compute checksums.
+        check_crcs: Whether to check checksums.
     """
     bad, computed, compressed, control = first_unsound(view, rows, position, check_crcs)
     if bad == len(rows):
@@ -74,11 +74,11 @@ def ensure_valid(rows: NDArray[np.void], view: memoryview, position: int = 0, *,
 
 
 def ensure_readable(rows: NDArray[np.void]) -> None:
-    """Check what the headers alone tell, as Kafka does when it iterates over batches.
+    """Check format, size and codec of the headers, as Kafka does when it iterates over batches.
 
     Raises:
         CorruptRecordError: An unknown format, or an entry shorter than its header.
-        InvalidRecordError: A codec that does not exist, in an entry before that.
+        InvalidRecordError: An unknown codec in an entry before that one.
     """
     bad = first_unreadable(rows)
     unknown = np.flatnonzero(rows["compression_type"][:bad] > CompressionType.ZSTD)
@@ -90,10 +90,10 @@ def ensure_readable(rows: NDArray[np.void]) -> None:
 
 
 def ensure_end(view: memoryview, at: int) -> None:
-    """Check that no entry of an impossible size begins at `at`; zero bytes are one, too.
+    """Check the size field of the incomplete entry at `at`, if there is one; zeros are an invalid size.
 
     Raises:
-        CorruptRecordError: The size field there is less than the smallest message's.
+        CorruptRecordError: The size field is less than that of the smallest message.
     """
     size = int.from_bytes(view[at + SIZE_AT : at + LOG_OVERHEAD], "big", signed=True)
     if len(view) - at >= LOG_OVERHEAD and size < RECORD_OVERHEAD_V0:
@@ -102,10 +102,10 @@ def ensure_end(view: memoryview, at: int) -> None:
 
 
 def codec_of(number: int, path: str | None = None, position: int | None = None) -> CompressionType:
-    """Return the codec of this number.
+    """Return the codec with a number.
 
     Raises:
-        InvalidRecordError: There is none.
+        InvalidRecordError: There is no such codec.
     """
     if number > CompressionType.ZSTD:
         raise InvalidRecordError("unknown codec", path, position, "0..4", number)
@@ -113,7 +113,7 @@ def codec_of(number: int, path: str | None = None, position: int | None = None) 
 
 
 def wrong_checksum(row: np.void, computed: int) -> CorruptRecordError:
-    """Return the error for an entry whose stored checksum is not the one computed of its bytes."""
+    """Return the error for an entry whose stored checksum differs from the computed one."""
     return CorruptRecordError(
         f"the checksum of the batch with last offset {int(row['last_offset'])} does not hold",
         None,

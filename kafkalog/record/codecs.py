@@ -1,12 +1,10 @@
-"""The codec libraries, each imported at its first use, and what reader and writer share of the framing.
+"""The codec libraries, each imported at its first use, and the framing that `compress` and `decompress` share.
 
-    gzip     isal, which inflates at more than twice the speed of zlib; zlib where isal has no wheel
-    snappy   cramjam; the raw blocks in xerial's stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32,
-             then [length int32, raw block]...
-    lz4      lz4
-    zstd     zstandard
-
-`decompress` and `compress` use them.
+gzip     isal, which inflates more than twice as fast as zlib; zlib where isal has no wheel
+snappy   cramjam; the raw blocks in xerial's stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32,
+         then [length int32, raw block]...
+lz4      lz4
+zstd     zstandard
 """
 
 from functools import cache
@@ -21,7 +19,7 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 
 @cache
 def gzip_library() -> ModuleType:
-    """Import `isal_zlib`, or `zlib` where it is not installed; both have the same functions."""
+    """Import `isal_zlib`, or `zlib` if isal is not installed; both have the same functions."""
     try:
         from isal import isal_zlib
     except ImportError:
@@ -58,11 +56,11 @@ def zstd_library() -> ModuleType:
 
 
 def with_lz4_checksum(frame: "ReadableBuffer", at: int, covered: "ReadableBuffer") -> bytes:
-    """Return an LZ4 frame with another checksum in its header.
+    """Copy an LZ4 frame with another header checksum.
 
     Args:
-        frame: The frame; it is not changed.
-        at: Index of the checksum byte.
+        frame: The frame.
+        at: The index of the checksum byte.
         covered: The bytes that the checksum is computed over.
     """
     from xxhash import xxh32_intdigest

@@ -1,12 +1,12 @@
-"""Bytes to the compressed part of a batch, framed as Kafka's Java client does it (see `decompress` for the formats).
+"""Compression of the records of a batch, framed as by Kafka's Java client (see `decompress` for the formats).
 
-    codec    level if none is asked for      allowed
-    gzip     ISA-L's fastest good one        -1 (that default) .. 9
-    snappy   has none                        -
-    lz4      9: Kafka's name for the fast compressor; the others are the high compressor's    1..17
-    zstd     3                               -131072..22
+    codec    default level                                              levels
+    gzip     -1: ISA-L's level 2                                        -1..9
+    snappy   none                                                       none
+    lz4      9: the fast compressor, as in Kafka; others: LZ4 HC        1..17
+    zstd     3                                                          -131072..22
 
-Two libraries never compress to the same bytes; Kafka reads those of all of them.
+Two libraries rarely compress to the same bytes, but Kafka reads the output of all of them.
 """
 
 import struct
@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._speedups.arguments import whole
 from kafkalog.attributes import CompressionType
-from kafkalog.record.codecs import (
-    XERIAL_MAGIC,
-    gzip_library,
-    lz4_library,
-    snappy_library,
-    with_lz4_checksum,
-    zstd_library,
-)
+from kafkalog.record import codecs
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -41,16 +34,16 @@ LEVELS: Mapping[CompressionType, range] = {
 }
 
 SNAPPY_BLOCK_BYTES = 32 * 1024
-# ISA-L's levels are its own; this one compresses JSON nearly as well as zlib's 6 in a fraction of the time.
+# ISA-L counts levels in its own way; this one compresses JSON nearly as well as zlib's 6 in a fraction of the time.
 ISAL_LEVEL = 2
 
 
 def checked_level(codec: CompressionType, level: int | None) -> int:
-    """Return the level to use; None stands for the default.
+    """Return the level to use: `level`, or the default for None.
 
     Raises:
         ValueError: The codec has no such level.
-        TypeError: Not a whole number.
+        TypeError: `level` is not a whole number.
     """
     if codec not in LEVELS:
         if level is not None:
@@ -67,7 +60,7 @@ def compress(
     """Compress `data` as Kafka's reader of format `magic` expects it.
 
     Raises:
-        ValueError: zstd below magic 2, or no such level.
+        ValueError: zstd below magic 2, or an invalid level.
     """
     if codec is CompressionType.ZSTD and magic < 2:
         raise ValueError(f"ZStandard compression is not supported for magic {magic}")
@@ -79,7 +72,7 @@ def _nothing(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _gzip(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
-    library = gzip_library()
+    library = codecs.gzip_library()
     if level == DEFAULT_LEVELS[CompressionType.GZIP] and library is not zlib:
         stream = library.compressobj(ISAL_LEVEL, library.DEFLATED, 31)
     else:
@@ -88,8 +81,8 @@ def _gzip(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _snappy(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
-    compress_raw = snappy_library().snappy.compress_raw
-    parts: list[ReadableBuffer] = [XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
+    compress_raw = codecs.snappy_library().snappy.compress_raw
+    parts: list[ReadableBuffer] = [codecs.XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
     for start in range(0, len(data), SNAPPY_BLOCK_BYTES):
         block = compress_raw(data[start : start + SNAPPY_BLOCK_BYTES])
         parts += (len(block).to_bytes(4, "big"), block)
@@ -97,7 +90,7 @@ def _snappy(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _lz4(data: memoryview, level: int, magic: int) -> "ReadableBuffer":
-    library = lz4_library()
+    library = codecs.lz4_library()
     frame: bytes = library.compress(
         data,
         compression_level=0 if level == DEFAULT_LEVELS[CompressionType.LZ4] else level,
@@ -105,19 +98,19 @@ def _lz4(data: memoryview, level: int, magic: int) -> "ReadableBuffer":
         block_linked=False,
         store_size=False,
     )
-    # The frame has a header of 7 bytes; format 0 wants its checksum over the magic too.
-    return with_lz4_checksum(frame, 6, frame[:6]) if magic == 0 else frame
+    # The frame has a header of 7 bytes; in format 0 its checksum covers the frame's magic too.
+    return codecs.with_lz4_checksum(frame, 6, frame[:6]) if magic == 0 else frame
 
 
 def _zstd(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
     compressors = _of_thread.__dict__.setdefault("zstd", {})
     if level not in compressors:
-        compressors[level] = zstd_library().ZstdCompressor(level=level, write_content_size=False)
+        compressors[level] = codecs.zstd_library().ZstdCompressor(level=level, write_content_size=False)
     compressed: bytes = compressors[level].compress(data)
     return compressed
 
 
-# A zstd compressor costs more to make than to use on a small batch, and none serves two threads at once.
+# Creating a zstd compressor takes longer than compressing a small batch, and it is not thread-safe.
 _of_thread: Any = threading.local()
 
 _CODECS: dict[CompressionType, Callable[[memoryview, int, int], "ReadableBuffer"]] = {

@@ -1,4 +1,4 @@
-"""Control records: what a broker or a controller writes into a log for its readers, not its users.
+"""Control records: records that a broker or a controller writes into a log, and that consumers do not see.
 
     key     version int16 (0) | type int16
     value   ABORT, COMMIT      version int16 | coordinator epoch int32
@@ -8,8 +8,8 @@
             KRAFT_VERSION      version int16 | kraft version int16 | tags
             KRAFT_VOTERS       version int16 | voters | tags
 
-Lists are compact: unsigned varint n + 1, then n elements, each with its own tags. A newer version is read as the
-newest known one and bytes after it are ignored, as Kafka does.
+Lists are compact: unsigned varint n + 1, then n elements, each with its own tags. As in Kafka, a newer version is read
+as the newest known one, and bytes after it are ignored.
 Source: clients/.../common/record/{ControlRecordType,ControlRecordUtils,EndTransactionMarker}.java.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ControlRecordType(IntEnum):
-    """What a control record is, by the type in its key; UNKNOWN is any other number."""
+    """The type of a control record, by the number in its key; UNKNOWN stands for any other number."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -43,7 +43,7 @@ class ControlRecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """The end of a producer's transaction (`type` ABORT or COMMIT)."""
+    """The end of a producer's transaction; `type` is ABORT or COMMIT."""
 
     type: ControlRecordType
     coordinator_epoch: int
@@ -80,14 +80,14 @@ class SnapshotFooter:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVersion:
-    """The level of the kraft.version feature from here on."""
+    """The level of the kraft.version feature from this offset on."""
 
     kraft_version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a voter listens."""
+    """An address on which a voter listens."""
 
     name: str
     host: str
@@ -107,14 +107,14 @@ class KRaftVoter:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVoters:
-    """The set of voters from here on."""
+    """The set of voters from this offset on."""
 
     voters: tuple[KRaftVoter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownControl:
-    """A control record of a type this version does not know; readers skip it."""
+    """A control record of an unknown type; readers skip it."""
 
     type_id: int
 
@@ -125,7 +125,11 @@ ControlRecord = (
 
 
 def control_type(key: bytes | None) -> tuple[ControlRecordType, int]:
-    """The type that a control record's key names, and its number. InvalidRecordError: no such key."""
+    """Return the type in a control record's key, and its number.
+
+    Raises:
+        InvalidRecordError: The key is null or too short, or its version is negative.
+    """
     if key is None or len(key) < 4:
         raise InvalidRecordError("a control record's key is too short", expected="4 bytes", found=key and len(key))
     reader = _Reader(key)
@@ -137,7 +141,11 @@ def control_type(key: bytes | None) -> tuple[ControlRecordType, int]:
 
 
 def decode_control(record: Record) -> ControlRecord:
-    """What the control record says. InvalidRecordError: key or value does not follow the format."""
+    """Decode a control record.
+
+    Raises:
+        InvalidRecordError: Its key or value does not follow the format.
+    """
     kind, type_id = control_type(record.key)
     if kind is ControlRecordType.UNKNOWN:
         return UnknownControl(type_id)
@@ -157,11 +165,21 @@ def end_transaction_marker(
     coordinator_epoch: int = 0,
     timestamp: int,
 ) -> "ByteBufferMessageSet":
-    """The batch that ends a producer's transaction, kind ABORT or COMMIT, as a coordinator sends it; timestamp: ms.
+    """Return the batch with which a coordinator ends a producer's transaction.
 
-    `log.append_as_leader(marker, leader_epoch, AppendOrigin.COORDINATOR)` appends it. ValueError: another kind.
+    `log.append_as_leader(marker, leader_epoch, AppendOrigin.COORDINATOR)` appends it.
+
+    Args:
+        kind: ABORT or COMMIT.
+        producer_id: The producer's id.
+        producer_epoch: The producer's epoch.
+        coordinator_epoch: The epoch of the coordinator.
+        timestamp: Milliseconds since the epoch.
+
+    Raises:
+        ValueError: Another kind, or a number out of range.
     """
-    # Not above: sets of messages are read by what reads control records.
+    # Imported here, as readers of control records need no message sets.
     from kafkalog.record.message_set import ByteBufferMessageSet
 
     kind = member("kind", kind, ControlRecordType)
@@ -199,7 +217,7 @@ def _kraft_voter(reader: "_Reader") -> KRaftVoter:
 
 
 class _Reader:
-    """Steps through a value; asks before every step whether the bytes are there."""
+    """A cursor over bytes that checks the number of bytes left before each read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -228,7 +246,7 @@ class _Reader:
     def compact_length(self) -> int:
         length = self.unsigned_varint() - 1
         if length < 0:
-            raise InvalidRecordError("a control record has null where a list or a string is needed")
+            raise InvalidRecordError("a control record has null instead of a list or a string")
         if length > len(self._data) - self._at:
             raise InvalidRecordError(
                 "a list of a control record is too long", expected=f"at most {len(self._data) - self._at}", found=length

@@ -1,10 +1,10 @@
-"""Entries of a log to columns.
+"""Decoding of log entries to columns.
 
     entries (rows of the header table, and their bytes)
-      -> checksums checked -> control batches left out -> compressed regions decompressed -> kernel -> RecordColumns
+      -> checksums checked -> control batches dropped -> compressed regions decompressed -> kernel -> RecordColumns
 
-Damage in one entry does not hide those before it: a step that finds an error goes on with the rows before, whose
-records are yielded first.
+The records before damage are yielded before the error is raised: a step that finds an error in an entry passes on the
+entries before it.
 """
 
 from collections.abc import Iterator
@@ -27,20 +27,20 @@ from kafkalog.record.wrapper import decompressed_messages
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# The first buffer is four times the size of the compressed records, but no more than so many bytes larger.
+# The first buffer is four times the size of the compressed records, but at most so many bytes larger.
 MOST_GUESSED_BYTES = 4 << 20
-# The most records in a RecordColumns of several batches: its arrays then fit in a core's own cache.
+# The most records in a RecordColumns of several batches: its arrays then fit in the cache of a core.
 RECORDS_A_PIECE = 8192
-# After so many decompressed bytes, they are decoded before the next batch is decompressed: a few hundred bytes may
-# decompress to a megabyte.
+# After so many decompressed bytes, the records are decoded before the next batch is decompressed, to bound the memory:
+# a few hundred bytes may decompress to a megabyte.
 BYTES_A_PIECE = 16 << 20
 
 
 class Entries(NamedTuple):
-    """Whole log entries: rows of the header table, and the bytes they describe.
+    """Complete log entries: rows of the header table, and the bytes that they describe.
 
     Attributes:
-        rows: A row for each entry.
+        rows: One row per entry.
         view: Their bytes.
         position: The position in the file of `view[0]`.
     """
@@ -50,7 +50,7 @@ class Entries(NamedTuple):
     position: int
 
     def only(self, rows: NDArray[np.void]) -> "Entries":
-        """Return some of the entries, consecutive ones, and their bytes alone."""
+        """Return the entries of `rows`, which are consecutive, with only their bytes."""
         start, end = int(rows["position"][0]), int(rows["position"][-1] + rows["size_in_bytes"][-1])
         return Entries(rows, self.view[start - self.position : end - self.position], start)
 
@@ -62,8 +62,8 @@ class Reading:
     Attributes:
         check_crcs: Whether a wrong checksum is an error, as for a consumer.
         control: Whether to read control batches too.
-        decompression_limit: How many bytes one batch may decompress to.
-        path: Named in errors.
+        decompression_limit: The number of bytes that one batch may decompress to.
+        path: The file, as named in errors.
     """
 
     check_crcs: bool = True
@@ -73,10 +73,10 @@ class Reading:
 
 
 def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
-    """Yield the records of `entries`, those before damage first.
+    """Yield the records of `entries`; those before damage are yielded before the error is raised.
 
     Raises:
-        CorruptRecordError: An entry is no batch, or its checksum is wrong.
+        CorruptRecordError: An entry is not a batch, or its checksum is wrong.
         InvalidRecordError: The content of an entry does not follow the format.
     """
     for regions in _regions(entries, reading, control=reading.control):
@@ -88,10 +88,10 @@ def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
 
 
 def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> RecordColumns:
-    """Read the records, control records too, of a single entry or of messages that are not compressed.
+    """Read all records, control records too, of a single entry or of messages that are not compressed.
 
     Raises:
-        CorruptRecordError: Not a batch or, with `check_crcs`, a wrong checksum.
+        CorruptRecordError: An entry is not a batch or, with `check_crcs`, its checksum is wrong.
         InvalidRecordError: The content does not follow the format.
     """
     found = list(read_columns(entries, replace(reading, check_crcs=check_crcs, control=True)))
@@ -99,7 +99,7 @@ def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> Recor
 
 
 def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
-    """Cut rows of the header table into runs of some thousand records, to be read at once."""
+    """Cut rows of the header table into chunks of some thousand records, each to be decoded at once."""
     if len(rows) == 1:
         yield rows
         return
@@ -113,10 +113,11 @@ def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int
     """Find the first record, control records too, of at least this offset and this timestamp.
 
     Returns:
-        Its offset, its timestamp and the number of its row; None if there is none.
+        Its offset, its timestamp and the index of its row; None if there is none.
 
     Raises:
-        CorruptRecordError, InvalidRecordError: As `read_columns`, for any of the entries.
+        CorruptRecordError: An entry is not a batch, or its checksum is wrong.
+        InvalidRecordError: The content of an entry does not follow the format.
     """
     for regions in _regions(entries, reading, control=True):
         buffer, rows, starts, ends, error = regions
@@ -138,9 +139,9 @@ def _decode(entries: Entries, regions: "_Regions") -> tuple[RecordColumns, Kafka
 
 
 def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[_Regions]":
-    """Yield the regions of all rows or, where any is compressed, of as many as may be decompressed together.
+    """Yield the regions of all rows or, if any is compressed, of as many at a time as may be decompressed together.
 
-    Each step may find an error in a row and go on with the rows before it: the error of the earliest row remains.
+    Each step may find an error in a row and pass on the rows before it, so the error of the earliest row remains.
     """
     count, error, compressed, has_control = check_entries(*entries, check_crcs=reading.check_crcs)
     rows = entries.rows[:count]
@@ -160,9 +161,9 @@ def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[
 
 
 class _Regions(NamedTuple):
-    """Where the records of each row are, and the error of the row after the last.
+    """The decompressed records of rows, and the error of the row after the last one.
 
-    Those of row i are buffer[starts[i]:ends[i]]; without starts and ends, they are where they are stored.
+    The records of row i are buffer[starts[i]:ends[i]]; without starts and ends, they are at their stored positions.
     """
 
     buffer: memoryview
@@ -173,7 +174,7 @@ class _Regions(NamedTuple):
 
 
 def _decompressed(entries: Entries, limit: int) -> _Regions:
-    """Decompress regions into one buffer, up to the first that has an error, or until BYTES_A_PIECE is reached."""
+    """Decompress regions into one buffer, up to the first error, or until BYTES_A_PIECE is reached."""
     rows = entries.rows
     starts, ends = stored_regions(rows, entries.position)
     stored = int((ends - starts).sum())
@@ -193,7 +194,7 @@ def _decompressed(entries: Entries, limit: int) -> _Regions:
 
 
 class Gathered:
-    """Concatenated bytes in recycled memory; `ends` has the end of each piece."""
+    """Chunks of bytes, concatenated in recycled memory; `ends` has the end index of each chunk."""
 
     def __init__(self, room: int) -> None:
         self._bytes = memoryview(Block(room))
@@ -205,7 +206,7 @@ class Gathered:
         return self.ends[-1] if self.ends else 0
 
     def append(self, piece: "ReadableBuffer") -> None:
-        """Append a copy of a piece, or the piece itself if it is the first and large."""
+        """Append a copy of a chunk, or the chunk itself if it is the first and large."""
         data = memoryview(piece)
         start = self.size
         end = start + data.nbytes
@@ -226,12 +227,12 @@ class Gathered:
 
 
 def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
-    """Return the bytes of the records of one row, decompressed."""
+    """Return the decompressed bytes of the records of one row."""
     codec = int(row["compression_type"])
     if codec == CompressionType.NONE:
         return stored
     if row["magic"] >= 2:
-        # Kafka does not open the compressed part of a batch that claims no records.
+        # Kafka does not decompress a batch that claims no records.
         return decompress.decompress(codec, stored, limit=limit) if row["records_count"] else b""
     return decompressed_messages(row, stored, limit)
 
@@ -254,7 +255,7 @@ _FAULTS = {
 
 
 def _fault_error(fault: tuple[int, int, int, int, int], entries: Entries, regions: _Regions) -> InvalidRecordError:
-    """Return the error for a kernel's fault, at its byte in the log or, if that is decompressed, at its batch."""
+    """Return the error for a kernel's fault, with the position of the byte or, if it is decompressed, of the batch."""
     code, row, at, expected, found = fault
     position = int(regions.rows["position"][row])
     message = f"{_FAULTS[code]}, in the batch with last offset {int(regions.rows['last_offset'][row])}"

@@ -1,4 +1,4 @@
-"""The compressed part of a batch to bytes, never more than a limit.
+"""Decompression of the records of a batch, up to a limit.
 
     gzip     one or more gzip members
     snappy   xerial stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32, then [length int32, raw block]...;
@@ -7,7 +7,8 @@
              covers the frame's magic too
     zstd     one or more frames, mostly without a content size
 
-A length from the stream is never believed: output grows as bytes arrive, up to the limit.
+A length from the stream is never trusted: output buffers are bounded by the limit and by the size that the compressed
+bytes can decompress to.
 Source: clients/.../common/compress/*.java.
 """
 
@@ -18,15 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.attributes import CompressionType
 from kafkalog.errors import DecompressedSizeError, InvalidRecordError
+from kafkalog.record import codecs
 from kafkalog.record.batch_validity import codec_of
-from kafkalog.record.codecs import (
-    XERIAL_MAGIC,
-    gzip_library,
-    lz4_library,
-    snappy_library,
-    with_lz4_checksum,
-    zstd_library,
-)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -34,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 256 * 1024 * 1024
 
 XERIAL_HEADER_SIZE = 16
-# A copy element of three bytes yields at most 64: a raw block cannot truly expand further.
+# A copy element of three bytes yields at most 64 bytes, so a raw block never expands further.
 SNAPPY_MOST_EXPANSION = 64
 
 ZSTD_MOST_PER_BLOCK = 128 * 1024
@@ -50,8 +44,8 @@ def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magi
     """Decompress `data` as Kafka's reader of format `magic` does.
 
     Raises:
-        InvalidRecordError: Not a whole stream of this codec, or an unknown codec.
-        DecompressedSizeError: More than `limit` bytes.
+        InvalidRecordError: An incomplete or damaged stream, or an unknown codec.
+        DecompressedSizeError: The data decompresses to more than `limit` bytes.
     """
     return _CODECS[codec_of(codec)](data, limit, magic)
 
@@ -71,7 +65,7 @@ def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
 
 
 def _gzip(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
-    """Every member up to the first bytes that begin none, which are ignored as Java's reader ignores them."""
+    """Decompress all members. Bytes after the last one are ignored, as by Java's reader."""
     members: list[bytes] = []
     left, first_step = limit, len(data)
     while not members or data[:2] == GZIP_MAGIC:
@@ -85,12 +79,15 @@ def _gzip(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
 
 
 def _gzip_member(data: memoryview, limit: int, step: int) -> tuple[bytes, int]:
-    """The first member of `data`, or a little more than `limit` bytes of it, and how many bytes it takes.
+    """Decompress the first member of `data`, up to a little more than `limit` bytes.
 
-    The stream copies what it was given beyond the member's end. So it is given `step` bytes, then twice as many and
-    so on: else a thousand small members would be copied a thousand times.
+    The library copies the input after the member's end. So it gets `step` bytes, then twice as many and so on: with all
+    the input at once, a thousand small members would be copied a thousand times.
+
+    Returns:
+        The decompressed bytes, and the size of the member in `data`.
     """
-    zlib = gzip_library()
+    zlib = codecs.gzip_library()
     stream = zlib.decompressobj(wbits=31)
     pieces: list[bytes] = []
     at = filled = 0
@@ -107,14 +104,16 @@ def _gzip_member(data: memoryview, limit: int, step: int) -> tuple[bytes, int]:
 
 
 def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
-    cramjam = snappy_library()
+    cramjam = codecs.snappy_library()
     snappy = cramjam.snappy
-    blocks = list(_xerial_blocks(data)) if data[:8] == XERIAL_MAGIC else [data]
+    blocks = list(_xerial_blocks(data)) if data[:8] == codecs.XERIAL_MAGIC else [data]
     try:
         sizes = [snappy.decompress_raw_len(block) for block in blocks]
         for block, size in zip(blocks, sizes, strict=True):
             if size > SNAPPY_MOST_EXPANSION * len(block):
-                raise _damaged(CompressionType.SNAPPY, f"a block of {len(block)} bytes claims to hold {size}")
+                raise _damaged(
+                    CompressionType.SNAPPY, f"a block of {len(block)} bytes claims to decompress to {size} bytes"
+                )
         if sum(sizes) > limit:
             raise _too_large(limit)
         output = memoryview(bytearray(sum(sizes)))
@@ -127,30 +126,32 @@ def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The raw blocks of a xerial stream; streams may be concatenated, header and all."""
+    """Yield the raw blocks of one or more concatenated xerial streams."""
     at = 0
     while at < len(data):
-        if data[at : at + 8] == XERIAL_MAGIC:
+        if data[at : at + 8] == codecs.XERIAL_MAGIC:
             at += XERIAL_HEADER_SIZE
             if at > len(data):
                 raise _damaged(CompressionType.SNAPPY, "it ends within the stream's header")
             continue
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
         if not 0 <= size <= len(data) - at - 4:
-            raise _damaged(CompressionType.SNAPPY, f"a block of {size} bytes, {len(data) - at - 4} are left")
+            raise _damaged(
+                CompressionType.SNAPPY, f"a block claims {size} bytes, but {len(data) - at - 4} bytes are left"
+            )
         yield data[at + 4 : at + 4 + size]
         at += 4 + size
 
 
 def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
-    frame = lz4_library()
+    frame = codecs.lz4_library()
     stream = frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     left = limit
     try:
         source: ReadableBuffer = _mend_lz4_header(data) if magic == 0 else data
         while not stream.eof:
-            # The library makes room for max_length at once; mostly one piece of this size is enough.
+            # The library allocates max_length bytes at once; mostly one chunk of this size is enough.
             pieces.append(stream.decompress(source, max_length=min(left + 1, max(65536, 5 * len(data)))))
             left -= len(pieces[-1])
             if left < 0:
@@ -164,20 +165,17 @@ def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
 
 
 def _mend_lz4_header(data: memoryview) -> bytes:
-    """A frame of format 0 with the header checksum that the LZ4 specification asks for.
-
-    Kafka does not look at the stored one.
-    """
+    """Copy a frame of format 0 with the header checksum of the LZ4 specification; Kafka ignores the stored one."""
     if len(data) < 7 or data[:4] != LZ4_MAGIC:
         return bytes(data)
     size = 6 + (8 if data[4] & 0x08 else 0) + (4 if data[4] & 0x01 else 0)
-    return with_lz4_checksum(data, size, data[4:size])
+    return codecs.with_lz4_checksum(data, size, data[4:size])
 
 
 def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     if magic < 2:
         raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
-    zstandard = zstd_library()
+    zstandard = codecs.zstd_library()
     pieces: list[bytes] = []
     left = limit
     size = most = 0
@@ -200,7 +198,7 @@ def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
 
 
 def _skippable_size(data: memoryview) -> int:
-    """Bytes of a frame that holds nothing for us: magic | size int32 little-endian | as many bytes."""
+    """Return the size of a skippable frame: magic | size int32 little-endian | so many bytes."""
     size = 8 + int.from_bytes(data[4:8], "little")
     if size > len(data):
         raise _damaged(CompressionType.ZSTD, "it ends before a skippable frame does")
@@ -208,10 +206,14 @@ def _skippable_size(data: memoryview) -> int:
 
 
 def _zstd_frame(zstandard: ModuleType, data: memoryview) -> tuple[int, int, bool]:
-    """How many bytes the first frame takes, how many it yields at most, and whether it says itself that it does.
+    """Return the sizes of the first frame.
 
     block header   3 bytes, little-endian: bit 0 last block | bits 1-2 type: 0 raw, 1 one byte repeated,
                    2 compressed | the rest size
+
+    Returns:
+        The size of the frame in `data`, the largest size that it decompresses to, and whether that is the content size
+        given in its header.
     """
     parameters = zstandard.get_frame_parameters(data)
     at = zstandard.frame_header_size(data)
@@ -231,13 +233,14 @@ def _zstd_frame(zstandard: ModuleType, data: memoryview) -> tuple[int, int, bool
         return at, most, False
     if parameters.content_size > most:
         raise _damaged(
-            CompressionType.ZSTD, f"it claims {parameters.content_size} bytes, its blocks hold {most} at most"
+            CompressionType.ZSTD,
+            f"it claims {parameters.content_size} bytes, but its blocks decompress to {most} bytes at most",
         )
     return at, parameters.content_size, True
 
 
 def _zstd_exceeds(zstandard: ModuleType, frame: memoryview, limit: int) -> bool:
-    """Whether a frame that would not decompress into `limit` bytes is sound so far, only too large."""
+    """Return whether a frame that failed to decompress into `limit` bytes is sound up to there, but too large."""
     room = bytearray(ZSTD_MOST_PER_BLOCK)
     stream = zstandard.ZstdDecompressor().stream_reader(frame)
     try:
@@ -249,9 +252,9 @@ def _zstd_exceeds(zstandard: ModuleType, frame: memoryview, limit: int) -> bool:
 
 
 def _zstd_decompressor() -> Any:
-    """One for each thread: making one costs as much as a small batch, and none serves two threads at once."""
+    """Return this thread's decompressor: creating one costs as much as a small batch, and it is not thread-safe."""
     if not hasattr(_of_thread, "zstd"):
-        _of_thread.zstd = zstd_library().ZstdDecompressor()
+        _of_thread.zstd = codecs.zstd_library().ZstdDecompressor()
     return _of_thread.zstd
 
 

@@ -1,11 +1,12 @@
-"""Entries rewritten: other offsets, other timestamps, another format.
+"""Conversion of entries to other offsets, other timestamps or another format.
 
-    what changes                                 how
+    change                                       how
     offsets, leader epoch, timestamps            a few bytes of the header, see `batch_headers`
-    offsets inside that do not count 0, 1, 2...  the records are read and written again
+    inner offsets that do not count 0, 1, 2...   the records are read and written again
     the format                                   the records are read and written again
 
-Functions take entries and return bytes; the bytes given are not changed. The methods of `MessageSet` wrap them.
+The functions take entries and return new bytes; they do not change their arguments. The methods of `MessageSet` wrap
+them.
 Source: clients/.../common/record/RecordsUtil.java.
 """
 
@@ -49,12 +50,12 @@ def with_timestamps(entries: Entries, timestamp_type: TimestampType, timestamp: 
 
     Args:
         entries: All entries of a set in memory.
-        timestamp_type: Their new type.
+        timestamp_type: Their new timestamp type.
         timestamp: Their new (largest) timestamp, ms.
 
     Raises:
         CorruptRecordError: An entry is shorter than its header, or its checksum is wrong.
-        InvalidRecordError: A codec does not exist.
+        InvalidRecordError: The codec of an entry is unknown.
         UnsupportedForMessageFormatError: Format 0 has no timestamps.
     """
     timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
@@ -75,15 +76,15 @@ def with_offsets(
 
     Args:
         entries: All entries of a set in memory.
-        reading: How to read those that have to be rebuilt: wrappers whose inner offsets do not fit, v2 batches with
+        reading: How to read those that have to be rebuilt: wrappers whose inner offsets do not fit, and v2 batches with
             gaps.
         first_offset: The offset of the first record.
-        partition_leader_epoch: For the v2 batches; None leaves it as it is.
+        partition_leader_epoch: The new leader epoch of the v2 batches; None keeps the old ones.
 
     Raises:
         CorruptRecordError: An entry is shorter than its header, or the checksum of one to be rebuilt is wrong.
-        InvalidRecordError: A codec does not exist, or the content of an entry to be rebuilt does not follow the format.
-        ValueError: There are not as many offsets.
+        InvalidRecordError: A codec is unknown, or the content of an entry to be rebuilt does not follow the format.
+        ValueError: The last offset would exceed 2**63 - 1.
     """
     first_offset = whole("first_offset", first_offset, 0, INT64_MAX)
     if partition_leader_epoch is not None:
@@ -102,7 +103,7 @@ def with_offsets(
 
 
 def _numbered(entries: Entries, offset: int, reading: Reading) -> tuple[NDArray[np.int64], dict[int, bytearray]]:
-    """Return how many offsets each entry takes, and the entries that had to be rebuilt, by their row."""
+    """Return the number of offsets of each entry, and the entries that had to be rebuilt, by the index of their row."""
     rows = entries.rows
     lengths = np.where(rows["magic"] >= 2, np.maximum(rows["last_offset"] - rows["base_offset"] + 1, 0), 1)
     rebuilt, done = {}, 0
@@ -116,9 +117,9 @@ def _numbered(entries: Entries, offset: int, reading: Reading) -> tuple[NDArray[
 
 
 def _may_not_fit(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Tell which entries may hold records that are not numbered one after the other.
+    """Return which entries may hold records that are not numbered consecutively.
 
-    A v2 batch tells by its count; one without records stands for the range it has, and a control batch for itself.
+    The header of a v2 batch shows it by its count. Batches without records and control batches keep their range.
     """
     batch = rows["magic"] >= 2
     gaps = (rows["records_count"] != rows["last_offset"] - rows["base_offset"] + 1) & (rows["records_count"] > 0)
@@ -129,7 +130,7 @@ def _may_not_fit(rows: NDArray[np.void]) -> NDArray[np.bool_]:
 
 
 def _renumbered(entry: Entries, offset: int, reading: Reading) -> tuple[int, bytearray | None]:
-    """Return how many records an entry holds, and the entry rebuilt where its inner offsets do not fit."""
+    """Return the number of records in an entry, and the rebuilt entry if its inner offsets do not fit."""
     row = entry.rows[0]
     if row["magic"] < 2:
         inner, _ = inner_messages(row, entry.view, reading.decompression_limit)
@@ -142,21 +143,21 @@ def _renumbered(entry: Entries, offset: int, reading: Reading) -> tuple[int, byt
 
 
 def _replaced(entries: Entries, rebuilt: dict[int, bytearray]) -> bytearray:
-    """Copy the entries, some of them rebuilt."""
+    """Copy the entries with the rebuilt ones in place of the old ones."""
     if not rebuilt:
         return bytearray(entries.view)
     rows = entries.rows
     return bytearray(b"".join(rebuilt.get(i, entries.only(rows[i : i + 1]).view) for i in range(len(rows))))
 
 
-# --- records written again
+# --- rebuilding
 
 
 def settings_of(row: np.void, magic: int) -> BatchSettings:
-    """Return the settings for an entry of format `magic` in place of this one; producer data only from v2 to v2.
+    """Return the settings to write an entry in format `magic`; producer data only from v2 to v2.
 
     Raises:
-        InvalidRecordError: The entry contradicts itself.
+        InvalidRecordError: The fields of the entry contradict each other.
     """
     timestamp_type = TimestampType(max(0, int(row["timestamp_type"])))
     log_append = timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -186,17 +187,17 @@ def _batch_fields(row: np.void) -> dict[str, Any]:
 
 
 def rebuild(columns: RecordColumns, settings: BatchSettings, *, keep_offsets: bool = False) -> bytearray:
-    """Write the records to a batch of these settings.
+    """Write records to one batch.
 
     Args:
         columns: The records.
-        settings: The batch's.
+        settings: The settings of the batch.
         keep_offsets: Whether records keep their offsets; else they are numbered from the base offset.
 
     Raises:
-        InvalidTimestampError: A negative timestamp.
-        UnsupportedForMessageFormatError: Headers below magic 2.
-        InvalidRecordError: Anything else that a batch does not take.
+        InvalidTimestampError: A record has a negative timestamp.
+        UnsupportedForMessageFormatError: A record has headers, and the format is 0 or 1.
+        InvalidRecordError: The records do not fit into a batch for another reason.
     """
     ensure_writable(columns, settings.magic)
     builder = RecordsBuilder(settings)
@@ -209,7 +210,11 @@ def rebuild(columns: RecordColumns, settings: BatchSettings, *, keep_offsets: bo
 
 
 def unwritable(columns: RecordColumns, magic: int) -> int:
-    """Return the first record with a negative timestamp or, below magic 2, with headers; len(columns) if none has."""
+    """Return the index of the first record with a negative timestamp or, below magic 2, with headers.
+
+    Returns:
+        The index; len(columns) if there is no such record.
+    """
     bad = columns.timestamp < NO_TIMESTAMP
     if magic < 2:
         bad |= columns.headers_length > 0
@@ -220,8 +225,8 @@ def ensure_writable(columns: RecordColumns, magic: int) -> None:
     """Check that every record can be written in format `magic`.
 
     Raises:
-        InvalidTimestampError: A negative timestamp.
-        UnsupportedForMessageFormatError: Headers below magic 2.
+        InvalidTimestampError: A record has a negative timestamp.
+        UnsupportedForMessageFormatError: A record has headers, and the format is 0 or 1.
     """
     i = unwritable(columns, magic)
     if i == len(columns):
@@ -242,11 +247,11 @@ def to_magic(
     """Convert entries to another format; see `MessageSet.to_magic`.
 
     Args:
-        runs: The entries, some at a time.
+        runs: The entries, in batch ranges.
         reading: How to read those that are converted.
         magic: The format.
-        lossy: Whether what the format does not have may be left out.
-        start_offset: Records before it may be left out; None leaves out none.
+        lossy: Whether to drop what the format does not support; else it is an error.
+        start_offset: Records before it may be dropped; None drops none.
     """
     magic, lossy = whole("magic", magic, 0, 2), flag("lossy", lossy)
     if start_offset is not None:
@@ -261,7 +266,7 @@ def to_magic(
 
 
 def _alike(rows: NDArray[np.void], magic: int) -> Iterator[NDArray[np.void]]:
-    """Cut rows into runs that stay as they are, runs of messages for one batch, and single batches and wrappers."""
+    """Cut rows into ranges to copy, ranges of messages that become one batch, and single batches or wrappers."""
     same = rows["magic"] == magic
     loose = (rows["magic"] < 2) & (rows["compression_type"] == 0) & ~same
     joined = (same[1:] & same[:-1]) | (loose[1:] & loose[:-1] & _may_share(rows[:-1], rows[1:]))
@@ -270,7 +275,10 @@ def _alike(rows: NDArray[np.void], magic: int) -> Iterator[NDArray[np.void]]:
 
 
 def _may_share(left: NDArray[np.void], right: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Tell whether two messages fit into one batch: one type, one append time, offsets that rise by at most 2**31."""
+    """Return which neighbours fit into one batch: same magic, timestamp type and append time, and rising offsets.
+
+    Offsets of one batch must not cross a multiple of 2**31, so that offset deltas fit into an int32.
+    """
     alike = (left["magic"] == right["magic"]) & (left["timestamp_type"] == right["timestamp_type"])
     own_time = left["timestamp_type"] != TimestampType.LOG_APPEND_TIME
     one_time = own_time | (left["max_timestamp"] == right["max_timestamp"])

@@ -1,10 +1,10 @@
-"""Log entries one after the other: how the walk over them ends, and what to say where it must not.
+"""The end of a scan of log entries: the kinds of end, and the errors for damage.
 
-    entry entry entry ... | END     the data ends where an entry does
-                          | TORN    fewer bytes are left than the next entry needs: a write cut short, or under way
-                          | ZEROED  nothing but zero bytes is left: preallocated, or a page that was never written back
+    entry entry entry ... | END     the data ends at the end of an entry
+                          | TORN    the next entry is incomplete: a write that was interrupted, or is in progress
+                          | ZEROED  only zeros are left: preallocated, or a page that was never written back
 
-The end is a value. Damage (a size too small, in memory also a magic that does not exist) is an error.
+An end is a value. Damage (a size field that is too small, in memory also an unknown magic) is an error.
 """
 
 from enum import Enum
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 
-# Statuses that no kernel gives: whoever looks at more than headers tells of it so.
+# Statuses that no kernel returns, for checks that need more than the headers.
 WRONG_CHECKSUM = -1
 TOO_SHORT = -2
 
 
 class EndKind(Enum):
-    """How a run of log entries ends."""
+    """How the entries of a log end."""
 
     END = "end"
     TORN = "torn"
@@ -30,14 +30,21 @@ class EndKind(Enum):
 
 
 class EndOfData(NamedTuple):
-    """Where the whole entries end (`position`, bytes) and in what way."""
+    """The end of the complete entries: its kind, and its position in bytes."""
 
     kind: EndKind
     position: int
 
 
 class Stop(NamedTuple):
-    """Why a scan stopped, mostly as the kernel tells it; `position` counts from the start of the file or buffer."""
+    """The reason why a scan stopped.
+
+    Attributes:
+        status: A status of the kernel (`framing.END` and so on), WRONG_CHECKSUM or TOO_SHORT.
+        position: The position where it stopped, in bytes from the start of the file or buffer.
+        expected: The expected value; the meaning depends on `status`.
+        found: The value found; the meaning depends on `status`.
+    """
 
     status: int
     position: int
@@ -46,18 +53,22 @@ class Stop(NamedTuple):
 
     @property
     def more(self) -> bool:
-        """Whether the scan stopped only because it had been asked for so much."""
+        """Whether the scan stopped only because it reached the requested limit."""
         return self.status == framing.LIMIT
 
     def end(self, path: str | None = None) -> EndOfData:
-        """The end of the data. CorruptRecordError: it was damage."""
+        """Return the end of the data.
+
+        Raises:
+            CorruptRecordError: The scan stopped at damage.
+        """
         kind = _END_KINDS.get(self.status)
         if kind is None:
             raise self.damage(path)
         return EndOfData(kind, self.position)
 
     def damage(self, path: str | None) -> KafkaLogError:
-        """The error to raise for a status that is neither LIMIT nor an end."""
+        """Return the error for a status that is neither LIMIT nor an end."""
         what, figures = _DAMAGE[self.status], (self.expected, self.found)
         if self.status == WRONG_CHECKSUM:
             return CorruptRecordError(what, path, self.position, *(f"{each:#010x}" for each in figures))
@@ -65,7 +76,7 @@ class Stop(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A row of the header table as Python's own numbers."""
+    """A row of the header table as Python integers."""
 
     position: int
     base_offset: int
@@ -90,7 +101,7 @@ assert Header._fields == framing.HEADER_DTYPE.names
 
 
 def headers_of(rows: NDArray[np.void]) -> list[Header]:
-    """Rows of the header table, shape (n,), as Python's own numbers: for code that looks at them one by one."""
+    """Convert rows of the header table, shape (n,), to Python integers, which are faster to read one by one."""
     return [Header._make(row) for row in rows.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""Where the fields of a log entry lie, in bytes from its first, and the smallest sizes: the one table for Python.
+"""The layout of log entries, as a table for Python: positions of the fields in bytes, and smallest sizes.
 
     every entry     0 offset int64 | 8 size int32, of what follows | 16 magic int8
     v0, v1 message  12 crc uint32 | 16 magic | 17 attributes int8 | v1: 18 timestamp int64 |
@@ -8,8 +8,8 @@
                     35 max timestamp int64 | 43 producer id int64 | 51 producer epoch int16 | 53 base sequence int32 |
                     57 records count int32 | 61 records
 
-`_speedups/layout.pxd` has the same table for the kernels; a test compares them. The bits of the attributes are in
-`kafkalog.attributes`, but for those of the codec; the limits of integers in `_speedups.arguments`.
+`_speedups/layout.pxd` is the same table for the kernels; a test compares them. The bits of the attributes, except those
+of the codec, are in `kafkalog.attributes`; the limits of integers are in `_speedups.arguments`.
 Source: clients/.../common/record/{Records,LegacyRecord,DefaultRecordBatch,RecordBatch}.java.
 """
 
@@ -22,9 +22,9 @@ MESSAGE_CRC_AT = 12
 MESSAGE_CRC_FROM = 16
 MESSAGE_ATTRIBUTES_AT = 17
 MESSAGE_TIMESTAMP_AT = 18
-# The length of the key, by magic; of a wrapper too.
+# The position of the key's length, by magic; the same in a wrapper.
 MESSAGE_KEY_AT = {0: 18, 1: 26}
-# The size field of the smallest message, and the bytes of the smallest entry.
+# The size field of the smallest message, and the size in bytes of the smallest entry.
 RECORD_OVERHEAD_V0 = 14
 SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0
 
@@ -43,5 +43,5 @@ RECORD_BATCH_OVERHEAD = 61
 
 CODEC_MASK = 0x07
 
-# A timestamp field that says nothing.
+# The value of the timestamp field of a record without a timestamp.
 NO_TIMESTAMP = -1

@@ -1,8 +1,8 @@
-"""Log entries one after the other: `MessageSet`, and the one in memory, `ByteBufferMessageSet`.
+"""Sequences of log entries: `MessageSet`, the base class, and `ByteBufferMessageSet`, in memory.
 
     entry | entry | ... | end, torn tail or zeroed tail
 
-A message set is iterable and never its own iterator, so that it can be read by several at once.
+A message set is iterable and never its own iterator, so several readers can iterate over it at once.
 Kafka: `Records` and `MemoryRecords` (before 0.11 `MessageSet` and `ByteBufferMessageSet`).
 """
 
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
     from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
     from kafkalog.record.write_to import Target
 
-# Entries are handed on in runs of about so many bytes and at most so many rows.
+# Entries are read in ranges of about so many bytes and at most so many rows.
 RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
-# With threads, runs are longer where nothing is compressed: handing one over costs as much as decoding some batches.
+# With threads, ranges of uncompressed entries are longer: passing one to a thread costs as much as decoding some
+# batches.
 THREAD_RUN_BYTES = 4 * RUN_BYTES
-# How many bytes a thread decodes of a run ahead of the reader: few runs reach it, but one may decompress to a gigabyte.
+# The number of bytes that a thread decodes of a range ahead of the reader. Few ranges reach it, but a range may
+# decompress to a gigabyte.
 MOST_WAITING_BYTES = 32 << 20
-# Where the first run is but one entry, the next has at most so many times its bytes, and so on.
+# A range has at most so many times the bytes of the one before it: the reader may need only the first entry.
 RUN_GROWTH = 8
 INT8_MIN, INT8_MAX = -128, 127
 # The size of a producer's batch by default (batch.size).
@@ -50,13 +52,14 @@ DEFAULT_BATCH_BYTES = 16 * 1024
 
 
 class MessageSet(ABC):
-    """Log entries one after the other: `RecordBatch`es of `Record`s.
+    """A sequence of log entries: `RecordBatch`es of `Record`s.
 
     Reading yields everything before damage and then raises `CorruptRecordError` (framing, checksum) or
-    `InvalidRecordError` (content). A torn or zeroed tail is no damage: reading stops there; `end_of_data` says which.
+    `InvalidRecordError` (content). A torn or zeroed tail is not damage: reading stops there, and `end_of_data` has its
+    kind and position.
     """
 
-    # Less in a set that begins at a position looked for: its reader may want no more than a record.
+    # Smaller in a set that begins at the result of a search, because its reader may need only one record.
     _first_run_bytes = THREAD_RUN_BYTES
 
     def __init__(self, reading: Reading) -> None:
@@ -67,15 +70,15 @@ class MessageSet(ABC):
         """Scan the headers of entries.
 
         Args:
-            start: The position of the first.
-            rows: How many at most; -1 = no limit.
-            span: Stop when so many bytes are covered; -1 = no limit.
-            max_size: A greater size field is damage; -1 = no limit.
+            start: The position of the first entry.
+            rows: The most entries to return; -1 = no limit.
+            span: The number of bytes after which to stop; -1 = no limit.
+            max_size: The largest valid size field; -1 = no limit.
         """
 
     @abstractmethod
     def _view(self, position: int, length: int) -> memoryview:
-        """Return the bytes [position, position + length), which a scan has found to be there."""
+        """Return the bytes [position, position + length), which a scan has found."""
 
     @property
     @abstractmethod
@@ -85,7 +88,7 @@ class MessageSet(ABC):
     @property
     @abstractmethod
     def size_in_bytes(self) -> int:
-        """Bytes, a torn or zeroed tail included."""
+        """The size in bytes, including a torn or zeroed tail."""
 
     def __iter__(self) -> Iterator[Record]:
         """Yield the records in order, without control records; checksums are checked."""
@@ -96,7 +99,7 @@ class MessageSet(ABC):
         return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in self._runs())
 
     def headers(self) -> NDArray[np.void]:
-        """Return one row (`HEADER_DTYPE`) an entry, from the headers alone.
+        """Return one row (`HEADER_DTYPE`) per entry, read from the headers alone.
 
         Raises:
             CorruptRecordError: Damage in the framing.
@@ -114,12 +117,12 @@ class MessageSet(ABC):
         return self._runs()
 
     def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
-        """Yield the records as arrays, some thousand at a time, in order, without control records.
+        """Yield the records in order as arrays, some thousand at a time, without control records.
 
         Args:
-            threads: How many threads decode at once, a little ahead of the reader.
-            check_crcs: False saves about a fifth of the time on uncompressed data, and yields whatever a damaged
-                batch decodes to.
+            threads: The number of threads that decode, a little ahead of the reader.
+            check_crcs: False saves about a fifth of the time on uncompressed data, but damaged batches may then yield
+                wrong records.
 
         Raises:
             ValueError: `threads` is less than 1.
@@ -151,7 +154,7 @@ class MessageSet(ABC):
     def sound_runs(self) -> Iterator[Entries]:
         """Yield the entries up to the first wrong checksum; nothing is decompressed.
 
-        As recovery sees them: the magic, which no checksum covers, is not looked at.
+        These are the entries that recovery keeps: it does not check the magic, which no checksum covers.
 
         Raises:
             CorruptRecordError: A wrong checksum, or damage in the framing, after the entries before it.
@@ -166,7 +169,7 @@ class MessageSet(ABC):
 
     @property
     def end_of_data(self) -> EndOfData:
-        """Where the whole entries end, and how: END, TORN or ZEROED.
+        """The position and the kind of the end of the complete entries: END, TORN or ZEROED.
 
         Raises:
             CorruptRecordError: Damage in the framing.
@@ -176,7 +179,7 @@ class MessageSet(ABC):
 
     @property
     def valid_bytes(self) -> int:
-        """Bytes of whole entries, from the start.
+        """The number of bytes from the start to the end of the last complete entry.
 
         Raises:
             CorruptRecordError: Damage in the framing.
@@ -189,19 +192,19 @@ class MessageSet(ABC):
         return all(bool((run["magic"] == magic).all()) for run in self._runs())
 
     def to_magic(self, magic: int, *, lossy: bool = True, start_offset: int | None = None) -> "ByteBufferMessageSet":
-        """Convert the entries to format `magic`, in memory; offsets stay, and so do entries of that format.
+        """Convert the entries to format `magic` in memory. Offsets stay the same, and so do entries of that format.
 
-        Downward as Kafka converts for old consumers: control batches, headers and producer data are left out.
-        Upward, messages that are not compressed become v2 batches of about a megabyte at most.
+        To an older format as Kafka converts for old consumers: control batches, headers and producer data are dropped.
+        To a newer format, uncompressed messages become v2 batches of about a megabyte at most.
 
         Args:
             magic: The format.
-            lossy: False raises an error instead of leaving anything out.
-            start_offset: Leave out records before it where nothing is compressed; downward only.
+            lossy: False raises an error instead of dropping anything.
+            start_offset: Drop records before it from uncompressed batches; only to an older format.
 
         Raises:
-            UnsupportedForMessageFormatError: With lossy=False, something would be left out.
-            UnsupportedCompressionError: zstd exists only in format 2.
+            UnsupportedForMessageFormatError: With lossy=False, something would be dropped.
+            UnsupportedCompressionError: A batch is compressed with zstd, which exists only in format 2.
             ValueError: There is no such format.
         """
         from kafkalog.record.format_conversion import to_magic
@@ -212,16 +215,17 @@ class MessageSet(ABC):
         """Write bytes to a binary file or a socket.
 
         Args:
-            file: Where to.
-            position: The first byte, from this set's start.
-            size: How many bytes; None = all.
+            file: The file or socket.
+            position: The first byte, counted from this set's start.
+            size: The number of bytes; None = all.
 
         Returns:
-            How many were written: fewer than `size` if this set ends before, or `file` is non-blocking and full.
+            The number of bytes written: less than `size` if this set ends before, or if `file` is non-blocking and
+            full.
 
         Raises:
-            ValueError: `position` or `size` is negative, or `position` after the end.
-            OSError: As `file` raises it.
+            ValueError: `position` or `size` is negative, or `position` is after the end.
+            OSError: `file` raises it.
             TypeError: `file` is neither a file nor a socket.
         """
         from kafkalog.record.write_to import by_python, write_all
@@ -233,9 +237,9 @@ class MessageSet(ABC):
         """Check a range of bytes in this set and return its position and length, cut at the end.
 
         Args:
-            position: From this set's start.
-            length: None = all.
-            name: What the caller calls `length`.
+            position: The first byte, counted from this set's start.
+            length: The number of bytes; None = all.
+            name: The name of `length` in error messages.
 
         Raises:
             ValueError: `position` is outside, or `length` negative.
@@ -255,12 +259,12 @@ class MessageSet(ABC):
     def _runs(
         self, start: int | None = None, *, max_size: int = -1, span: int = RUN_BYTES
     ) -> Iterator[NDArray[np.void]]:
-        """Yield the headers of runs of entries.
+        """Yield the headers of the entries, one batch range at a time.
 
         Args:
-            start: The position of the first; None = this set's start.
-            max_size: A greater size field is damage; -1 = no limit.
-            span: How many bytes a run covers, about.
+            start: The position of the first entry; None = this set's start.
+            max_size: The largest valid size field; -1 = no limit.
+            span: The approximate number of bytes in a range.
 
         Raises:
             CorruptRecordError: Damage in the framing, after the rows before it.
@@ -278,11 +282,15 @@ class MessageSet(ABC):
         self._check_end(stop)
 
     def _check_end(self, stop: Stop) -> None:
-        """Raise CorruptRecordError if the scan stopped where this set may not end."""
+        """Check the reason why a scan stopped.
+
+        Raises:
+            CorruptRecordError: It is damage, not an end.
+        """
         stop.end(self._reading.path)
 
     def _loaded_runs(self) -> Iterator[Entries]:
-        """Yield runs of entries with their bytes."""
+        """Yield batch ranges with their bytes."""
         return map(self._entries, self._runs())
 
     def _entries(self, run: NDArray[np.void]) -> Entries:
@@ -294,7 +302,7 @@ class MessageSet(ABC):
         return ByteBufferMessageSet(buffer, decompression_limit=self._reading.decompression_limit)
 
     def _units(self) -> Iterator[NDArray[np.void]]:
-        """Yield the rows that a thread decodes at a time: enough to be worth the hand-over, in bounded memory."""
+        """Yield the rows for each task of a thread: enough to outweigh its cost, few enough to bound the memory."""
         for run in self._runs(span=THREAD_RUN_BYTES):
             if run["compression_type"].any():
                 yield from pieces(run)
@@ -305,12 +313,11 @@ class MessageSet(ABC):
 class ByteBufferMessageSet(MessageSet):
     """A message set in memory, over any buffer of bytes, which is not copied.
 
-    As in Kafka's reader of memory, a magic other than 0, 1, 2 is damage at once, and too few bytes for the next entry
-    are the end.
+    As in Kafka's reader of memory, a magic other than 0, 1, 2 is damage, and an incomplete last entry is the end.
 
     Args:
         buffer: The bytes.
-        decompression_limit: How many bytes one batch may decompress to.
+        decompression_limit: The number of bytes that one batch may decompress to.
     """
 
     def __init__(self, buffer: "ReadableBuffer", *, decompression_limit: int = decompress.DEFAULT_LIMIT) -> None:
@@ -324,7 +331,7 @@ class ByteBufferMessageSet(MessageSet):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the buffer, a torn or zeroed tail included."""
+        """The size of the buffer in bytes, including a torn or zeroed tail."""
         return self._buffer.nbytes
 
     def _scan(self, start: int, *, rows: int, span: int, max_size: int = -1) -> tuple[NDArray[np.void], Stop]:
@@ -335,7 +342,7 @@ class ByteBufferMessageSet(MessageSet):
         return self._buffer[position : position + length]
 
     def _whole(self) -> Entries:
-        """All entries, without a torn tail."""
+        """Return all complete entries."""
         rows, stop = self._scan(0, rows=-1, span=-1)
         self._check_end(stop)
         return Entries(rows, self._buffer[: stop.position], 0)
@@ -359,30 +366,30 @@ class ByteBufferMessageSet(MessageSet):
         is_control: bool = False,
         partition_leader_epoch: int = -1,
     ) -> "ByteBufferMessageSet":
-        """Write records to one v2 batch, to v0/v1 messages, or to one compressed v0/v1 message; none: an empty set.
+        """Write records to one v2 batch, to v0/v1 messages, or to one compressed v0/v1 message.
 
-        A record's own offset is not looked at. Format 0 has no timestamps.
+        The offsets of the records themselves are ignored. Format 0 has no timestamps.
 
         Args:
-            records: The records.
+            records: The records; none gives an empty set.
             compression_type: The codec.
-            compression_level: None = the codec's default.
+            compression_level: The compression level; None = the codec's default.
             magic: The format: 0, 1 or 2.
-            base_offset: The offset of the first record; the others count on.
-            offsets: The offset of each record, rising, instead of `base_offset`; more than one a record are not used.
-            timestamp: Milliseconds; the append time of LogAppendTime. With CreateTime the timestamp of the batch or
-                wrapper in place of the largest of its records; not used for messages that are not compressed.
-            timestamp_type: Who sets the timestamps.
-            producer_id: The idempotent producer's; -1 = none.
-            producer_epoch: The idempotent producer's; -1 = none.
+            base_offset: The offset of the first record; the others follow consecutively.
+            offsets: The rising offsets of the records, instead of `base_offset`; surplus offsets are ignored.
+            timestamp: Milliseconds. With LogAppendTime, the append time. With CreateTime, the timestamp of the batch or
+                wrapper instead of the largest of its records; ignored for uncompressed messages.
+            timestamp_type: CREATE_TIME (set by the producer) or LOG_APPEND_TIME (set by the broker).
+            producer_id: The id of the idempotent producer; -1 = none.
+            producer_epoch: The epoch of the idempotent producer; -1 = none.
             base_sequence: The sequence of the first record; -1 = none.
             is_transactional: Whether the batch is part of a transaction.
             is_control: Whether it holds control records.
-            partition_leader_epoch: The leader's epoch; -1 = unknown.
+            partition_leader_epoch: The epoch of the leader; -1 = unknown.
 
         Raises:
-            ValueError: Settings or records that Kafka refuses.
-            TypeError: Not records.
+            ValueError: Kafka does not accept the settings or a record.
+            TypeError: An item of `records` is not a `Record`.
         """
         from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
 
@@ -421,8 +428,8 @@ class ByteBufferMessageSet(MessageSet):
         """Check that every entry and every message inside a wrapper is of format `magic`; return this set.
 
         Raises:
-            InvalidRecordError: An entry is not.
-            RecordValidationError: Messages inside an entry are not.
+            InvalidRecordError: An entry is of another format.
+            RecordValidationError: Messages inside an entry are of another format.
         """
         from kafkalog.record.record_checks import check_magic
 
@@ -430,10 +437,10 @@ class ByteBufferMessageSet(MessageSet):
         return self
 
     def check_keys(self) -> Self:
-        """Check that every record has a key, as a compacted topic needs it; return this set.
+        """Check that every record has a key, as compacted topics require; return this set.
 
         Raises:
-            RecordValidationError: Some have none.
+            RecordValidationError: A record has no key.
         """
         from kafkalog.record.record_checks import check_keys
 
@@ -441,16 +448,16 @@ class ByteBufferMessageSet(MessageSet):
         return self
 
     def check_timestamps(self, timestamp_type: TimestampType, now: int, before_max_ms: int, after_max_ms: int) -> Self:
-        """Check that a topic of `timestamp_type` takes every timestamp from a producer at `now`; return this set.
+        """Check that a topic accepts all timestamps from a producer; return this set.
 
         Args:
-            timestamp_type: The topic's.
-            now: Milliseconds since the epoch.
+            timestamp_type: The timestamp type of the topic.
+            now: The present time, milliseconds since the epoch.
             before_max_ms: How long before `now` a timestamp may be.
             after_max_ms: How long after `now` a timestamp may be.
 
         Raises:
-            RecordValidationError: A timestamp is out of this range (CreateTime), or a batch claims LogAppendTime.
+            RecordValidationError: A timestamp is outside this range (CreateTime), or a batch claims LogAppendTime.
         """
         from kafkalog.record.record_checks import check_timestamps
 
@@ -461,8 +468,8 @@ class ByteBufferMessageSet(MessageSet):
     def with_timestamps(self, timestamp_type: TimestampType, timestamp: int) -> "ByteBufferMessageSet":
         """Copy the set with another timestamp type and (largest) timestamp; nothing is decompressed.
 
-        With LogAppendTime that is every record's timestamp; with CreateTime the records of a batch or wrapper keep
-        their own.
+        With LogAppendTime it is the timestamp of every record. With CreateTime the records of a batch or wrapper keep
+        theirs.
 
         Raises:
             UnsupportedForMessageFormatError: Format 0 has no timestamps.
@@ -475,12 +482,17 @@ class ByteBufferMessageSet(MessageSet):
     def with_offsets(self, first_offset: int, *, partition_leader_epoch: int | None = None) -> "ByteBufferMessageSet":
         """Copy the set with the offsets first_offset, first_offset + 1, ...
 
-        Entries get them by their headers. Wrappers whose inner offsets do not fit, and v2 batches with gaps, are
-        rebuilt and compressed again; a batch without records keeps the length of its range.
+        Only headers change, except for wrappers whose inner offsets do not fit, and v2 batches with gaps: these are
+        rebuilt and compressed again. A batch without records keeps the length of its range.
 
         Args:
             first_offset: The offset of the first record.
-            partition_leader_epoch: For the v2 batches; None leaves it as it is.
+            partition_leader_epoch: The new leader epoch of the v2 batches; None keeps the old ones.
+
+        Raises:
+            CorruptRecordError: An entry is shorter than its header, or the checksum of one to be rebuilt is wrong.
+            InvalidRecordError: A codec is unknown, or the content of an entry to be rebuilt does not follow the format.
+            ValueError: The last offset would exceed 2**63 - 1.
         """
         from kafkalog.record.format_conversion import with_offsets
 
@@ -490,8 +502,8 @@ class ByteBufferMessageSet(MessageSet):
 
     @property
     def buffer(self) -> memoryview:
-        """The bytes, read-only: those that the set was made of, not a copy."""
-        # A view of its own, which the caller may release.
+        """The bytes, read-only and not copied."""
+        # A separate view, which the caller may release.
         return self._buffer.toreadonly()
 
     def __repr__(self) -> str:
@@ -507,18 +519,18 @@ def batches_of_records(
 ) -> Iterator[ByteBufferMessageSet]:
     """Write records to sets of one batch each (v0/v1: a wrapper, or messages) of at most `max_size` bytes.
 
-    As a producer does: how well records compress is guessed from the batches before; a batch that turns out too large
-    is split. A record larger than `max_size` gets a batch of its own.
+    As in a producer, the compression ratio is estimated from the batches before, and a batch that becomes too large is
+    split. A record larger than `max_size` gets a batch of its own.
 
     Args:
         records: The records.
-        settings: The batches'; offsets and sequences run on from there.
-        max_size: Bytes of a batch.
-        default_timestamp: Milliseconds, for records without a timestamp.
+        settings: The settings of the first batch; offsets and sequences of the others continue from it.
+        max_size: The largest size of a batch in bytes.
+        default_timestamp: The timestamp, ms, of records without one.
 
     Raises:
-        ValueError: Settings or records that Kafka refuses.
-        TypeError: Not records.
+        ValueError: Kafka does not accept the settings or a record.
+        TypeError: An item of `records` is not a `Record`.
     """
     from kafkalog.record.records_builder import built_batches
 
@@ -527,9 +539,9 @@ def batches_of_records(
 
 
 def _rising(offsets: Iterable[int], base_offset: int) -> tuple[int, Iterator[int]]:
-    """Return the first of the offsets, and all of them."""
+    """Return the first offset, and an iterator over all of them."""
     if base_offset != 0:
-        raise ValueError("base_offset and offsets exclude each other: the base offset is the first one assigned")
+        raise ValueError("base_offset and offsets exclude each other: the base offset is the first of the offsets")
     assigned = iter(offsets)
     first = list(islice(assigned, 1))
     return first[0] if first else 0, chain(first, assigned)
@@ -541,12 +553,12 @@ def _append_at(builder: "RecordsBuilder", records: Iterable[Record], offsets: It
         try:
             offset = next(offsets)
         except StopIteration:
-            raise ValueError(f"{builder.records_count} offsets are assigned, and there are more records") from None
+            raise ValueError(f"more records than offsets: only {builder.records_count} offsets are given") from None
         offset = whole("an offset", offset, 0, INT64_MAX)
         builder.append(record.value, record.key, record.headers, record.timestamp, offset=offset)
 
 
 def _memory_of(columns: RecordColumns) -> int:
-    """Return the size of the arrays and of the bytes decompressed for them."""
+    """Return the size in bytes of the arrays and of the decompressed records."""
     is_compressed = bool(columns.batches["compression_type"].any())
     return 8 * columns.offset.nbytes + columns.batch.nbytes + is_compressed * columns.buffer.nbytes

@@ -1,7 +1,7 @@
-"""`MessageWriter`: messages of formats 0 and 1 written as they come, checksum and length filled in afterwards.
+"""`MessageWriter`: a stream for messages of formats 0 and 1, with checksum and length filled in afterwards.
 
     crc uint32 (reserved) | magic int8 | attributes int8 | v1: timestamp int64 | key length int32, key |
-    value length int32 (reserved) | value, written by whoever has it
+    value length int32 (reserved) | value, written by the caller
 
 Source: core/.../message/MessageWriter.scala (0.10).
 """
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 
 class MessageWriter(BufferingOutputStream):
-    """MessageWriter(segment_size): a stream of linked segments of so many bytes that knows how a message begins.
+    """MessageWriter(segment_size): a `BufferingOutputStream` that writes messages.
 
-    `size`: bytes so far. ValueError: segment_size < 1.
+    Raises:
+        ValueError: `segment_size` is less than 1.
     """
 
     @contextmanager
     def with_crc32_prefix(self) -> Iterator[None]:
-        """Four bytes that hold the CRC-32 of everything written inside the block. May be nested."""
+        """Reserve four bytes and set them to the CRC-32 of the bytes written in the `with` block. It may be nested."""
         checksum = self.reserve(4)
         start = self.size
         yield
@@ -39,7 +40,11 @@ class MessageWriter(BufferingOutputStream):
 
     @contextmanager
     def with_length_prefix(self) -> Iterator[None]:
-        """Four bytes that hold how many are written inside the block. May be nested. OverflowError: 2**31 or more."""
+        """Reserve four bytes and set them to the number of bytes written in the `with` block. It may be nested.
+
+        Raises:
+            OverflowError: 2**31 bytes or more were written in the block.
+        """
         length = self.reserve(4)
         start = self.size
         yield
@@ -65,21 +70,30 @@ class MessageWriter(BufferingOutputStream):
         length: SupportsIndex | None = None,
         **message: Any,
     ) -> None:
-        """Bytes, data[offset:offset + length]; or, by keywords alone, one message without its offset and size.
+        """Write data[offset:offset + length] or, given only keyword arguments, a message without its offset and size.
 
-        key=None: bytes. compression_type=CompressionType.NONE: what `payload` has been compressed with before; here
-        nothing is. timestamp=-1: ms, -1 = none. timestamp_type=TimestampType.CREATE_TIME. magic=1: 0 or 1; format 0 has
-        neither timestamp nor type, and those given are of no use. payload=None: the value, None = null, or a callable
-        that writes it to this stream; what it returns is of no use.
+        After an error nothing has been written, with one exception: a payload that raises leaves a message with zeros
+        for its length and checksum, and the stream must not be used any more.
 
-        IndexError: a range that `data` does not hold. TypeError: both, or neither, or no bytes. ValueError: a magic
-        other than 0 and 1, a timestamp less than -1, a codec or timestamp type that the magic does not have.
-        OverflowError: a key or value of 2**31 bytes. Then nothing is written; but a payload that raises leaves a
-        message with zeros for its length and checksum: the stream is then of no more use.
+        Args:
+            data: Bytes to write.
+            offset: The first byte of `data` to write.
+            length: The number of bytes to write; None = all.
+            **message: The fields of a message. `key`: bytes, None = null. `compression_type`: the codec with which
+                `payload` is already compressed; nothing is compressed here. `timestamp`: ms, -1 = none.
+                `timestamp_type`: its origin. `magic`: 0 or 1; format 0 ignores timestamp and type. `payload`: the
+                value, None = null, or a callable that writes it to this stream and whose result is ignored.
+
+        Raises:
+            IndexError: `data` does not contain the range.
+            TypeError: Both data and a message, or neither, or not bytes.
+            ValueError: The magic is not 0 or 1, the timestamp is less than -1, or the magic does not have the codec or
+                timestamp type.
+            OverflowError: A key or value of 2**31 bytes or more.
         """
         if message:
             if data is not None or length is not None or index(offset):
-                raise TypeError("either bytes or, by keywords, a message")
+                raise TypeError("write takes either bytes or the keyword arguments of a message, not both")
             self._write_message(**message)
         else:
             super().write(cast("ReadableBuffer", data), offset, length)
@@ -134,7 +148,7 @@ def _attributes(magic: int, compression_type: CompressionType, timestamp_type: T
 
 
 def _bytes(data: "ReadableBuffer | None") -> memoryview | None:
-    """The bytes, if a message can hold them: asked before anything is written."""
+    """Return the bytes as a view, after checking that their length fits into a message."""
     if data is None:
         return None
     view = memoryview(data).cast("B")
@@ -144,5 +158,5 @@ def _bytes(data: "ReadableBuffer | None") -> memoryview | None:
 
 def _int32(length: int) -> int:
     if length >= 2**31:
-        raise OverflowError(f"{length} bytes; a length field holds at most 2**31 - 1")
+        raise OverflowError(f"{length} bytes exceed the largest length field, 2**31 - 1")
     return length

@@ -1,4 +1,4 @@
-"""Work on pieces in several threads, results in order, a bounded number of them waiting."""
+"""`ordered_map`: a map over threads that yields the results in order, with a bounded number of them waiting."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +10,12 @@ from typing import Generic, NamedTuple, TypeVar
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-# So many pieces are under way or waiting for each thread.
+# The number of items per thread that are in progress or waiting.
 AHEAD = 2
 
 
 class Answer(NamedTuple, Generic[Result]):
-    """What one piece gave: its results, those that are still to be made, and the error after them."""
+    """The results of one item, the iterator over those not computed yet, and the error after the results."""
 
     results: list[Result]
     rest: Iterator[Result] | None = None
@@ -29,9 +29,14 @@ def ordered_map(
     weigh: Callable[[Result], int],
     most: int,
 ) -> Iterator[Result]:
-    """The results of work(piece), piece after piece; an error comes after the results before it, as without threads.
+    """Yield the results of work(piece) for each piece, in order; errors come after the results before them.
 
-    most: where the results of a piece weigh as much, those that follow are made when the reader has come to them.
+    Args:
+        work: The function to call in the threads.
+        pieces: The items to call it for.
+        threads: The number of threads.
+        weigh: Returns the weight of a result, for example its size in bytes.
+        most: After results of this weight, the others of the same item are computed when the reader asks for them.
     """
     source = iter(pieces)
     collect = partial(_collect, work, weigh, most)
@@ -53,7 +58,7 @@ def ordered_map(
 
 
 def _given(answer: Answer[Result]) -> Iterator[Result]:
-    """The results; each is let go of before the next is made."""
+    """Yield the results of one item, dropping the reference to each so that its memory can be freed."""
     answer.results.reverse()
     while answer.results:
         yield answer.results.pop()
@@ -70,11 +75,11 @@ def _submit(
     waiting: "deque[Future[Answer[Result]]]",
     count: int,
 ) -> BaseException | None:
-    """Hand out `count` more pieces; the error that `source` ends in is kept for after their results."""
+    """Submit up to `count` more items; return the error that `source` raised, to be raised after their results."""
     try:
         for piece in islice(source, count):
             waiting.append(pool.submit(collect, piece))
-    except Exception as error:  # noqa: BLE001 - raised by the reader, in its turn
+    except Exception as error:  # noqa: BLE001 - ordered_map raises it after the results before it
         return error
     return None
 
@@ -91,6 +96,6 @@ def _collect(
             weight += weigh(result)
             if weight >= most:
                 return Answer(results, rest)
-    except Exception as error:  # noqa: BLE001 - raised by the reader, in its turn
+    except Exception as error:  # noqa: BLE001 - ordered_map raises it after the results before it
         return Answer(results, error=error)
     return Answer(results)

@@ -1,7 +1,7 @@
-"""`RecordBatch`: one entry of a log. A v2 batch, a v0/v1 message, or a v0/v1 wrapper with a compressed set inside.
+"""`RecordBatch`: one entry of a log. A v2 batch, a v0/v1 message, or a v0/v1 wrapper, which contains messages.
 
-Fields of the header are known at once. The records are read when needed: by iterating, by `columns()`, and for a
-wrapper by `base_offset`, which only its content has.
+The fields of the header are available at once. The records are read when needed: by iterating, by `columns()`, and by
+the `base_offset` of a wrapper, which its header does not have.
 """
 
 from collections.abc import Iterator
@@ -31,25 +31,32 @@ def _field(name: str, doc: str) -> Any:
 class RecordBatch:
     """One entry of a log: header fields as properties, records by iterating.
 
-    Absent values are what Kafka answers: -1, or None for the `records_count` of formats 0 and 1. The bytes belong to
-    the message set that gave the batch and are kept alive by it. Kafka: `org.apache.kafka.common.record.RecordBatch`.
+    Absent values are those of Kafka: -1, or None for the `records_count` of formats 0 and 1. The bytes belong to the
+    message set that returned the batch, and the batch keeps them alive.
+    Kafka: `org.apache.kafka.common.record.RecordBatch`.
     """
 
     __slots__ = ("_base_offset", "_fields", "_reading", "_row", "_view")
 
     def __init__(self, row: NDArray[np.void], view: memoryview, reading: Reading) -> None:
-        """`row`: one row (shape (1,)) of the header table; `view`: the entry's bytes."""
+        """Create the batch.
+
+        Args:
+            row: Its row of the header table, shape (1,).
+            view: Its bytes.
+            reading: How to read its records.
+        """
         self._row = row
         self._fields: tuple[int, ...] = row.tolist()[0]
         self._view = view
         self._reading = reading
         self._base_offset: int | None = None
 
-    position: int = _field("position", "Bytes from the start of the file or buffer to this entry.")
-    size_in_bytes: int = _field("size_in_bytes", "Bytes of the whole entry, framing included.")
-    magic: int = _field("magic", "The format: 0, 1 or 2. Another number is damage, seen by `ensure_valid`.")
+    position: int = _field("position", "The position of the entry in the file or buffer, in bytes.")
+    size_in_bytes: int = _field("size_in_bytes", "The size of the whole entry in bytes, including framing.")
+    magic: int = _field("magic", "The format: 0, 1 or 2. `ensure_valid` reports other numbers as damage.")
     last_offset: int = _field(
-        "last_offset", "The offset of the last record, or the one compaction has removed from there."
+        "last_offset", "The offset of the last record, even if compaction has removed that record."
     )
     max_timestamp: int = _field("max_timestamp", "The largest timestamp, ms; -1 = none.")
     partition_leader_epoch: int = _field(
@@ -65,7 +72,8 @@ class RecordBatch:
         """The offset of the first record.
 
         Raises:
-            InvalidRecordError, CorruptRecordError: A wrapper whose content cannot be read.
+            InvalidRecordError: A wrapper whose content does not follow the format.
+            CorruptRecordError: A wrapper of an unknown format, or shorter than its header.
         """
         if self._is_wrapper and self._base_offset is None:
             self._base_offset = int(self.columns(check_crcs=False).offset[0])
@@ -78,10 +86,7 @@ class RecordBatch:
 
     @property
     def records_count(self) -> int | None:
-        """How many records format 2 says there are; compaction makes it less than the offsets' range.
-
-        None in formats 0 and 1.
-        """
+        """The number of records, less than the range of offsets after compaction; None in formats 0 and 1."""
         return None if self.magic < 2 else self._fields[_FIELD["records_count"]]
 
     @property
@@ -89,28 +94,28 @@ class RecordBatch:
         """The codec.
 
         Raises:
-            InvalidRecordError: There is no codec of this number.
+            InvalidRecordError: There is no codec with the number in the header.
         """
         return codec_of(self._fields[_FIELD["compression_type"]], self._reading.path, self.position)
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """Whether the producer or the broker set the timestamps; format 0 has none."""
         return TimestampType(self._fields[_FIELD["timestamp_type"]])
 
     @property
     def base_timestamp(self) -> int:
-        """What the records' timestamps count from, ms (the delete horizon, if set); -1 in formats 0 and 1."""
+        """The base of the records' timestamps, ms, or the delete horizon if set; -1 in formats 0 and 1."""
         return self._fields[_FIELD["base_timestamp"]]
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones or the marker in it, ms; None where it has not been set."""
+        """The time, ms, from which compaction may drop the tombstones or the marker in it; None if it is not set."""
         return self.base_timestamp if self._flag(DELETE_HORIZON_BIT) else None
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it is part of a transaction (a marker is, too)."""
+        """Whether it is part of a transaction; markers are."""
         return self._flag(TRANSACTIONAL_BIT)
 
     @property
@@ -120,7 +125,7 @@ class RecordBatch:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether any codec's bit is set."""
+        """Whether its attributes name a codec."""
         return self._fields[_FIELD["compression_type"]] != 0
 
     @property
@@ -132,7 +137,7 @@ class RecordBatch:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the format is known, the size holds a header, and the stored checksum is that of the bytes."""
+        """Whether the format is known, the size is at least that of the header, and the checksum is right."""
         return check_entries(*self._entries).error is None
 
     def ensure_valid(self) -> None:
@@ -144,10 +149,11 @@ class RecordBatch:
         ensure_valid(*self._entries, path=self._reading.path)
 
     def columns(self, *, check_crcs: bool = True) -> RecordColumns:
-        """Return all records as arrays.
+        """Return all records as arrays, control records too.
 
         Raises:
-            CorruptRecordError, InvalidRecordError: As when iterating.
+            CorruptRecordError: The batch is not valid or, with `check_crcs`, its checksum is wrong.
+            InvalidRecordError: The content does not follow the format.
         """
         return read_whole(self._entries, self._reading, check_crcs=check_crcs)
 
@@ -156,7 +162,7 @@ class RecordBatch:
 
         Raises:
             CorruptRecordError: The checksum is wrong.
-            InvalidRecordError: The content does not follow the format; the records before the damage come first.
+            InvalidRecordError: The content does not follow the format; raised after the records before the damage.
         """
         reading = replace(self._reading, check_crcs=True, control=True)
         return chain.from_iterable(map(iter, read_columns(self._entries, reading)))
@@ -186,7 +192,7 @@ class RecordBatch:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Return the sequence `increment` later: 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
+    """Add to a sequence; 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
     if sequence > _int32(INT32_MAX - increment):
         return _int32(increment - (INT32_MAX - sequence) - 1)
     return _int32(sequence + increment)

@@ -1,8 +1,7 @@
-"""`RecordColumns`: the records of some batches as numpy arrays, one a field.
+"""`RecordColumns`: the records of some batches as numpy arrays, one per field.
 
-Starts index `buffer`: the log's own bytes where nothing is compressed, else the decompressed regions one after the
-other. Nothing is copied into the arrays, so a `RecordColumns` keeps its buffer (a mapped file, perhaps) alive as long
-as it lives.
+Starts are indexes of `buffer`: the bytes of the log if nothing is compressed, else the concatenated decompressed
+records. Keys and values are not copied, so a `RecordColumns` keeps its buffer (which may be a mapped file) alive.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,18 +18,20 @@ from kafkalog._speedups.record import Record, build_records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# So many objects are made at a time: few enough that they stay in cache until they are used.
+# So many objects are created at a time: few enough that they stay in the cache until they are used.
 RECORDS_AT_A_TIME = 1024
 
 
 class RecordColumns:
-    """The records of one or more batches as arrays; row i of every array is record i.
+    """The records of one or more batches as arrays; element i of every array belongs to record i.
 
-    offset, timestamp (ms; -1 = none), key_start, key_length, value_start, value_length, headers_start,
-    headers_length: int64 (n,); a length of -1 is null, starts index `buffer`; headers_length 0 = no headers. batch:
-    int32 (n,), the row of `batches` (HEADER_DTYPE) that a record belongs to. buffer: read-only memoryview.
+    The arrays of fields are int64, shape (n,). The arrays and the buffer stay valid as long as this object or a view of
+    them exists.
 
-    The arrays and the buffer stay valid as long as this object or a view of them lives.
+    Attributes:
+        buffer: The bytes that starts refer to, read-only.
+        batch: The index in `batches` of each record's batch, int32, shape (n,).
+        batches: Rows of the header table (HEADER_DTYPE).
     """
 
     __slots__ = ("_block", "batch", "batches", "buffer")
@@ -45,58 +46,62 @@ class RecordColumns:
 
     @classmethod
     def empty(cls) -> "RecordColumns":
-        """No records."""
+        """Return columns without records."""
         return cls(memoryview(b""), np.empty((8, 0), np.int64), np.empty(0, np.int32), np.empty(0, HEADER_DTYPE))
 
     @property
     def offset(self) -> NDArray[np.int64]:
-        """Absolute offsets, int64."""
+        """The absolute offsets, int64."""
         return self._field(0)
 
     @property
     def offset_span(self) -> tuple[int, int]:
-        """The smallest offset and the largest. ValueError: there are no records."""
+        """The smallest and the largest offset.
+
+        Raises:
+            ValueError: There are no records.
+        """
         return span_of(self._block[0], 0, 0)[:2]
 
     @property
     def timestamp(self) -> NDArray[np.int64]:
-        """Milliseconds since the epoch, int64; -1 = none."""
+        """The timestamps, milliseconds since the epoch, int64; -1 = none."""
         return self._field(1)
 
     @property
     def timestamp_type(self) -> NDArray[np.int8]:
-        """Who set each timestamp, int8: -1 nobody (format 0), 0 the producer, 1 the broker (`TimestampType`)."""
+        """The `TimestampType` of each timestamp, int8: -1 none (format 0), 0 set by the producer, 1 by the broker."""
         types: NDArray[np.int8] = self.batches["timestamp_type"][self.batch]
         return types
 
     @property
     def key_start(self) -> NDArray[np.int64]:
-        """Where keys begin in `buffer`, int64."""
+        """The index in `buffer` of each key, int64."""
         return self._field(2)
 
     @property
     def key_length(self) -> NDArray[np.int64]:
-        """Bytes of each key, int64; -1 = null."""
+        """The length in bytes of each key, int64; -1 = null."""
         return self._field(3)
 
     @property
     def value_start(self) -> NDArray[np.int64]:
-        """Where values begin in `buffer`, int64."""
+        """The index in `buffer` of each value, int64."""
         return self._field(4)
 
     @property
     def value_length(self) -> NDArray[np.int64]:
-        """Bytes of each value, int64; -1 = null."""
+        """The length in bytes of each value, int64; -1 = null."""
         return self._field(5)
 
     @property
     def headers_start(self) -> NDArray[np.int64]:
-        """Where the encoded headers begin in `buffer`, after their count, int64."""
+        """The index in `buffer` of the encoded headers of each record, after their count, int64."""
         return self._field(6)
 
     @property
     def headers_length(self) -> NDArray[np.int64]:
-        """Bytes of the encoded headers, int64; 0 = none."""
+        """The length in bytes of the encoded headers of each record, int64; 0 = no headers."""
         return self._field(7)
 
     def _field(self, row: int) -> NDArray[np.int64]:
@@ -119,28 +124,41 @@ class RecordColumns:
         return chain.from_iterable(self.record_lists())
 
     def record_lists(self, size: int = RECORDS_AT_A_TIME, *, first: int | None = None) -> Iterator[list[Record]]:
-        """The records, `size` of them made at a time; first: the first time (None: as many)."""
+        """Yield the records in lists of `size`.
+
+        Args:
+            size: The length of the lists; the last one may be shorter.
+            first: The length of the first list; None = `size`.
+        """
         start, stop = 0, first or size
         while start < len(self):
             yield build_records(self.buffer, self._block[:, start:stop], self.batch[start:stop], self.batches)
             start, stop = stop, stop + size
 
     def record(self, i: int) -> Record:
-        """Record i. IndexError: there is none."""
+        """Return record i.
+
+        Raises:
+            IndexError: There is no such record.
+        """
         i = range(len(self))[i]
         return build_records(self.buffer, self._block[:, i : i + 1], self.batch[i : i + 1], self.batches)[0]
 
     def between(self, start: int, end: int) -> "RecordColumns":
-        """The records with start <= offset < end; this object itself where that is all of them."""
+        """Return the records with start <= offset < end; this object itself if these are all records."""
         return self.narrowed(start, end)[0] if len(self) else self
 
     def narrowed(self, start: int, end: int) -> tuple["RecordColumns", int, int]:
-        """What `between` gives, and the smallest and the largest offset of all. ValueError: there are no records."""
+        """Return the result of `between`, and the smallest and the largest offset of all records.
+
+        Raises:
+            ValueError: There are no records.
+        """
         offset = self._block[0]
         try:
             smallest, largest, first, stop = span_of(offset, start, end)
         except OverflowError:
-            # No offset is a number of more than 64 bits.
+            # A bound of more than 64 bits is beyond all offsets.
             (smallest, largest), first, stop = self.offset_span, 0, -1
         if start <= smallest and largest < end:
             return self, smallest, largest
@@ -149,24 +167,24 @@ class RecordColumns:
         return self[first:stop], smallest, largest
 
     def where(self, wanted: NDArray[np.bool_]) -> "RecordColumns":
-        """The records i for which wanted[i]; bool, shape (n,)."""
+        """Return the records i for which wanted[i] is true; `wanted` has the shape (n,)."""
         count = int(np.count_nonzero(wanted))
         first = int(wanted.argmax()) if count else 0
         if np.count_nonzero(wanted[first : first + count]) == count:
-            # They lie together: nothing need be copied.
+            # The records are consecutive, so a view is enough.
             return self[first : first + count]
         return RecordColumns(self.buffer, self._block[:, wanted], self.batch[wanted], self.batches)
 
     def key(self, i: int) -> bytes | None:
-        """The key of record i, None = null."""
+        """Return the key of record i; None = null."""
         return self._piece(2, i)
 
     def value(self, i: int) -> bytes | None:
-        """The value of record i, None = null."""
+        """Return the value of record i; None = null."""
         return self._piece(4, i)
 
     def headers(self, i: int) -> tuple[tuple[str, bytes | None], ...]:
-        """The headers of record i, in their order."""
+        """Return the headers of record i in their order."""
         return self.record(i).headers
 
     def _piece(self, row: int, i: int) -> bytes | None:
@@ -174,9 +192,11 @@ class RecordColumns:
         return None if length < 0 else bytes(self.buffer[start : start + length])
 
     def to_arrow(self) -> "pa.RecordBatch":
-        """A `pyarrow.RecordBatch`; see `kafkalog.arrow.to_arrow`.
+        """Convert the records to a `pyarrow.RecordBatch`; see `kafkalog.arrow.to_arrow`.
 
-        ImportError: pyarrow (the extra `arrow`) is missing.
+        Raises:
+            ImportError: pyarrow (the extra `arrow`) is not installed.
+            OverflowError: Keys or values have more than 2**31 - 1 bytes in total; slice the columns first.
         """
         from kafkalog.arrow import to_arrow
 
@@ -188,7 +208,7 @@ class RecordColumns:
 
 
 def between(parts: Iterable[RecordColumns], start: int, stop: int) -> Iterator[RecordColumns]:
-    """Cut the records with start <= offset < stop out of parts whose offsets rise."""
+    """Yield the records with start <= offset < stop of columns whose offsets rise."""
     for part in parts:
         low, high = int(part.offset[0]), int(part.offset[-1])
         wanted = part if start <= low and high < stop else part.between(start, stop)

@@ -1,13 +1,14 @@
-"""Keys and values: what a program means, to bytes and back.
+"""Serializers and deserializers of keys and values.
 
     text      UTF-8
     JSON      UTF-8 text of one JSON value, without spaces
     int32     4 bytes, big-endian
     int64     8 bytes, big-endian
-    bytes     themselves
+    bytes     unchanged
 
-As Kafka's serializers of these names have them. A serializer is any callable from a value to bytes or None, a
-deserializer any callable back; null (None) is null on both sides. Source: clients/.../common/serialization/*.java.
+The bytes are those of Kafka's serializers of these names. A serializer is any callable from a value to bytes or None, a
+deserializer any callable in the other direction. Null (None) stays null in both directions.
+Source: clients/.../common/serialization/*.java.
 """
 
 import json
@@ -33,7 +34,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class DecodedRecord(NamedTuple, Generic[Key, Value]):
-    """A record whose key and value have been deserialized; the other fields as in `Record`."""
+    """A record with deserialized key and value; the other fields are those of `Record`."""
 
     key: Key
     value: Value
@@ -52,19 +53,27 @@ Encodable: TypeAlias = (
 
 
 def serialize_bytes(meant: bytes | bytearray | memoryview | None) -> bytes | None:
-    """Bytes as they are. SerializationError: something else."""
+    """Return the bytes unchanged.
+
+    Raises:
+        SerializationError: `meant` is not bytes, bytearray or memoryview.
+    """
     if meant is None or isinstance(meant, bytes | bytearray | memoryview):
         return None if meant is None else bytes(meant)
     raise _refused("bytes", meant)
 
 
 def deserialize_bytes(data: bytes | None) -> bytes | None:
-    """Bytes as they are."""
+    """Return the bytes unchanged."""
     return data
 
 
 def serialize_text(meant: str | None) -> bytes | None:
-    """Text as UTF-8. SerializationError: no text, or a half of a surrogate pair in it."""
+    """Encode text as UTF-8.
+
+    Raises:
+        SerializationError: `meant` is not text, or contains a half of a surrogate pair.
+    """
     if meant is None:
         return None
     if not isinstance(meant, str):
@@ -72,19 +81,27 @@ def serialize_text(meant: str | None) -> bytes | None:
     try:
         return meant.encode()
     except UnicodeEncodeError as error:
-        raise _refused("text that UTF-8 can hold", meant) from error
+        raise _refused("UTF-8 text", meant) from error
 
 
 def deserialize_text(data: bytes | None) -> str | None:
-    """UTF-8 as text. SerializationError: it is none."""
+    """Decode UTF-8 text.
+
+    Raises:
+        SerializationError: The bytes are not UTF-8.
+    """
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError as error:
-        raise _refused("UTF-8", data) from error
+        raise _refused("UTF-8 text", data) from error
 
 
 def serialize_json(meant: Any) -> bytes | None:
-    """A JSON value as UTF-8; None is null, not the text `null`. SerializationError: JSON has no such value."""
+    """Encode a JSON value as UTF-8; None is null, not the text `null`.
+
+    Raises:
+        SerializationError: JSON has no such value.
+    """
     if meant is None:
         return None
     try:
@@ -94,41 +111,65 @@ def serialize_json(meant: Any) -> bytes | None:
 
 
 def deserialize_json(data: bytes | None) -> Any:
-    """UTF-8 of one JSON value. SerializationError: it is none, or NaN or Infinity, which JSON does not have."""
+    """Decode a JSON value from UTF-8.
+
+    Raises:
+        SerializationError: The bytes are not JSON; NaN and Infinity are not JSON either.
+    """
     try:
         return None if data is None else json.loads(data.decode(), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise _refused("JSON", data) from error
+        raise _refused("a JSON value", data) from error
 
 
 def serialize_int32(meant: int | None) -> bytes | None:
-    """A whole number in 4 bytes, big-endian. SerializationError: no whole number, or out of range."""
+    """Encode a whole number in 4 bytes, big-endian.
+
+    Raises:
+        SerializationError: `meant` is not a whole number, or is out of range.
+    """
     return _serialized_int(meant, 4)
 
 
 def deserialize_int32(data: bytes | None) -> int | None:
-    """4 bytes, big-endian. SerializationError: not 4 bytes."""
+    """Decode a whole number from 4 bytes, big-endian.
+
+    Raises:
+        SerializationError: There are not 4 bytes.
+    """
     return _deserialized_int(data, 4)
 
 
 def serialize_int64(meant: int | None) -> bytes | None:
-    """A whole number in 8 bytes, big-endian. SerializationError: no whole number, or out of range."""
+    """Encode a whole number in 8 bytes, big-endian.
+
+    Raises:
+        SerializationError: `meant` is not a whole number, or is out of range.
+    """
     return _serialized_int(meant, 8)
 
 
 def deserialize_int64(data: bytes | None) -> int | None:
-    """8 bytes, big-endian. SerializationError: not 8 bytes."""
+    """Decode a whole number from 8 bytes, big-endian.
+
+    Raises:
+        SerializationError: There are not 8 bytes.
+    """
     return _deserialized_int(data, 8)
 
 
 def serialize_none(meant: None) -> None:
-    """Null. SerializationError: there is something."""
+    """Return None.
+
+    Raises:
+        SerializationError: `meant` is not None.
+    """
     if meant is not None:
-        raise _refused("nothing", meant)
+        raise _refused("null", meant)
 
 
 def deserialize_none(data: bytes | None) -> None:
-    """Nothing, whatever the bytes: for keys or values that do not matter."""
+    """Return None, whatever the bytes are; for keys or values that are not needed."""
 
 
 def _serialized_int(meant: object, size: int) -> bytes | None:
@@ -139,21 +180,22 @@ def _serialized_int(meant: object, size: int) -> bytes | None:
     try:
         return meant.to_bytes(size, "big", signed=True)
     except OverflowError as error:
-        raise _refused(f"a number of {8 * size} bits", meant) from error
+        raise _refused(f"a whole number of {8 * size} bits", meant) from error
 
 
 def _deserialized_int(data: bytes | None, size: int) -> int | None:
     if data is None:
         return None
     if len(data) != size:
-        raise SerializationError("the data is no whole number", expected=f"{size} bytes", found=f"{len(data)} bytes")
+        message = "cannot convert bytes to a whole number"
+        raise SerializationError(message, expected=f"{size} bytes", found=f"{len(data)} bytes")
     return int.from_bytes(data, "big", signed=True)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text} is more than a float holds")
+        raise ValueError(f"{text} is out of the range of a float")
     return number
 
 
@@ -164,7 +206,7 @@ def _no_constant(name: str) -> Any:
 def _refused(wanted: str, given: object) -> SerializationError:
     shown = repr(given)
     found = shown if len(shown) <= 80 else shown[:77] + "..."
-    return SerializationError("it is something else", expected=wanted, found=found)
+    return SerializationError(f"cannot convert {type(given).__name__} to {wanted}", expected=wanted, found=found)
 
 
 # --- records
@@ -177,10 +219,17 @@ def encode(
     *,
     timestamp: int = -1,
 ) -> Iterator[Record]:
-    """A record for each (key, value), (key, value, headers), (key, value, headers, timestamp) or `DecodedRecord`.
+    """Serialize keys and values, and yield a record per item.
 
-    timestamp: ms, for those that come without. SerializationError: what a serializer refuses; it says the number of the
-    item, from 0, and whether it was the key or the value. What else a serializer raises gets a note that says so.
+    Args:
+        items: Tuples (key, value), (key, value, headers) or (key, value, headers, timestamp), or `DecodedRecord`s.
+        key_serializer: Called with each key.
+        value_serializer: Called with each value.
+        timestamp: The timestamp, ms, of items without one.
+
+    Raises:
+        SerializationError: A serializer refuses a key or value. The message names the item, counted from 0, and whether
+            it is the key or the value. Other errors of a serializer get a note with the same information.
     """
     for number, item in enumerate(items):
         where = f"item {number}"
@@ -191,7 +240,7 @@ def encode(
 
 
 def _turned(turn: Callable[[Given], Turned], given: Given, where: str, what: str) -> Turned:
-    """`turn(given)`; errors say where and what it was."""
+    """Return turn(given), adding place and field to errors."""
     try:
         return turn(given)
     except SerializationError as error:
@@ -207,10 +256,11 @@ def decode(
     key_deserializer: Deserializer[Key],
     value_deserializer: Deserializer[Value],
 ) -> Iterator[DecodedRecord[Key, Value]]:
-    """The records with key and value deserialized.
+    """Deserialize keys and values, and yield a `DecodedRecord` per record.
 
-    SerializationError: at the first that cannot be; it says which offset, and whether it was the key or the value. What
-    else a deserializer raises gets a note that says so.
+    Raises:
+        SerializationError: A deserializer refuses a key or value. The message names the offset, and whether it is the
+            key or the value. Other errors of a deserializer get a note with the same information.
     """
     for record in records:
         instance("a record", record, Record)

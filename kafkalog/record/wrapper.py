@@ -1,10 +1,10 @@
-"""A compressed message of format 0 or 1, the wrapper, and the messages inside it.
+"""Compressed messages of formats 0 and 1, the wrappers, and the messages inside them.
 
     wrapper   offset | size | crc | magic | attributes | v1: timestamp | key length, key | value length, value
     value     compressed: message | message | ...
 
-The wrapper has the offset of its last message. In format 0 the messages inside have their own offsets; in format 1
-these count from 0, and are absolute only where the wrapper's offset is 0, as old librdkafka wrote it.
+The offset of a wrapper is that of its last message. In format 0 the inner messages have absolute offsets. In format 1
+they count from 0, and are absolute only if the wrapper's offset is 0, as written by old versions of librdkafka.
 Source: clients/.../common/record/AbstractLegacyRecordBatch.java.
 """
 
@@ -29,10 +29,10 @@ def decompressed_messages(row: np.void, entry: memoryview, limit: int) -> "Reada
     Args:
         row: Its row of the header table.
         entry: Its bytes.
-        limit: How many bytes it may decompress to.
+        limit: The number of bytes that it may decompress to.
 
     Raises:
-        InvalidRecordError: It has no value, one that ends after it, or one that is not of its codec.
+        InvalidRecordError: It has no value, the value ends after the entry, or its compressed data is damaged.
         DecompressedSizeError: It decompresses to more than `limit` bytes.
     """
     magic = int(row["magic"])
@@ -60,15 +60,15 @@ def inner_messages(row: np.void, entry: memoryview, limit: int) -> tuple[NDArray
     Args:
         row: Its row of the header table.
         entry: Its bytes.
-        limit: How many bytes it may decompress to.
+        limit: The number of bytes that it may decompress to.
 
     Returns:
-        The rows of the messages, with the offsets and timestamps stored there, and the bytes they describe. A message
-        cut short at the end is left out.
+        The rows of the messages, with the offsets and timestamps stored in them, and the bytes that they describe. An
+        incomplete last message is ignored.
 
     Raises:
-        CorruptRecordError: The size of a message is less than the smallest one's.
-        InvalidRecordError: As `decompressed_messages`, or there is no message.
+        CorruptRecordError: The size field of a message is less than that of the smallest message.
+        InvalidRecordError: `decompressed_messages` raises it, or there is no message.
     """
     region = memoryview(decompressed_messages(row, entry, limit))
     rows, _, at, *_ = scan_headers(region)
@@ -79,10 +79,10 @@ def inner_messages(row: np.void, entry: memoryview, limit: int) -> tuple[NDArray
 
 
 def absolute_offsets(wrapper: np.void, rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """Return the offsets of the messages in a wrapper.
+    """Return the absolute offsets of the messages in a wrapper.
 
     Args:
-        wrapper: Its row.
+        wrapper: Its row of the header table.
         rows: The rows of its messages.
 
     Raises:
@@ -95,17 +95,17 @@ def absolute_offsets(wrapper: np.void, rows: NDArray[np.void]) -> NDArray[np.int
     if wrapper["last_offset"] < last:
         message = "a compressed message's offset is less than its last inner one"
         raise InvalidRecordError(message, None, int(wrapper["position"]), last, int(wrapper["last_offset"]))
-    # As arrays: damaged numbers wrap around, as in Kafka, and numpy warns of single numbers that do.
+    # Computed with arrays: damaged offsets overflow, as in Kafka, and numpy warns about overflow of scalars.
     offsets: NDArray[np.int64] = own + (np.array([wrapper["last_offset"]], np.int64) - own[-1:])
     return offsets
 
 
 def ensure_inner_valid(wrapper: np.void, rows: NDArray[np.void], view: memoryview) -> None:
-    """Check the messages in a wrapper; the first bad one counts.
+    """Check the messages in a wrapper; raise the error of the first invalid one.
 
     Args:
-        wrapper: Its row.
-        rows: The rows of its messages; of those of another format nothing but the codec is checked.
+        wrapper: Its row of the header table.
+        rows: The rows of its messages; for those of another format only the codec is checked.
         view: Their bytes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Bytes of a message set to a binary file or a socket, piece by piece, as many as it takes."""
+"""Functions that write the bytes of a message set in chunks to a binary file or a socket."""
 
 from collections.abc import Callable
 from socket import socket
@@ -10,26 +10,26 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, SupportsWrite
 
 FILE_PIECE_BYTES = 1 << 20
-# About what a socket's buffer takes at once: what it does not take has been read for nothing.
+# About the size of a socket's buffer: bytes that it does not accept have been read in vain.
 SOCKET_PIECE_BYTES = 1 << 16
 
 
 class SupportsSend(Protocol):
-    """A socket, or what behaves as one."""
+    """A socket, or an object that behaves like one."""
 
     def send(self, data: "ReadableBuffer", /) -> int:
-        """Send some of `data`; how many bytes of it."""
+        """Send the beginning of `data`; return the number of bytes sent."""
 
 
 Target: TypeAlias = "SupportsWrite[memoryview] | SupportsSend"
-# Bytes from a position on, at most so many, to where they go. How many went; 0: it takes no more.
+# (position, length) -> the number of bytes written, at most `length`; 0: the target accepts no more.
 Move: TypeAlias = Callable[[int, int], int]
-# The bytes from a position on, so many.
+# (position, length) -> these bytes.
 View: TypeAlias = Callable[[int, int], memoryview]
 
 
 def write_all(move: Move, position: int, length: int) -> int:
-    """Move bytes [position, position + length) until they are gone or no more are taken. Returns how many went."""
+    """Call `move` for the bytes [position, position + length) until it accepts no more; return the number written."""
     done = 0
     while done < length:
         moved = move(position + done, length - done)
@@ -40,7 +40,11 @@ def write_all(move: Move, position: int, length: int) -> int:
 
 
 def by_python(view: View, target: Target) -> Move:
-    """What moves viewed bytes to `target` by its own `write` or `send`. TypeError: it has neither."""
+    """Return a function that writes viewed bytes to `target` by its `write` or `send`.
+
+    Raises:
+        TypeError: `target` has neither method.
+    """
     if isinstance(target, socket) or not hasattr(target, "write"):
         if not hasattr(target, "send"):
             raise TypeError(f"neither a file nor a socket to write to: {type(target).__name__}")
@@ -49,13 +53,13 @@ def by_python(view: View, target: Target) -> Move:
 
 
 def _taken(target: Target, write: Callable[[memoryview], object], piece: memoryview) -> int:
-    """How many bytes of `piece` are taken; 0 where the target does not wait."""
+    """Write a chunk and return how many bytes the target accepted; 0 if it is non-blocking and full."""
     try:
         return count_taken(target, cast("int | None", write(piece)), len(piece))
     except BlockingIOError as error:
         return getattr(error, "characters_written", 0)
     except OSError as error:
-        # What a TLS socket says instead. Its class lives in ssl, which nobody else should have to import.
+        # A TLS socket raises these instead. They are compared by name, as importing ssl takes long.
         if type(error).__name__ not in {"SSLWantReadError", "SSLWantWriteError"}:
             raise
         return 0

@@ -1,11 +1,11 @@
-"""The records of a log or a file, past damage.
+"""Reading of the records of a log or a file, past damage.
 
-    walk -> Entries: batches that are valid, and have offsets of their segment     -> decoded: RecordColumns
-            Damage: a batch that is not, lost bytes, a torn or zeroed tail            Damage: content out of the format
+    walk -> Entries: valid batches with offsets of their segment          -> decoded: RecordColumns
+            Damage: invalid batches, lost bytes, a torn or zeroed tail                Damage: content out of the format
 
-`surviving` and `decoded` are the two steps for one file, from any position to any other; `records` and `batches` take
-them over the files of a log. What survives is the same for everybody: a batch whose checksum holds, up to the first of
-its records that cannot be decoded or has an offset of another segment.
+`surviving` and `decoded` are the two steps for one file, between any two positions. `records` and `batches` apply them
+to the files of a log. All callers see the same surviving records: those of batches with a valid checksum, up to the
+first record of a batch that cannot be decoded or has an offset of another segment.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,10 +35,15 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 
 class Damage(NamedTuple):
-    """Something that cannot be read.
+    """A batch, or lost bytes, that cannot be read.
 
-    position: of the batch, or of the first lost byte. offset: of its first record, as far as a header tells. finding:
-    what `verify` says of it, if that is about framing or checksums. is_tail: the data ends there.
+    Attributes:
+        path: The file.
+        position: The position of the batch, or of the first lost byte.
+        offset: The first offset of the batch, or its last one if its header has no other; None for lost bytes.
+        error: The problem.
+        finding: The finding that `verify` reports, if it is about framing or checksums.
+        is_tail: Whether the data ends there.
     """
 
     path: str
@@ -50,7 +55,7 @@ class Damage(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What is wrong, and where."""
+        """The text of the error, with file and position."""
         return str(self.error)
 
 
@@ -60,17 +65,17 @@ Report = Callable[[Damage], object]
 def records(
     log: Log | FileMessageSet, start: int = 0, stop: int = NO_END, *, report: Report, control: bool = False
 ) -> Iterator[RecordColumns]:
-    """Read the records with start <= offset < stop, past damage.
+    """Yield the records with start <= offset < stop, past damage.
 
     Args:
         log: A log, or one file.
-        start: The first offset. Damage before the batch that has it is not reported.
-        stop: The offset after the last.
-        report: Called with each damage, before the records behind it.
+        start: The first offset. Damage is reported if it is after the last batch that ends before this offset.
+        stop: The offset after the last one.
+        report: Called for each damage, before the records after it are yielded.
         control: Whether to read control records too.
 
     Yields:
-        The records, at most some thousand at a time.
+        The records, some thousand at a time.
 
     Raises:
         CorruptRecordError: A file became shorter.
@@ -92,10 +97,18 @@ def _records(log: Log | FileMessageSet, start: int, report: Report, control: boo
 
 
 def batches(log: Log | FileMessageSet, start: int = 0, *, report: Report) -> Iterator[tuple[Path, RecordBatch]]:
-    """Read the batches from the one on that holds offset `start`, and where they are.
+    """Yield the batches from the one that holds offset `start` on, with the paths of their files.
 
-    Batches that are damaged, but can be stepped over, are among them; nothing of them is reported. Arguments and errors
-    are those of `records`.
+    Damaged batches that can be skipped are yielded too, and not reported.
+
+    Args:
+        log: A log, or one file.
+        start: The first offset. Damage is reported if it is after the last batch that ends before this offset.
+        report: Called for each damage, before the batches after it are yielded.
+
+    Raises:
+        CorruptRecordError: A file became shorter.
+        OSError: A file cannot be read.
     """
     for file, scope in _files(log, start):
         for entries in _from(start, surviving(file, scope, keep_damaged=True), report):
@@ -104,7 +117,7 @@ def batches(log: Log | FileMessageSet, start: int = 0, *, report: Report) -> Ite
 
 
 def last_offset(file: FileMessageSet) -> int | None:
-    """Return the last offset of the last batch that survives in a file; None: there is none."""
+    """Return the last offset of the last surviving batch of a file; None if there is none."""
     last = None
     for source, scope in _files(file, 0):
         for each in surviving(source, scope):
@@ -114,7 +127,7 @@ def last_offset(file: FileMessageSet) -> int | None:
 
 
 def _files(log: Log | FileMessageSet, start: int) -> Iterator[tuple[ReadableFile, Scope]]:
-    """Open the files that may hold offset `start` or later, one after the other."""
+    """Yield the files that may hold offset `start` or later, each open until the next one."""
     paths = [segment.path for segment in log.segments] if isinstance(log, Log) else [Path(log.path)]
     following = [segment_base_offset(path.name) for path in paths[1:]]
     for path, next_base in zip(paths, [*following, None], strict=True):
@@ -124,7 +137,7 @@ def _files(log: Log | FileMessageSet, start: int) -> Iterator[tuple[ReadableFile
 
 
 def _from(start: int, items: "Iterable[Entries | Damage]", report: Report) -> Iterator[Entries]:
-    """Give out entries from the one on that holds offset `start`, and report damage next to them and behind."""
+    """Yield the entries from the one that holds offset `start` on; report damage directly before them and after."""
     passed: list[Damage] = []
     reached = False
     for item in items:
@@ -157,13 +170,13 @@ def surviving(
 
     Args:
         source: The file.
-        scope: Its path, as errors name it, the offsets that it may hold, and whether it has a successor.
-        start: Position in bytes where a batch begins.
-        end: Position in bytes; None: the end of the file.
-        keep_damaged: Whether batches that are damaged, but can be stepped over, are entries like others.
+        scope: Its path, as named in errors, the offsets that it may hold, and whether it has a successor.
+        start: The position in bytes where a batch begins.
+        end: The position in bytes where the scan ends; None is the end of the file.
+        keep_damaged: Whether to yield damaged batches that can be skipped as entries, not as damage.
 
     Yields:
-        Entries, a run of them at a time, and damage, in the order of their positions.
+        Batch ranges and damage, in the order of their positions.
 
     Raises:
         CorruptRecordError: The file became shorter.
@@ -206,7 +219,7 @@ def _damaged(run: Run, i: int, scope: Scope) -> Damage:
 
 
 def _about(row: np.void, error: KafkaLogError, path: str) -> Damage:
-    # The base offset of a wrapper is not in its header.
+    # The header of a wrapper does not have its base offset.
     offset = int(row["base_offset"]) if row["base_offset"] >= 0 else int(row["last_offset"])
     return Damage(path, int(row["position"]), offset, error)
 
@@ -217,7 +230,7 @@ def _foreign(position: int, offset: int, bounds: Bounds) -> CorruptRecordError:
 
 
 def _loss(item: Lost | Tail, scope: Scope) -> KafkaLogError:
-    """Return the error that reading ends with where it does not go on behind damage."""
+    """Return the error that a reader raises at lost bytes if it does not read past damage."""
     if item.why.status not in {framing.TORN, framing.ZEROED}:
         return item.why.damage(scope.path)
     what = f"{'a segment that has a successor' if scope.sealed else 'the segment'} ends in a "
@@ -226,12 +239,15 @@ def _loss(item: Lost | Tail, scope: Scope) -> KafkaLogError:
 
 
 def decoded(entries: Entries, reading: Reading, bounds: Bounds) -> Iterator[RecordColumns | Damage]:
-    """Decode the records of entries that survive, past content that does not follow the format.
+    """Decode the records of surviving entries, past content that does not follow the format.
 
     Args:
-        entries: Few enough to be decoded at once: `pieces` cuts them.
+        entries: Entries to be decoded at once; `pieces` cuts them to size.
         reading: How to decode them.
         bounds: The offsets that the segment may hold.
+
+    Yields:
+        Records and damage, in the order of the entries.
     """
     rows, path = entries.rows, reading.path or ""
     while len(rows):
@@ -253,7 +269,7 @@ def decoded(entries: Entries, reading: Reading, bounds: Bounds) -> Iterator[Reco
 
 
 def _own(columns: RecordColumns, bounds: Bounds) -> int:
-    """Count the records before the first whose offset is of another segment: no checksum covers offsets."""
+    """Count the records before the first one with an offset of another segment; no checksum covers offsets."""
     least, largest = bounds.span
     offset = columns.offset
     if least <= int(offset.min()) and int(offset.max()) <= largest:

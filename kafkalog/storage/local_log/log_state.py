@@ -1,15 +1,15 @@
-r"""`LogState`: what everything that changes a log shares: segments, producers, epochs, the lock; and flushing.
+r"""`LogState`: the state that all changes of a log share (segments, producers, epochs, the lock), and flushing.
 
     append (append/)   roll   retention   truncate      each changes the log under the lock, while the log is usable
                            \    |       /
                   LogState: segments, producers, epochs -> watermarks
 
-    recovery point: all before is on the disk     log end
+    recovery point: all before it is on the disk  log end
                           v                          v
     segment | segment | segment | active segment .....
 
-Flushing takes long, so it runs without the lock. After a flush that fails nobody knows what is on the disk, and a later
-one that succeeds does not tell either: the log takes no more records. Source: the fields and `flush` of
+Flushing takes long, so it runs without the lock. After a failed flush the content of the disk is unknown, even if a
+later flush succeeds, so the log accepts no more records. Source: the fields and `flush` of
 storage/.../internals/log/UnifiedLog.java.
 """
 
@@ -23,10 +23,19 @@ from kafkalog.storage.producer.producer_state_manager import ProducerStateManage
 
 
 class LogState:
-    """A log that is written to. Whoever changes it holds `lock`, which may be taken again by the thread that has it.
+    """The state of a log that is open for writing. All changes are made under `lock`.
 
-    Attributes: local (segments and log end); producers; epochs; directory, config, clock (gives the time, ms) and
-    scheduler, which are those of `local`; closed; forked (this is a forked child's copy, which may only be read).
+    Attributes:
+        local: The segments and the log end.
+        producers: The producer state.
+        epochs: The leader epochs.
+        directory: The directory of `local`.
+        config: The settings of `local`.
+        clock: The clock of `local`; returns the time, ms.
+        scheduler: The scheduler of `local`.
+        lock: Held for every change; reentrant.
+        closed: Whether the log was closed, abandoned or deleted.
+        forked: Whether this is the copy in a forked child, which may only be read.
     """
 
     def __init__(
@@ -48,61 +57,78 @@ class LogState:
         self._ensure_alone = ensure_alone
 
     def check_usable(self) -> None:
-        """LogStateError: the log is closed, or a flush or change of it has failed."""
+        """Check that the log may be changed.
+
+        Raises:
+            LogStateError: The log is closed, or a flush or change of it has failed.
+        """
         if self.closed or self.local.failure is not None:
             self.check_open()
             self.check_whole()
 
     def check_open(self) -> None:
-        """LogStateError: the log has been closed, given up or deleted, or belongs to another process."""
+        """Check that the log is open in this process.
+
+        Raises:
+            LogStateError: The log was closed, abandoned or deleted, or it belongs to another process.
+        """
         if self.forked:
-            message = "the log belongs to the process that opened it: a forked child opens its own, once it is closed"
+            message = "the log belongs to the process that opened it; a forked child may open it after it was closed"
             raise LogStateError(message, str(self.directory))
         if self.closed:
             raise LogStateError("the log has been closed", str(self.directory))
 
     def check_whole(self) -> None:
-        """LogStateError: it is not known what is on the disk, or in the log."""
+        """Check that no flush or change of the log has failed.
+
+        Raises:
+            LogStateError: One has failed, so the content of the disk or of the log is unknown.
+        """
         if self.local.failure is not None:
-            message = "the log could not be flushed or changed, and takes nothing more until it is opened again"
+            message = "the log could not be flushed or changed; open it again before appending to it"
             raise LogStateError(message, str(self.directory), found=self.local.failure)
 
     def check_alone(self) -> None:
-        """LogStateError: somebody has removed the lock file, and others may be writing. Asks the file system."""
+        """Check in the file system that the lock file is still there.
+
+        Raises:
+            LogStateError: It was removed, so another process may be writing to the log.
+        """
         try:
             self._ensure_alone()
         except LogLockedError as error:
-            # Another thread that has closed the log meanwhile has removed the lock file, too.
+            # Another thread may have closed the log, which removes the lock file too.
             self.check_open()
             self.local.failure = error
             self.check_whole()
 
     def disown(self) -> None:
-        """In a forked child: as `owning.Owner`."""
+        """Give up the log in a forked child; see `owning.Owner`."""
         self.closed = self.forked = True
         self.lock = threading.RLock()
 
     # --- flushing
 
     def flush(self, *, force_active: bool = False) -> None:
-        """Flush the log up to its end; the active segment's files too, if it is empty and `force_active` is set."""
+        """Flush the log up to its end; with `force_active`, also the files of an empty active segment."""
         end = self.local.log_end_offset
         self.flush_until(end + 1 if force_active else end, end)
 
     def flush_if_due(self) -> None:
-        """Flush once as many messages have been appended as the topic's flush.messages."""
+        """Flush if the number of messages appended since the last flush has reached flush.messages."""
         if self.local.unflushed_messages >= self.config.flush_messages:
             self.flush()
 
     def flush_until(self, offset: int, recovery_point: int) -> None:
-        """Flush the segments that begin before `offset`, and move the recovery point.
+        """Flush the segments that begin before `offset`, and set the recovery point.
 
         Args:
-            offset: segments with a smaller base offset are flushed.
-            recovery_point: every record before it is on the disk afterwards.
+            offset: Segments with a smaller base offset are flushed.
+            recovery_point: The new recovery point; every record before it is on the disk afterwards.
 
         Raises:
-            OSError: the flush failed.
+            OSError: The flush failed.
+            LogStateError: The log is closed, an earlier flush or change has failed, or the lock file was removed.
         """
         local = self.local
         if offset <= local.recovery_point:
@@ -113,8 +139,8 @@ class LogState:
         truncations = local.truncations
         local.flush(offset)
         with self.lock:
-            # Records that replaced truncated ones meanwhile are perhaps not on the disk.
+            # After a truncation during the flush, records that replaced the truncated ones may not be on the disk.
             if local.truncations == truncations and not self.closed:
-                # A segment that begins after a gap is flushed up to its base before it holds a batch.
+                # A new segment that begins after a gap is flushed up to its base offset while it is still empty.
                 last = max(local.log_end_offset, local.active_segment.base_offset)
                 local.mark_flushed(min(recovery_point, last))

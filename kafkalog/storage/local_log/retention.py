@@ -1,11 +1,13 @@
-"""Retention: delete the oldest segments.
+"""Retention: deletes the oldest segments.
 
-    log start     size: more than retention.bytes are left without it     time: nothing younger than retention.ms in it
-        v
-    segment | segment | segment | active segment       from the oldest on, as long as each may go
+    segment | segment | segment | active segment       from the oldest on, up to the first that must stay
 
-Never one that reaches beyond the high watermark, never an empty active one. Source:
-storage/.../internals/log/UnifiedLog.java (`deleteOldSegments`).
+    before the log start    it has only records before the log start
+    size                    without it, the log still has at least retention.bytes
+    time                    its largest timestamp is older than retention.ms
+
+Segments that reach beyond the high watermark, and an empty active segment, always stay.
+Source: storage/.../internals/log/UnifiedLog.java (`deleteOldSegments`).
 """
 
 import logging
@@ -17,7 +19,7 @@ from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.segment.log_segment import LogSegment
 
 _log = logging.getLogger(__name__)
-# (segment, the base offset of the next one or None) -> whether it may go
+# (segment, base offset of the next one or None) -> whether it may be deleted
 MayGo = Callable[[LogSegment, int | None], bool]
 
 
@@ -25,7 +27,10 @@ def delete_old_segments(state: LogState, watermarks: Watermarks) -> int:
     """Delete segments before the log's start, then beyond retention.bytes, then older than retention.ms.
 
     Returns:
-        How many segments were deleted.
+        The number of deleted segments.
+
+    Raises:
+        LogStateError: The log is closed, or a flush or change of it has failed.
     """
     with state.lock:
         state.check_usable()
@@ -33,7 +38,7 @@ def delete_old_segments(state: LogState, watermarks: Watermarks) -> int:
         def before_log_start(_: LogSegment, following: int | None) -> bool:
             return following is not None and following <= watermarks.log_start_offset
 
-        count = _delete(state, watermarks, before_log_start, "it lies before the log's start")
+        count = _delete(state, watermarks, before_log_start, "it is before the log's start")
         if state.config.delete:
             count += _delete(state, watermarks, _beyond_size(state), "the log is larger than retention.bytes")
             count += _delete(state, watermarks, _beyond_time(state), "it is older than retention.ms")
@@ -82,7 +87,19 @@ def _beyond_time(state: LogState) -> MayGo:
 
 
 def delete_segments(state: LogState, watermarks: Watermarks, going: Sequence[LogSegment]) -> int:
-    """Take the oldest segments out of the log; roll a new one if all of them go. Return how many went."""
+    """Delete the oldest segments; roll a new segment first if all are deleted.
+
+    Args:
+        state: The log.
+        watermarks: Its watermarks.
+        going: The segments to delete, the oldest ones.
+
+    Returns:
+        The number of deleted segments.
+
+    Raises:
+        LogStateError: The log is closed, or a flush or change of it has failed.
+    """
     local = state.local
     with state.lock, local.uninterrupted():
         state.check_usable()

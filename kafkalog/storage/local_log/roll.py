@@ -1,7 +1,7 @@
-"""Roll the log: begin a new segment where the active one is full, or too old.
+"""Rolling: begins a new segment when the active one is full or too old.
 
     segment 0 ............ | segment 40 ........ | segment 90
-                                    inactive ^    ^ rolled at the log's end: appends go here
+                                    inactive ^    ^ rolled at the log's end; appends go here
                                                     snapshot of the producers at 90, flushed in the background
 
 Source: `maybeRoll` and `roll` in storage/.../internals/log/UnifiedLog.java; `shouldRoll` in LogSegment.java.
@@ -17,16 +17,16 @@ from kafkalog.storage.segment.log_segment import LogSegment, RollParams
 
 
 def roll_if_needed(state: LogState, watermarks: Watermarks, params: RollParams, first_offset: int) -> LogSegment:
-    """Return the segment to append to: a new one from `first_offset` on if the active one is full, or too old."""
+    """Return the segment to append to: a new one from `first_offset` on if the active one is full or too old."""
     segment = state.local.active_segment
     return roll(state, watermarks, first_offset) if segment.should_roll(params) else segment
 
 
 def roll(state: LogState, watermarks: Watermarks, expected_next_offset: int) -> LogSegment:
-    """Begin a new segment at the log's end, or where the next batch of a follower begins.
+    """Begin a new segment at the log's end, or at the first offset of a follower's next batch.
 
     Raises:
-        LogStateError: the log is closed, or a change of it has failed.
+        LogStateError: The log is closed, or a flush or change of it has failed.
     """
     with state.lock, state.local.uninterrupted():
         state.check_usable()
@@ -43,7 +43,7 @@ def _flush_rolled(state: LogState, snapshot: Path | None, base_offset: int) -> N
     if state.closed:
         return
     if snapshot is not None:
-        # Retention or a truncation may have deleted it meanwhile.
+        # Retention or a truncation may have deleted the snapshot.
         with suppress(FileNotFoundError):
             sync_file(snapshot)
     state.flush_until(base_offset, base_offset)

@@ -1,11 +1,11 @@
-"""Truncate the log: cut off its end, as a follower does whose leader has other records there.
+"""Truncation: cuts off the end of the log, as a follower does when its leader has other records there.
 
     segment | segment | active segment ........      before
     segment | segm........ cut off ............      truncate_to
-              ........ all cut off ............ |    truncate_fully_and_start_at: an empty segment, perhaps later
+              ........ all cut off ............ |    truncate_fully_and_start_at: an empty segment, possibly later
 
-First the checkpoints, then the records, then what was known of them: producers, epochs, watermarks. Source:
-`truncateTo` and `truncateFullyAndStartAt` in storage/.../internals/log/UnifiedLog.java.
+The checkpoints change first, then the records, then producers, epochs and watermarks. Source: `truncateTo` and
+`truncateFullyAndStartAt` in storage/.../internals/log/UnifiedLog.java.
 """
 
 import logging
@@ -19,16 +19,19 @@ _log = logging.getLogger(__name__)
 
 
 def truncate_to(state: LogState, watermarks: Watermarks, offset: int, write_checkpoints: Callable[[], None]) -> bool:
-    """Cut off every record from `offset` on.
+    """Cut off all records from `offset` on.
 
     Args:
-        state: the log.
-        watermarks: its watermarks.
-        offset: the first offset to go.
-        write_checkpoints: called once log start or recovery point have gone back, before records are cut off.
+        state: The log.
+        watermarks: Its watermarks.
+        offset: The first offset to cut off.
+        write_checkpoints: Called after log start or recovery point have decreased, before records are cut off.
 
     Returns:
-        Whether there was anything to cut.
+        Whether `offset` is before the log's end.
+
+    Raises:
+        LogStateError: The log is closed, or a flush or change of it has failed.
     """
     local = state.local
     with state.lock, local.whole():
@@ -56,7 +59,18 @@ def truncate_to(state: LogState, watermarks: Watermarks, offset: int, write_chec
 def truncate_fully_and_start_at(
     state: LogState, watermarks: Watermarks, offset: int, log_start_offset: int, write_checkpoints: Callable[[], None]
 ) -> None:
-    """Delete every record; the next one gets `offset`. `write_checkpoints`: as in `truncate_to`."""
+    """Delete all records.
+
+    Args:
+        state: The log.
+        watermarks: Its watermarks.
+        offset: The offset of the next record.
+        log_start_offset: The new log start.
+        write_checkpoints: Called after log start or recovery point have decreased, before records are deleted.
+
+    Raises:
+        LogStateError: The log is closed, or a flush or change of it has failed.
+    """
     local = state.local
     with state.lock, local.whole():
         state.check_usable()
@@ -71,10 +85,10 @@ def truncate_fully_and_start_at(
 
 
 def _lower(state: LogState, watermarks: Watermarks, end: int, write_checkpoints: Callable[[], None]) -> None:
-    """Lower log start, recovery point and watermarks to `end`, in the checkpoints too, before the log is cut there.
+    """Lower log start, recovery point and watermarks to `end`, also in the checkpoints, before the log is truncated.
 
-    After a crash, records appended at a place before an older recovery point would not be recovered, and records
-    before an older log start would be dropped.
+    Otherwise, after a crash, new records before the old recovery point would not be recovered, and new records before
+    the old log start would be deleted.
     """
     local, start = state.local, watermarks.log_start_offset
     if end < max(start, local.recovery_point):

@@ -1,12 +1,12 @@
-"""`Watermarks`: where a log begins, and how far readers of each isolation level see.
+"""`Watermarks`: the log start, and the offsets up to which readers of each isolation level read.
 
     log start          last stable offset         high watermark          log end
         |  decided, replicated  |  undecided, replicated  |  not replicated  |
 
     log start <= last stable offset <= high watermark <= log end, always; recovery point <= log end
 
-An offset is looked up in the segments when somebody first asks where it lies. Source:
-storage/.../internals/log/UnifiedLog.java.
+The position of an offset is looked up in the segments when it is first needed.
+Source: storage/.../internals/log/UnifiedLog.java.
 """
 
 import logging
@@ -21,9 +21,13 @@ _log = logging.getLogger(__name__)
 
 
 class Watermarks:
-    """Log start, first unstable offset and high watermark. Changed under the log's lock; read by any thread.
+    """Log start, first unstable offset and high watermark.
 
-    log_start_offset: the first offset a consumer gets. What the methods raise: see those of `WritableLog`.
+    They are changed under the log's lock, and read by any thread. The errors of the methods are those of the methods of
+    `WritableLog` with the same purpose.
+
+    Attributes:
+        log_start_offset: The first offset that a consumer can read.
     """
 
     def __init__(self, state: LogState, log_start_offset: int) -> None:
@@ -36,32 +40,32 @@ class Watermarks:
         self.log_start_offset = max(log_start_offset, self._local.segments.base_offsets[0])
         self.update_first_unstable()
 
-    # --- what they are
+    # --- reading
 
     @property
     def placed_at(self) -> int:
-        """The high watermark as it was placed: at its batch's base, be that before the log's start."""
+        """The high watermark as it was set: at the base offset of its batch, which may be before the log's start."""
         return self._high_watermark_at.message_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which all replicas have the log."""
+        """The offset before which all replicas have the log."""
         return max(self.placed_at, self.log_start_offset)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open, or not replicated to its end."""
+        """The first offset of the transactions that are open or not fully replicated; None if there are none."""
         unstable = self._first_unstable
         return None if unstable is None else max(unstable.message_offset, self.log_start_offset)
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is decided; at most the high watermark."""
+        """The offset before which every transaction is decided; at most the high watermark."""
         unstable = self.first_unstable_offset
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark with its place, looked up where it is not known yet."""
+        """Return the high watermark with its position, which is looked up if it is unknown."""
         if not self._state.forked:
             self._state.check_open()
         found = self._high_watermark_at
@@ -73,7 +77,7 @@ class Watermarks:
             return found
 
     def last_stable_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset with its place."""
+        """Return the last stable offset with its position, which is looked up if it is unknown."""
         high_watermark, unstable = self.high_watermark_metadata(), self._first_unstable
         if unstable is None or unstable.message_offset >= high_watermark.message_offset:
             return high_watermark
@@ -83,16 +87,16 @@ class Watermarks:
         return unstable
 
     def _placed(self, offset: int) -> LogOffsetMetadata:
-        """The offset with its place, or without where it is not in the log."""
+        """Return an offset with its position, or without one if the offset is not in the log."""
         try:
             return fetch.offset_metadata(self._local.segments, self._local.log_end, offset)
         except OffsetOutOfRangeError:
             return LogOffsetMetadata(offset)
 
-    # --- the high watermark moves
+    # --- changing the high watermark
 
     def update(self, high_watermark: int | LogOffsetMetadata) -> int:
-        """Set the high watermark, brought into [log start, log end]; returns what it is then."""
+        """Set the high watermark, limited to [log start, log end]; return the new one."""
         given = _watermark(high_watermark)
         with self._state.lock:
             self._state.check_usable()
@@ -104,7 +108,7 @@ class Watermarks:
             return given.message_offset
 
     def maybe_update(self, high_watermark: int | LogOffsetMetadata) -> int | None:
-        """As `update`; None where that changed nothing."""
+        """Call `update`; return the new high watermark, or None if it did not change."""
         with self._state.lock:
             self._state.check_usable()
             before = self.placed_at
@@ -112,7 +116,14 @@ class Watermarks:
             return None if after == before else after
 
     def maybe_increment(self, high_watermark: int | LogOffsetMetadata) -> LogOffsetMetadata | None:
-        """Move the high watermark forward, or to a newer segment at the same offset; returns the one before."""
+        """Increase the high watermark, or move it to a newer segment at the same offset.
+
+        Returns:
+            The high watermark before the change; None if it did not change.
+
+        Raises:
+            ValueError: It would be after the log's end.
+        """
         given = _watermark(high_watermark)
         with self._state.lock:
             self._state.check_usable()
@@ -127,7 +138,11 @@ class Watermarks:
             return None
 
     def place_high_watermark(self, high_watermark: LogOffsetMetadata) -> None:
-        """The high watermark is there from now on. ValueError: it is negative."""
+        """Set the high watermark without checking it against log start and log end.
+
+        Raises:
+            ValueError: It is negative.
+        """
         offset = high_watermark.message_offset
         if offset < 0:
             raise ValueError(f"the high watermark is {offset}, less than 0")
@@ -138,42 +153,49 @@ class Watermarks:
         self.update_first_unstable()
 
     def replicated_to_end(self) -> None:
-        """All replicas have the log: the high watermark is its end."""
+        """Set the high watermark to the log's end, as all replicas have the log."""
         end, rises = self._local.log_end, self._high_watermark_at.message_offset <= self._local.log_end.message_offset
         if rises and self._first_unstable is None and self._producers.first_unstable_offset is None:
-            # No transaction becomes stable by it.
+            # The fast path: no transaction becomes stable.
             self._high_watermark_at = end
         else:
             self.place_high_watermark(end)
 
     def follow_end(self) -> None:
-        """The high watermark is not after the log's end; and where it is there, it is in the active segment."""
+        """Keep the high watermark at or before the log's end, and at the end in the active segment."""
         if self.placed_at >= self._local.log_end_offset:
             self.place_high_watermark(self._local.log_end)
 
     def lower_to(self, end: int) -> None:
-        """Before the log is cut, so that readers do not look for what goes; whoever has cut it sets it once more."""
+        """Lower the high watermark before a truncation to `end`, so that readers do not read the records to be cut off.
+
+        The caller sets it again after the truncation.
+        """
         if self.placed_at > end:
             self._high_watermark_at = LogOffsetMetadata(end)
 
     def update_first_unstable(self) -> None:
-        """The producers' transactions have changed, or the log's start."""
+        """Update the first unstable offset after a change of the producers' transactions or of the log's start."""
         unstable = self._producers.first_unstable_offset
         if unstable is not None and (unstable.message_offset_only or unstable.message_offset < self.log_start_offset):
             unstable = self._placed(max(unstable.message_offset, self.log_start_offset))
         self._first_unstable = unstable
 
-    # --- the log's start moves
+    # --- changing the log's start
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Let the log begin at a later offset; no bytes move. Returns whether it did.
+        """Increase the log start; no file changes.
 
-        OffsetOutOfRangeError: it would be after the high watermark.
+        Returns:
+            Whether the log start changed.
+
+        Raises:
+            OffsetOutOfRangeError: `offset` is after the high watermark.
         """
         with self._state.lock, self._local.uninterrupted():
             self._state.check_usable()
             if offset > self.placed_at:
-                message = "the log cannot begin after the high watermark"
+                message = "the new log start is after the high watermark"
                 expected = f"at most {self.placed_at}"
                 raise OffsetOutOfRangeError(message, str(self._state.directory), None, expected, offset)
             if offset <= self.log_start_offset:

@@ -1,10 +1,10 @@
-"""`ProducerAppendInfo`: the batches of one producer in one append, checked one after the other.
+"""`ProducerAppendInfo`: checks the batches of one producer in one append, in order.
 
     known    epoch 0, sequences up to 5         append    seq 6..8  follows       seq 8..9  is out of order
                                                           epoch 1 seq 0 follows   epoch 1 seq 3 is out of order
 
-Nothing is remembered until `ProducerStateManager.update`: an append that is refused leaves no trace. What other
-replicas and the log itself have once taken is not checked again.
+The producer state changes only with `ProducerStateManager.update`: a refused append has no effect. Epochs and sequences
+of batches from other replicas, or from the log itself, have been checked before, and are not refused again.
 Source: storage/.../internals/log/ProducerAppendInfo.java.
 """
 
@@ -38,10 +38,14 @@ _log = logging.getLogger(__name__)
 
 
 class ProducerAppendInfo:
-    """What one append changes for one producer.
+    """The changes of one append to the state of one producer.
 
-    transaction_version: which rules a marker follows. 0, 1: its epoch may be the transaction's own; 2: it is a later
-    one, or the same again where the transaction has ended; -1, unknown: as 0, and only from another replica.
+    A transaction version selects the rules for the epoch of a marker. 0 and 1: the epoch may be that of the
+    transaction. 2: it is later, or it is the same and the transaction has ended. -1: unknown, treated like 0, and
+    accepted only from another replica.
+
+    Attributes:
+        started_transactions: The transactions that the append starts.
     """
 
     __slots__ = (
@@ -57,7 +61,13 @@ class ProducerAppendInfo:
     )
 
     def __init__(self, topic_partition: object, current: ProducerStateEntry, origin: AppendOrigin) -> None:
-        """`current`: what is known of the producer so far."""
+        """Create the info of an append.
+
+        Args:
+            topic_partition: The partition, as named in errors.
+            current: The state of the producer before the append.
+            origin: The origin of the batches; sequences are checked only for clients.
+        """
         self._partition = topic_partition
         self._current = current
         self._origin = origin
@@ -70,11 +80,11 @@ class ProducerAppendInfo:
 
     @property
     def producer_id(self) -> int:
-        """Whose append it is."""
+        """The id of the producer."""
         return self._current.producer_id
 
     def to_entry(self) -> ProducerStateEntry:
-        """The producer after this append, with the batches of this append only."""
+        """Return the state of the producer after this append, with only the batches of this append."""
         return ProducerStateEntry(
             self._current.producer_id,
             self._epoch,
@@ -90,10 +100,19 @@ class ProducerAppendInfo:
         first_offset_metadata: LogOffsetMetadata | None = None,
         transaction_version: int = TV_UNKNOWN,
     ) -> CompletedTxn | None:
-        """Take one more batch; for a marker that ends an open transaction, that transaction.
+        """Check and add a batch.
 
-        first_offset_metadata: where its first record will lie, if known. Errors: as `append_data_batch` and
-        `append_end_txn_marker`; InvalidRecordError: a control batch that holds no such marker.
+        Args:
+            batch: The next batch of the producer.
+            first_offset_metadata: The offset and position of its first record; None if the position is unknown.
+            transaction_version: The transaction version, for a marker.
+
+        Returns:
+            The transaction that the batch ends, if it is a marker and a transaction was open; else None.
+
+        Raises:
+            InvalidRecordError: A control batch does not contain a transaction marker.
+            KafkaLogError: The errors of `append_data_batch` and `append_end_txn_marker`.
         """
         if batch.is_control:
             return self._append_control_batch(batch, transaction_version)
@@ -114,10 +133,12 @@ class ProducerAppendInfo:
         first_offset: LogOffsetMetadata,
         is_transactional: bool,
     ) -> None:
-        """Take a batch of records; a transactional one opens a transaction where none is open.
+        """Check and add a batch of records; a transactional one starts a transaction if none is open.
 
-        InvalidProducerEpochError: its epoch is older than the one known. OutOfOrderSequenceError: a client's sequence
-        does not follow. InvalidTxnStateError: it is not transactional and a transaction is open.
+        Raises:
+            InvalidProducerEpochError: Its epoch is older than that of the producer.
+            OutOfOrderSequenceError: The sequence of a client's batch does not follow the last one.
+            InvalidTxnStateError: It is not transactional, but a transaction is open.
         """
         offset = first_offset.message_offset
         self._check_epoch(epoch, offset, TV_UNKNOWN)
@@ -145,15 +166,27 @@ class ProducerAppendInfo:
         timestamp: int,
         transaction_version: int = TV_UNKNOWN,
     ) -> CompletedTxn | None:
-        """Take a marker (timestamp in ms); the transaction it ends, None where none was open.
+        """Check and add a marker.
 
-        InvalidProducerEpochError: its epoch is not late enough. TransactionCoordinatorFencedError: a later coordinator
-        has written a marker. ValueError: the transaction version is not known, and no other replica has checked.
+        Args:
+            marker: The decoded marker.
+            epoch: The producer epoch of its batch.
+            offset: Its offset.
+            timestamp: Its timestamp, ms.
+            transaction_version: Its transaction version.
+
+        Returns:
+            The transaction that it ends; None if none was open.
+
+        Raises:
+            InvalidProducerEpochError: Its epoch is too old.
+            TransactionCoordinatorFencedError: A later coordinator has written a marker before.
+            ValueError: The transaction version is unknown, and the marker is not from another replica.
         """
         if transaction_version == TV_UNKNOWN and self._origin is not AppendOrigin.REPLICATION:
             raise ValueError(f"a marker from {self._origin.value} needs its transaction version: 0, 1 or 2")
-        # Which version a marker was written under is in no record: what another replica sends is taken as version 0,
-        # which refuses least.
+        # No record contains the version of a marker. A marker from another replica is treated as version 0, which has
+        # the weakest rules.
         self._check_epoch(epoch, offset, max(transaction_version, 0))
         self._check_coordinator_epoch(marker.coordinator_epoch, offset)
         began = self._txn_first_offset
@@ -166,14 +199,18 @@ class ProducerAppendInfo:
         return CompletedTxn(self.producer_id, began, offset, marker.type is ControlRecordType.ABORT)
 
     def _append_control_batch(self, batch: RecordBatch, transaction_version: int) -> CompletedTxn | None:
-        # Without its checksum: whoever appends or recovers has checked, and a log that was shut down well is believed.
+        # Append and recovery have checked the checksum already, and a log that was closed cleanly is trusted.
         record = next(iter(batch.columns(check_crcs=False)), None) if batch.records_count else None
         if record is None:
-            return None  # compaction has removed the marker, as all of its transaction before
+            return None  # compaction has removed the marker, after all records of its transaction
         marker = decode_control(record)
         if not isinstance(marker, EndTransactionMarker):
             raise self._refusal(
-                InvalidRecordError, batch.base_offset, "no transaction marker", "ABORT or COMMIT", type(marker).__name__
+                InvalidRecordError,
+                batch.base_offset,
+                "not a transaction marker",
+                "ABORT or COMMIT",
+                type(marker).__name__,
             )
         return self.append_end_txn_marker(
             marker, batch.producer_epoch, batch.base_offset, record.timestamp, transaction_version
@@ -189,8 +226,8 @@ class ProducerAppendInfo:
         if epoch > self._epoch or (epoch == self._epoch and not bumped):
             return
         if bumped and epoch == self._epoch and self._txn_first_offset is None:
-            # The coordinator got no answer, or has come back, and writes the same marker again.
-            _log.info("producer %d of %s: a marker of epoch %d once more", self.producer_id, self._partition, epoch)
+            # The coordinator got no response, or was restarted, and writes the same marker again.
+            _log.info("producer %d of %s: repeated marker of epoch %d", self.producer_id, self._partition, epoch)
             return
         error = self._refusal(
             InvalidProducerEpochError,
@@ -201,7 +238,7 @@ class ProducerAppendInfo:
         )
         if self._origin is not AppendOrigin.REPLICATION:
             raise error
-        _log.warning("%s; another replica has taken it", error)
+        _log.warning("%s; accepted, as another replica has accepted it", error)
 
     def _check_coordinator_epoch(self, epoch: int, offset: int) -> None:
         if epoch >= self._coordinator_epoch:
@@ -215,11 +252,11 @@ class ProducerAppendInfo:
         )
         if self._origin is not AppendOrigin.REPLICATION:
             raise error
-        _log.info("%s; another replica has taken it", error)
+        _log.info("%s; accepted, as another replica has accepted it", error)
 
     def _check_sequence(self, epoch: int, first_seq: int, offset: int) -> None:
         if epoch != self._epoch:
-            # A new epoch begins at 0; of a producer that is not known any sequence may be the first.
+            # A new epoch begins with sequence 0; an unknown producer may begin with any sequence.
             if first_seq != 0 and self._epoch != -1:
                 raise self._refusal(
                     OutOfOrderSequenceError, offset, f"the first sequence of epoch {epoch}", 0, first_seq

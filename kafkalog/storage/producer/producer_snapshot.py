@@ -1,15 +1,15 @@
-"""`.snapshot`: what a log knows of its producers up to the offset in the file's name.
+"""`.snapshot` files: the state of a log's producers before the offset in the file's name.
 
     00 01                     version int16
-    f3 1a 60 21               CRC-32C of all that follows
-    00 00 00 02               how many producers, int32
+    f3 1a 60 21               CRC-32C of all bytes after it
+    00 00 00 02               number of producers, int32
     .. (46 bytes)             producer id int64 | epoch int16 | last sequence int32 | last offset int64 |
                               offset delta int32 | timestamp int64 | coordinator epoch int32 |
                               first offset of the open transaction int64
     .. (46 bytes)
 
--1 stands for nothing. Of a producer's five batches only the latest is kept: after loading, an older one is not known to
-be a repetition. The producers come in no order.
+-1 means none. Only the latest of a producer's five batches is stored, so a repetition of an older one is not recognized
+after loading. The producers are in no particular order.
 Source: storage/.../internals/log/ProducerStateManager.java, storage/src/main/resources/message/ProducerSnapshot.json.
 """
 
@@ -34,7 +34,7 @@ _NAME = re.compile(rf"([0-9]+){re.escape(SNAPSHOT_SUFFIX)}", re.ASCII)
 
 
 def snapshot_files(directory: Path) -> dict[int, Path]:
-    """Offset -> path of every snapshot of a partition directory; empty where the directory is missing."""
+    """Return the path of each snapshot of a partition directory by its offset; empty if there is no directory."""
     try:
         names = filter(None, map(_NAME.fullmatch, file_names(directory)))
     except FileNotFoundError:
@@ -44,15 +44,17 @@ def snapshot_files(directory: Path) -> dict[int, Path]:
 
 
 def read_snapshot(path: Path) -> list[ProducerStateEntry]:
-    """The producers of a snapshot, as the file has them.
+    """Read the producers of a snapshot, in the order of the file.
 
-    CorruptSnapshotError: the file does not follow the format, or its CRC does not hold. OSError: it cannot be read.
+    Raises:
+        CorruptSnapshotError: The file does not follow the format, or its CRC is wrong.
+        OSError: The file cannot be read.
     """
     if path.exists() and not path.is_file():
         raise CorruptSnapshotError("not a regular file", str(path))
     data = path.read_bytes()
     if len(data) < _HEADER.size:
-        raise CorruptSnapshotError("the file ends in its header", str(path), 0, f"{_HEADER.size} bytes", len(data))
+        raise CorruptSnapshotError("the file ends within its header", str(path), 0, f"{_HEADER.size} bytes", len(data))
     version, stored, count = _HEADER.unpack_from(data)
     if version != VERSION:
         raise CorruptSnapshotError("the version is unknown", str(path), 0, VERSION, version)
@@ -61,17 +63,30 @@ def read_snapshot(path: Path) -> list[ProducerStateEntry]:
         raise CorruptSnapshotError("the CRC does not hold", str(path), 2, f"{computed:#010x}", f"{stored:#010x}")
     end = _HEADER.size + count * _ENTRY.size
     if count < 0 or end > len(data):
-        raise CorruptSnapshotError("the producers are not all there", str(path), 6, f"{end} bytes", len(data))
+        raise CorruptSnapshotError("the file ends before its last producer", str(path), 6, f"{end} bytes", len(data))
     return [_entry(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size : end])]
 
 
 def write_snapshot(path: Path, entries: Iterable[ProducerStateEntry], *, sync: bool = True) -> None:
-    """Write a snapshot, whole or not at all; sync: it is on the disk on return. OSError: it cannot be written."""
+    """Write a snapshot atomically.
+
+    Args:
+        path: The file.
+        entries: The producers.
+        sync: Whether to write it to the disk before returning.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     write_atomically(path, encode_snapshot(entries), sync=sync)
 
 
 def holds_the_same(path: Path, entries: Iterable[ProducerStateEntry]) -> bool:
-    """Whether a snapshot is there with these producers, in whatever order. OSError: it cannot be read."""
+    """Return whether a snapshot exists and has exactly these producers, in any order.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     try:
         found = read_snapshot(path)
     except (CorruptSnapshotError, FileNotFoundError):
@@ -80,7 +95,7 @@ def holds_the_same(path: Path, entries: Iterable[ProducerStateEntry]) -> bool:
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """The bytes of a snapshot."""
+    """Return the bytes of a snapshot."""
     rows = [_ENTRY.pack(*_fields(entry)) for entry in entries]
     covered = b"".join([len(rows).to_bytes(4, "big"), *rows])
     return VERSION.to_bytes(2, "big") + crc32c(covered).to_bytes(4, "big") + covered

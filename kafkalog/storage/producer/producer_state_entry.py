@@ -1,10 +1,10 @@
-"""What a log remembers of a producer: its epoch, its last five batches, its open transaction.
+"""The state of one producer: its epoch, its last five batches, its open transaction.
 
     ProducerStateEntry  producer 7, epoch 0, coordinator epoch -1
       batches           seq 3..5 at 10..12 | seq 6..6 at 13..13 | ...   at most 5, the oldest first
       open transaction  since offset 10
 
-An entry never changes: an append puts another in its place, so other threads may read one at any time.
+Entries are immutable: an append replaces the entry, so other threads may read one at any time.
 Source: storage/.../internals/log/{ProducerStateEntry,BatchMetadata,TxnMetadata,CompletedTxn}.java.
 """
 
@@ -18,11 +18,18 @@ from kafkalog.storage.index.transaction_index import AbortedTxn
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 
 BATCHES_TO_RETAIN = 5
-"""A producer has at most five requests under way, so none of them can be repeated after five more batches."""
+"""A producer has at most five requests in flight, so none of them is repeated after five more batches."""
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that was appended. offset_delta: its last offset less its first; timestamp: its largest, ms."""
+    """A batch that was appended.
+
+    Attributes:
+        last_seq: The sequence of its last record.
+        last_offset: Its last offset.
+        offset_delta: Its last offset minus its first.
+        timestamp: Its largest timestamp, ms.
+    """
 
     last_seq: int
     last_offset: int
@@ -31,7 +38,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_seq(self) -> int:
-        """The sequence of its first record; 2**31 - 1 comes before 0."""
+        """The sequence of its first record; sequences wrap from 2**31 - 1 to 0."""
         if self.last_seq < self.offset_delta:
             return INT32_MAX - (self.offset_delta - self.last_seq) + 1
         return self.last_seq - self.offset_delta
@@ -43,7 +50,16 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """What is known of one producer; -1 or None where nothing is. last_timestamp: of its last batch or marker, ms."""
+    """The state of one producer; unknown values are -1 or None.
+
+    Attributes:
+        producer_id: Its id.
+        producer_epoch: Its epoch.
+        coordinator_epoch: The epoch of the coordinator that wrote its last marker.
+        last_timestamp: The timestamp of its last batch or marker, ms.
+        current_txn_first_offset: The first offset of its open transaction; None if none is open.
+        batch_metadata: Its last batches of this epoch, the oldest first.
+    """
 
     producer_id: int
     producer_epoch: int = -1
@@ -54,12 +70,12 @@ class ProducerStateEntry(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no batch of its epoch is known."""
+        """Whether no batch of this epoch is known."""
         return not self.batch_metadata
 
     @property
     def first_seq(self) -> int:
-        """The first sequence of the oldest batch known; -1 = none."""
+        """The first sequence of the oldest known batch; -1 = none."""
         return self.batch_metadata[0].first_seq if self.batch_metadata else -1
 
     @property
@@ -74,18 +90,18 @@ class ProducerStateEntry(NamedTuple):
 
     @property
     def last_offset_delta(self) -> int:
-        """The latest batch's last offset less its first; 0 where there is no batch."""
+        """The last offset of the latest batch minus its first; 0 if there is no batch."""
         return self.batch_metadata[-1].offset_delta if self.batch_metadata else 0
 
     def find_duplicate_batch(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The batch of the same epoch with exactly these sequences, if it is one of the five known."""
+        """Return the known batch with the same epoch and sequences; None if there is none."""
         if batch.producer_epoch != self.producer_epoch:
             return None
         sequences = batch.base_sequence, batch.last_sequence
         return next((each for each in self.batch_metadata if (each.first_seq, each.last_seq) == sequences), None)
 
     def updated(self, later: "ProducerStateEntry") -> "ProducerStateEntry":
-        """`later`, with the batches known before where the epoch is the same."""
+        """Return `later`, extended by the batches of this entry if the epochs are equal."""
         if later.producer_epoch != self.producer_epoch:
             return later
         batches = self.batch_metadata + later.batch_metadata
@@ -93,7 +109,7 @@ class ProducerStateEntry(NamedTuple):
 
 
 class TxnMetadata(NamedTuple):
-    """A transaction, from its first offset; last_offset is its marker's, None while it is open."""
+    """A transaction; last_offset is that of its marker, None while it is open."""
 
     producer_id: int
     first_offset: LogOffsetMetadata
@@ -101,7 +117,7 @@ class TxnMetadata(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that a marker, at last_offset, has ended."""
+    """A transaction that was ended by a marker at last_offset."""
 
     producer_id: int
     first_offset: int
@@ -109,12 +125,12 @@ class CompletedTxn(NamedTuple):
     is_aborted: bool
 
     def aborted_txn(self, last_stable_offset: int) -> AbortedTxn:
-        """Return the entry of the transaction index, for a transaction that was aborted."""
+        """Return the entry of an aborted transaction for the transaction index."""
         return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, last_stable_offset)
 
 
 class Transactions:
-    """Transactions by their first offsets, which mostly come in order."""
+    """Transactions, sorted by their first offsets; insertion in rising order is fast."""
 
     def __init__(self) -> None:
         self._offsets: list[int] = []

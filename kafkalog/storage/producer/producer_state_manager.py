@@ -1,15 +1,15 @@
-"""`ProducerStateManager`: what a log knows of its producers and their transactions, in memory and in snapshots.
+"""`ProducerStateManager`: the state of a log's producers and their transactions, in memory and in snapshots.
 
     log        0 ......... 40 ..x....... 90 ..x..o..       x first offset of an open transaction
-    snapshots              40.snapshot   90.snapshot       o the log's end: what memory knows goes up to here
+    snapshots              40.snapshot   90.snapshot       o the log's end, where the state in memory ends
                               |             |
     loading    the newest snapshot that can be read, then the batches after it
 
-    first undecided offset    the first of the transactions that have no marker yet
-    first unstable offset     the same, and of those whose marker the high watermark has not passed
+    first undecided offset    the first offset of the transactions that have no marker yet
+    first unstable offset     the same, but including transactions whose marker is not below the high watermark
 
-Whoever calls holds the log's lock; but `first_unstable_offset`, `first_undecided_offset`, `last_entry`,
-`active_producers` and `has_late_transaction` may be asked by any thread at any time.
+Callers hold the log's lock, except for `first_unstable_offset`, `first_undecided_offset`, `last_entry`,
+`active_producers` and `has_late_transaction`, which any thread may call at any time.
 Source: storage/.../internals/log/ProducerStateManager.java.
 """
 
@@ -52,13 +52,13 @@ __all__ = [
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
-"""What a transaction may take longer than allowed before it counts as left behind."""
+"""The time by which a transaction may exceed the largest timeout before it counts as late."""
 
 _log = logging.getLogger(__name__)
 
 
 class ProducerStateManager:
-    """The producers of one log. Times are in ms."""
+    """The state of the producers of one log. Times are in ms."""
 
     def __init__(
         self,
@@ -70,10 +70,18 @@ class ProducerStateManager:
         clock: Clock = wall_clock_ms,
         writable: bool = True,
     ) -> None:
-        """Lists the directory's snapshots and loads none of them; that is `truncate_and_reload`.
+        """List the snapshots of the directory without loading one; `truncate_and_reload` loads them.
 
-        writable: False writes and deletes nothing, ever. clock: ms, for whoever gives no time. OSError: the directory
-        cannot be listed.
+        Args:
+            directory: The partition directory.
+            topic_partition: The partition, as named in errors.
+            max_transaction_timeout_ms: The largest transaction timeout.
+            producer_id_expiration_ms: The time after which a producer without an open transaction expires.
+            clock: Returns the time for calls without `now`.
+            writable: False never writes or deletes a file.
+
+        Raises:
+            OSError: The directory cannot be listed.
         """
         self._directory = directory
         self._partition = topic_partition
@@ -90,14 +98,14 @@ class ProducerStateManager:
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
         self._snapshots = snapshot_files(directory)
-        # What is deleted only by `delete_unwanted_snapshots`; None: all is deleted at once.
+        # Snapshots to be deleted by `delete_unwanted_snapshots`; None: snapshots are deleted at once.
         self._unwanted: dict[int, Path] | None = None
 
     def empty_copy(self) -> Self:
-        """Another that knows nothing yet but the same snapshots, which are not listed again.
+        """Return a manager without producers, but with the same snapshots, which are not listed again.
 
-        What it deletes stays on the disk until `delete_unwanted_snapshots`, of it or of a copy of it: recovery deletes
-        every snapshot behind the segment that it reads first, and mostly writes the same ones again.
+        Snapshots that it deletes stay on the disk until `delete_unwanted_snapshots` is called, on it or on a copy of
+        it: recovery deletes every snapshot after the first segment that it reads, and mostly writes the same again.
         """
         other = copy.copy(self)
         other._unwanted = {} if self._unwanted is None else self._unwanted
@@ -111,51 +119,55 @@ class ProducerStateManager:
             f"<ProducerStateManager of {self._partition}: {len(self._producers)} producers at {self._map_end_offset}>"
         )
 
-    # --- what is known
+    # --- state
 
     @property
     def map_end_offset(self) -> int:
-        """The offset up to which, itself not counted, the log's batches are known."""
+        """The offset before which all batches of the log are included in the state."""
         return self._map_end_offset
 
     @property
     def active_producers(self) -> Mapping[int, ProducerStateEntry]:
-        """Every producer by its id, as they are now: a copy."""
+        """A copy of the present state of every producer, by id."""
         return self._producers.copy()
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither a producer is known nor a transaction that waits for the high watermark."""
+        """Whether there are no producers and no transactions that wait for the high watermark."""
         return not self._producers and not self._unreplicated
 
     @property
     def first_unstable_offset(self) -> LogOffsetMetadata | None:
-        """The first offset of a transaction that is open, or whose marker the high watermark has not passed."""
+        """The first offset of the transactions that are open, or whose marker is not below the high watermark."""
         return self._first_unstable
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """The first offset of a transaction that is open."""
+        """The first offset of the open transactions."""
         return self._first_undecided
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """What is known of a producer."""
+        """Return the state of a producer; None if it is unknown."""
         return self._producers.get(producer_id)
 
     def has_late_transaction(self, now: int) -> bool:
-        """Whether the oldest open transaction has had no batch for longer than any transaction may take."""
+        """Return whether the oldest open transaction has had no batch for longer than any transaction may take."""
         last = self._oldest_txn_timestamp
         return last > 0 and now - last > self._max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     # --- appending
 
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
-        """What takes a producer's batches of one append and checks them; `update` then remembers them."""
+        """Return an object to check a producer's batches of one append; pass it to `update` after the append."""
         current = self._producers.get(producer_id) or ProducerStateEntry(producer_id)
         return ProducerAppendInfo(self._partition, current, origin)
 
     def update(self, info: ProducerAppendInfo) -> None:
-        """Remember what has been appended. ValueError: batches without a producer id."""
+        """Add the batches of an append to the state.
+
+        Raises:
+            ValueError: The batches have no producer id.
+        """
         producer_id = info.producer_id
         if producer_id == -1:
             raise ValueError(f"batches without a producer id for {self._partition}")
@@ -167,13 +179,13 @@ class ProducerStateManager:
             self._look_at_transactions()
 
     def update_map_end_offset(self, offset: int) -> None:
-        """The log's batches before `offset` are known."""
+        """Record that the state includes all batches before `offset`."""
         self._map_end_offset = offset
 
     def last_stable_offset(self, completed: CompletedTxn) -> int:
-        """What the last stable offset will be at best once the transaction is complete.
+        """Return the last stable offset after a transaction is complete, if the high watermark allows it.
 
-        The first offset of another producer's open transaction, else the offset after the marker.
+        It is the first offset of another producer's open transaction, or else the offset after the marker.
         """
         for ongoing in self._ongoing:
             if ongoing.producer_id != completed.producer_id:
@@ -181,9 +193,10 @@ class ProducerStateManager:
         return completed.last_offset + 1
 
     def complete_txn(self, completed: CompletedTxn) -> None:
-        """A marker has ended the transaction; it stays unstable until the high watermark passes the marker.
+        """Mark a transaction as ended; it stays unstable until the high watermark passes its marker.
 
-        ValueError: no transaction is open there.
+        Raises:
+            ValueError: No transaction is open at its first offset.
         """
         ongoing = self._ongoing.remove(completed.first_offset)
         if ongoing is None:
@@ -192,19 +205,19 @@ class ProducerStateManager:
         self._look_at_transactions()
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Transactions whose marker lies before the high watermark are stable."""
+        """Forget the ended transactions whose marker is below the high watermark: they are stable."""
         if self._unreplicated:
             self._forget_replicated(high_watermark)
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """What the log's new start has left behind is of no more concern; the producers stay known."""
+        """Forget the ended transactions before the log's new start; the producers stay."""
         self._forget_replicated(log_start_offset)
         self._map_end_offset = max(self._map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired_producers(self, now: int) -> None:
-        """Forget the producers without an open transaction that were not heard of for long enough."""
+        """Forget the producers without an open transaction whose last batch is older than the expiration time."""
         for entry in list(self._producers.values()):
             if self._is_expired(entry, now):
                 del self._producers[entry.producer_id]
@@ -212,11 +225,18 @@ class ProducerStateManager:
     # --- truncating and loading
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now: int | None = None) -> None:
-        """Know what a log from log_start_offset to log_end_offset has, as far as a snapshot tells.
+        """Load the newest snapshot between the log's start and end, unless the state already ends at the log's end.
 
-        Where memory does not end at log_end_offset, the newest snapshot that can be read replaces it, and
-        `map_end_offset` tells from where on the log must be read. Snapshots outside of the log are deleted, those that
-        cannot be read, too. OSError: a file cannot be read or deleted.
+        Afterwards the log must be read from `map_end_offset` on. Snapshots outside of the log, and those that do not
+        follow the format, are deleted.
+
+        Args:
+            log_start_offset: The first offset of the log.
+            log_end_offset: The offset after its last.
+            now: The time; producers that have expired by then are not loaded. None = the time of the clock.
+
+        Raises:
+            OSError: A file cannot be read or deleted.
         """
         for offset in list(self._snapshots):
             if not log_start_offset < offset <= log_end_offset:
@@ -229,7 +249,11 @@ class ProducerStateManager:
         self._look_at_transactions()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Know nothing, of a log that begins at `offset`. Deletes all snapshots. OSError: one cannot be deleted."""
+        """Forget everything and delete all snapshots, for an empty log that begins at `offset`.
+
+        Raises:
+            OSError: A snapshot cannot be deleted.
+        """
         self._forget_everything()
         for each in list(self._snapshots):
             self.remove_and_delete_snapshot(each)
@@ -237,7 +261,7 @@ class ProducerStateManager:
         self._map_end_offset = offset
 
     def load_producer_entry(self, entry: ProducerStateEntry) -> None:
-        """Know a producer from a snapshot's entry."""
+        """Add a producer from the entry of a snapshot."""
         self._producers[entry.producer_id] = entry
         began = entry.current_txn_first_offset
         if began is not None:
@@ -247,19 +271,25 @@ class ProducerStateManager:
 
     @property
     def latest_snapshot_offset(self) -> int | None:
-        """The offset of the newest snapshot."""
+        """The offset of the newest snapshot; None if there is none."""
         return max(self._snapshots, default=None)
 
     @property
     def oldest_snapshot_offset(self) -> int | None:
-        """The offset of the oldest snapshot."""
+        """The offset of the oldest snapshot; None if there is none."""
         return min(self._snapshots, default=None)
 
     def take_snapshot(self, *, sync: bool = True) -> Path | None:
-        """Write a snapshot at `map_end_offset`, unless there is one as new; its path.
+        """Write a snapshot at `map_end_offset`, unless there is one at this offset or later.
 
-        sync: it is on the disk on return. None: none was needed, or nothing may be written. OSError: it cannot be
-        written.
+        Args:
+            sync: Whether to write it to the disk before returning.
+
+        Returns:
+            Its path; None if none was needed, or if the manager is not writable.
+
+        Raises:
+            OSError: The file cannot be written.
         """
         if not self._writable or self._map_end_offset <= self._last_snapshot_offset:
             return None
@@ -274,13 +304,21 @@ class ProducerStateManager:
         return path
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots older than `offset`. OSError: one cannot be deleted."""
+        """Delete the snapshots before `offset`.
+
+        Raises:
+            OSError: A file cannot be deleted.
+        """
         for each in list(self._snapshots):
             if each < offset:
                 self.remove_and_delete_snapshot(each)
 
     def remove_and_delete_snapshot(self, offset: int) -> None:
-        """Forget the snapshot at `offset`, if there is one, and delete it. OSError: it cannot be deleted."""
+        """Delete the snapshot at `offset`, if there is one.
+
+        Raises:
+            OSError: The file cannot be deleted.
+        """
         path = self._snapshots.pop(offset, None)
         if path is None or not self._writable:
             return
@@ -290,16 +328,25 @@ class ProducerStateManager:
             self._unwanted[offset] = path
 
     def delete_unwanted_snapshots(self) -> None:
-        """Delete what was to be deleted, see `empty_copy`. OSError: one cannot be."""
+        """Delete the snapshots whose deletion was deferred; see `empty_copy`.
+
+        Raises:
+            OSError: A file cannot be deleted.
+        """
         while self._unwanted:
             _, path = self._unwanted.popitem()
             path.unlink(missing_ok=True)
 
     def delete_snapshots(self, segments: Iterable[LogSegment], scheduler: Scheduler, delay_ms: int) -> None:
-        """Rename the snapshots at the base offsets of segments to `.deleted`, and have them deleted after a delay.
+        """Rename the snapshots at the base offsets of segments to `.deleted`, and schedule their deletion.
+
+        Args:
+            segments: The segments.
+            scheduler: Deletes the files.
+            delay_ms: The delay of the deletion.
 
         Raises:
-            OSError: a snapshot could not be renamed.
+            OSError: A file cannot be renamed.
         """
         renamed = [self.remove_and_mark_for_deletion(segment.base_offset) for segment in segments]
 
@@ -312,9 +359,13 @@ class ProducerStateManager:
             scheduler.schedule("delete producer snapshots", delete, delay_ms)
 
     def remove_and_mark_for_deletion(self, offset: int) -> Path | None:
-        """Forget the snapshot at `offset` and rename it for deletion later; its new path.
+        """Rename the snapshot at `offset` to `.deleted`, for deletion later.
 
-        None: there is none, or no more. OSError: it cannot be renamed.
+        Returns:
+            Its new path; None if there is no such snapshot, or if the manager is not writable.
+
+        Raises:
+            OSError: The file cannot be renamed.
         """
         path = self._snapshots.pop(offset, None)
         if path is None or not self._writable:
@@ -322,13 +373,15 @@ class ProducerStateManager:
         try:
             return path.rename(path.with_name(path.name + DELETED_SUFFIX))
         except FileNotFoundError:
-            return None  # recovery goes through the directory with a manager of its own, which may have deleted it
+            return None  # the separate manager of recovery may have deleted it
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """List the directory anew and delete the snapshots that belong to no segment.
+        """List the directory again and delete the snapshots that belong to no segment.
 
-        The newest of these stays where it is newer than every segment: a log that is closed leaves one at its end.
-        OSError: a file cannot be deleted.
+        A newest snapshot after the base offset of every segment is not deleted: closing a log writes one at its end.
+
+        Raises:
+            OSError: The directory cannot be listed, or a file cannot be deleted.
         """
         self.reload_snapshots()
         strays = sorted(self._snapshots.keys() - set(segment_base_offsets))
@@ -338,15 +391,19 @@ class ProducerStateManager:
             self.remove_and_delete_snapshot(offset)
 
     def reload_snapshots(self) -> None:
-        """List the directory's snapshots anew. OSError: it cannot be listed."""
+        """List the snapshots of the directory again.
+
+        Raises:
+            OSError: The directory cannot be listed.
+        """
         self._snapshots = snapshot_files(self._directory)
 
     def update_parent_dir(self, directory: Path) -> None:
-        """The log's directory, snapshots and all, has been renamed."""
+        """Update the paths of the snapshots after the log's directory was renamed."""
         self._directory = directory
         self._snapshots = {offset: directory / path.name for offset, path in self._snapshots.items()}
 
-    # --- parts of the above
+    # --- private helpers
 
     def _load_newest(self, log_start_offset: int, now: int) -> None:
         while (offset := self.latest_snapshot_offset) is not None:
@@ -360,7 +417,7 @@ class ProducerStateManager:
         try:
             return read_snapshot(self._snapshots[offset])
         except (CorruptSnapshotError, FileNotFoundError) as error:
-            _log.warning("%s: the snapshot at offset %d is passed over: %s", self._partition, offset, error)
+            _log.warning("%s: the snapshot at offset %d is ignored: %s", self._partition, offset, error)
             self.remove_and_delete_snapshot(offset)
             return None
 
@@ -374,7 +431,7 @@ class ProducerStateManager:
         return entry.current_txn_first_offset is None and idle >= self._producer_id_expiration_ms
 
     def _forget_everything(self) -> None:
-        # Another, not emptied: a thread that reads the old one reads on.
+        # A new dict instead of clear(): another thread may be reading the old one.
         self._producers = {}
         self._ongoing = Transactions()
         self._unreplicated = Transactions()
@@ -388,7 +445,7 @@ class ProducerStateManager:
             self._look_at_transactions()
 
     def _look_at_transactions(self) -> None:
-        """Settle the answers that other threads ask for."""
+        """Compute the values that other threads read."""
         undecided, unreplicated = self._ongoing.first, self._unreplicated.first
         firsts = [each.first_offset for each in (unreplicated, undecided) if each is not None]
         self._first_unstable = min(firsts, key=lambda offset: offset.message_offset, default=None)

@@ -1,18 +1,18 @@
-"""Producer state read out of a log again: the newest snapshot, and what the batches behind it change.
+"""Functions that rebuild the producer state of a log from the newest snapshot and the batches after it.
 
-    segments     0 ............ 40 ............ 80 ............ 120 ......x      x: where the state is to end
-    snapshots                   40                                               the newest that is there
+    segments     0 ............ 40 ............ 80 ............ 120 ......x      x: the offset at which the state ends
+    snapshots                   40                                               the newest snapshot
     read                         |============================================>
     written                                     80              120       x      at the last two bases, and at x
 
-Only headers are read, and only a few batches of each producer are looked at:
+Only headers are read, and only a few batches of each producer are processed:
 
-    producer 7    data data data data data data data | marker | data data            | of a transaction: data data ...
-    told by       first     ...      the last five      all      those among the last five,      and the first
+    producer 7    data data data data data data data | marker | data data           | in a transaction: data data ...
+    processed     first     ...      the last five     all      of these: those among the last five, and the first
 
-Of a producer a log remembers its epoch, its last five batches of data, where its open transaction began, and what its
-last marker said. So, as long as nothing but data of one kind and epoch follows data, the first and the last five tell
-all; a log of small batches is read ten times as fast for it.
+The state of a producer is its epoch, its last five data batches, the start of its open transaction, and the content of
+its last marker. So in a sequence of data batches of the same kind and epoch, the first and the last five determine the
+state. This makes reading a log of small batches ten times as fast.
 
 Source: `rebuildProducerState`, `loadProducersFromRecords` in storage/.../internals/log/UnifiedLog.java.
 """
@@ -31,14 +31,15 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
-# Markers are judged as the first transaction protocol does; its successors' leaders have judged them before.
+# Markers are checked by the rules of the first transaction protocol; the leader has applied those of later ones.
 _FIRST_TRANSACTION_VERSION = 0
 
 
 def take_empty_snapshots(state: ProducerStateManager, segments: LogSegments, last_offset: int) -> None:
-    """Say at the last two segments' bases and at `last_offset` that there are no producers: of a log without snapshots.
+    """Write empty snapshots at the last two segments' base offsets and at `last_offset`.
 
-    For a log that was closed cleanly by something that knew no snapshots: it spares reading the log through.
+    For a log without snapshots that was closed cleanly, by a program that does not write them: it avoids reading the
+    whole log.
     """
     for offset in [*_bases_to_snapshot(segments), last_offset]:
         state.update_map_end_offset(offset)
@@ -48,14 +49,22 @@ def take_empty_snapshots(state: ProducerStateManager, segments: LogSegments, las
 def rebuild_producer_state(
     state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, now: int
 ) -> None:
-    """Have `state` be what the batches before `last_offset` make it, and write snapshots on the way.
+    """Rebuild the producer state from the batches before `last_offset`, and write snapshots.
 
-    now: ms; producers that have expired by then are not loaded. CorruptRecordError: a segment's framing is damaged.
-    OSError: a segment cannot be read, a snapshot cannot be written.
+    Args:
+        state: The state to rebuild.
+        segments: The segments of the log.
+        log_start_offset: The first offset of the log.
+        last_offset: The offset before which batches are read.
+        now: The time, ms; producers that have expired by then are not loaded.
+
+    Raises:
+        CorruptRecordError: The framing of a segment is damaged.
+        OSError: A segment cannot be read, or a snapshot cannot be written.
     """
     had_no_producers = state.is_empty and state.map_end_offset >= last_offset
     state.truncate_and_reload(log_start_offset, last_offset, now)
-    # Without producers before cutting there are none after it.
+    # If there were no producers before truncation, there are none after it.
     if last_offset > state.map_end_offset and not had_no_producers:
         _replay(state, segments, log_start_offset, last_offset)
     state.update_map_end_offset(last_offset)
@@ -79,7 +88,7 @@ def _bases_to_snapshot(segments: LogSegments) -> tuple[int, ...]:
 
 
 def _part(segment: LogSegment, start_offset: int, end_offset: int | None) -> tuple[int, int]:
-    """Where the batch that holds start_offset begins, and where the one that holds end_offset does: two positions."""
+    """Return the position of the batch that holds start_offset, and of the one that holds end_offset."""
     first = segment.translate_offset(start_offset)
     last = None if end_offset is None else segment.translate_offset(end_offset)
     end = segment.size_in_bytes if last is None else last.position
@@ -109,16 +118,16 @@ def _telling_batches(log: FileMessageSet, begin: int, end: int) -> Iterator[Reco
 
 
 def telling_rows(rows: NDArray[np.void]) -> NDArray[np.intp]:
-    """Which rows of a header table, in order, leave every producer in the state that all of them would leave it in.
+    """Return the indexes of the rows that determine the state of all producers, in rising order.
 
-    Of each producer: the markers; each batch of another kind (transactional or not) or epoch than the one before; and
-    the last five of data.
+    These are for each producer: the markers, each batch whose kind (transactional or not) or epoch differs from that of
+    the batch before it, and the last five data batches.
     """
     ids = rows["producer_id"]
     own = np.flatnonzero(ids >= 0)
     if not len(own):
         return own
-    # Columns, each once: rows are too wide to be copied.
+    # Only columns are copied: copying whole rows is slow.
     ids = ids[own]
     if ids.min() != ids.max():
         order = np.argsort(ids, kind="stable")
@@ -132,12 +141,17 @@ def telling_rows(rows: NDArray[np.void]) -> NDArray[np.intp]:
 
 
 def _differs(column: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Which but the first differ from the one before."""
+    """Return for each element but the first whether it differs from the one before it."""
     return np.asarray(column[1:] != column[:-1])
 
 
 def _last_of_each(ends: NDArray[np.bool_], counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows come before fewer than five counted ones of their producer; `ends`: the last row of each producer."""
+    """Return which rows have fewer than five counted rows of the same producer after them.
+
+    Args:
+        ends: Whether each row is the last one of its producer.
+        counted: Whether each row counts.
+    """
     seen = np.cumsum(counted)
     producer: NDArray[np.intp] = np.cumsum(ends) - ends
     return np.asarray(seen[ends][producer] - seen < BATCHES_TO_RETAIN)

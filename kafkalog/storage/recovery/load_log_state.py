@@ -1,4 +1,4 @@
-"""A partition's directory taken over to be written to: created if it is missing, recovered if it was not closed.
+"""Opens a partition directory for writing: creates it if it is missing, and recovers it after an unclean shutdown.
 
     directory, settings, checkpoints -> segments, producers, leader epochs, partition.metadata -> LogState
 
@@ -40,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 
 class Ending(Enum):
-    """What became of a log: closed in order, given up as it was, or deleted."""
+    """Why a log was closed: regularly, abandoned after a failure, or deleted."""
 
     CLOSED = "closed"
     ABANDONED = "abandoned"
@@ -49,15 +49,23 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How a directory is taken over: what the data directory's checkpoints say of it, and who keeps time.
+    """How to open a partition directory.
 
-    had_clean_shutdown: whoever wrote it last closed it; else segments from the recovery point on are read again.
-    progress: called with bytes done and bytes to do while they are. scheduler: None = one of the log's own.
-    topic_id: what partition.metadata says, or is to say where there is none; None = whatever it says. at_truncation:
-    called when log start or recovery point have gone back, before records are cut off; must write them into the
-    checkpoints. ensure_alone: LogLockedError where others are not kept from writing any more. at_end: called once, when
-    the log has been closed, given up or deleted. at_loss: called in its place when the log was forgotten; see
-    `owning.own`.
+    Attributes:
+        had_clean_shutdown: Whether the last writer closed the log; else segments from the recovery point on are
+            recovered.
+        log_start_offset: The log start in the checkpoint of the data directory.
+        recovery_point: The recovery point in the checkpoint of the data directory.
+        topic_id: The expected topic id, which is written if partition.metadata is missing; None accepts any.
+        clock: Returns the time, ms.
+        scheduler: Runs background tasks; None gives the log its own.
+        progress: Called during recovery with the number of bytes done and the total.
+        decompression_limit: The number of bytes that one batch may decompress to.
+        at_truncation: Called after log start or recovery point have decreased, before records are cut off. It must
+            write them to the checkpoints.
+        ensure_alone: Raises LogLockedError if the lock no longer excludes other writers.
+        at_end: Called once, when the log has been closed, abandoned or deleted.
+        at_loss: Called instead of `at_end` when the log was garbage-collected without being closed; see `owning.own`.
     """
 
     had_clean_shutdown: bool = False
@@ -75,7 +83,7 @@ class Opening:
 
 
 class Loaded(NamedTuple):
-    """A log as its directory holds it. topic_id: None where partition.metadata says none."""
+    """A log loaded from its directory; topic_id is None if partition.metadata has none."""
 
     state: LogState
     log_start_offset: int
@@ -83,9 +91,16 @@ class Loaded(NamedTuple):
 
 
 def load(directory: str | os.PathLike[str], config: LogConfig | None, opening: Opening, on_error: ExitStack) -> Loaded:
-    """Load the log in `directory`; what is to be done should the caller fail is put into on_error.
+    """Load the log in a directory.
 
-    Raises what `WritableLog.load` says.
+    Args:
+        directory: The partition directory.
+        config: The settings; None = the defaults.
+        opening: How to open it.
+        on_error: Receives the callbacks that release the log if the caller fails later.
+
+    Raises:
+        Exception: The errors of `WritableLog.load`.
     """
     path = Path(directory).absolute()
     config, partition = config_or_default(config), _partition_of(path)
@@ -124,7 +139,7 @@ def _loaded(home: SegmentHome, partition: TopicPartition, opening: Opening, on_e
 
 
 def _topic_id(path: Path, wanted: str | None) -> str | None:
-    """What partition.metadata says, which is what is wanted if that is anything."""
+    """Return the topic id of partition.metadata, after writing or checking the wanted one."""
     found = read_partition_metadata(path)
     if wanted is not None:
         write_partition_metadata(path, wanted)

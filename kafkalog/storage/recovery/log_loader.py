@@ -1,14 +1,14 @@
-"""Loading a partition directory to write to it, after a clean stop or a crash.
+"""Loads the segments of a partition directory for writing, after a clean shutdown or a crash.
 
     00000000000000000000.log  | 00000000000000000040.log  | 00000000000000000080.log        files
     trusted                   |     recovery point x      |                 x log end
-                              | read through, indexes and producer state built anew ... cut behind the last sound batch
+                              | read, indexes and producer state rebuilt ... truncated after the last sound batch
 
-After a clean stop everything is trusted. After a crash everything is below the recovery point, up to which the log had
-been flushed; from the segment that holds it on, every batch's checksum is computed, and the first segment that has to
-be cut ends the log. What is inside a batch is not looked at.
+After a clean shutdown all segments are trusted. After a crash those below the recovery point are, up to which the log
+had been flushed. From the segment that holds the recovery point on, the checksum of every batch is computed, and the
+first segment that has to be truncated ends the log. The content of batches is not checked.
 
-Nothing goes without a warning in the log of the process: which file, from which position on, how many bytes, and why.
+All removed data is reported by a warning: the file, the position, the number of bytes, and the reason.
 
 Source: storage/.../internals/log/LogLoader.java.
 """
@@ -61,12 +61,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class LoadRequest(SegmentHome):
-    """What is to be loaded, and what checkpoints say about it.
+    """The directory to load, and the checkpoints of it.
 
-    had_clean_shutdown: whoever wrote the directory last has closed it. log_start_offset_checkpoint: records before it
-    are deleted. recovery_point_checkpoint: records before it had been flushed. producer_state, leader_epochs: of the
-    directory, still empty or as the checkpoint has it; loading brings them up to the log's end. progress: called with
-    the bytes recovered and the bytes to recover, before the first segment and after each.
+    Attributes:
+        had_clean_shutdown: Whether the last writer of the directory closed the log.
+        log_start_offset_checkpoint: The log start; records before it are deleted.
+        recovery_point_checkpoint: The recovery point; records before it were flushed.
+        producer_state: The producer state, empty; loading brings it to the log's end.
+        leader_epochs: The leader epochs of the checkpoint; loading brings them to the log's end.
+        progress: Called with the bytes recovered and the bytes to recover, before the first segment and after each.
     """
 
     had_clean_shutdown: bool
@@ -79,7 +82,7 @@ class LoadRequest(SegmentHome):
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """A log as it was loaded: where it begins and ends, up to where it has been flushed, and its segments, open."""
+    """A loaded log: its start, recovery point and end, and its open segments."""
 
     log_start_offset: int
     recovery_point: int
@@ -88,12 +91,19 @@ class LoadedLog:
 
 
 def load_log(request: LoadRequest) -> LoadedLog:
-    """Load the segments of a partition directory, and recover them where that is needed; at least one is there then.
+    """Load the segments of a partition directory, and recover those that need it.
 
-    OSError: the disk refuses; nothing is deleted for that. CorruptRecordError: the framing is damaged in a place that
-    a clean stop or the recovery point says is sound, or in a segment that was to replace others; or a segment holds an
-    offset before its own. NotALogError: a segment's name has more than 20 digits. LogStateError: the producer state is
-    not empty. Whatever is raised, no file is left open.
+    An error closes all files.
+
+    Returns:
+        The log, with at least one segment.
+
+    Raises:
+        OSError: A file cannot be read or written; no file is deleted because of that.
+        CorruptRecordError: The framing is damaged although a clean shutdown or the recovery point implies that it is
+            not, or it is damaged in a swap file; or a segment has an offset before its base offset.
+        NotALogError: The name of a segment does not have 20 digits, or the file is larger than a segment can be.
+        LogStateError: The producer state is not empty.
     """
     settle_leftovers(request.directory)
     loading = _Loading(request)
@@ -105,7 +115,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
 
 
 class _Overflow(Exception):
-    """A segment holds offsets too far apart for its indexes."""
+    """A segment has offsets that are too far apart for its indexes."""
 
     def __init__(self, segment: LogSegment) -> None:
         super().__init__(str(segment.path))
@@ -113,14 +123,14 @@ class _Overflow(Exception):
 
 
 class _Loading:
-    """One load: the segments found so far, and whether what the last writer left is still trusted."""
+    """The state of one load: the segments found so far, and whether the clean shutdown is trusted."""
 
     def __init__(self, request: LoadRequest) -> None:
         self._request = request
         self._segments = LogSegments()
         self._trusted = request.had_clean_shutdown
-        # What is known of the producers while segments are recovered. The log's own state is loaded at the end, from
-        # the snapshots that are written on the way.
+        # The producer state during recovery. The state of the log is loaded at the end, from the snapshots that
+        # recovery writes.
         self._recovering: ProducerStateManager | None = None
 
     def run(self) -> LoadedLog:
@@ -138,11 +148,11 @@ class _Loading:
         log_start_offset = max(request.log_start_offset_checkpoint, self._segments.base_offsets[0])
         self._load_producers(log_start_offset, end_offset)
         metadata = LogOffsetMetadata(end_offset, self._active.base_offset, self._active.size_in_bytes)
-        # What is before the start need not be recovered ever again.
+        # Records before the start never need recovery again.
         return LoadedLog(log_start_offset, max(recovery_point, log_start_offset), metadata, self._segments)
 
     def release(self) -> None:
-        """Close all files as they are."""
+        """Close all files without flushing them."""
         self._segments.release()
 
     @property
@@ -150,7 +160,7 @@ class _Loading:
         return self._segments.active
 
     def _splitting(self, action: Callable[[], Result]) -> Result:
-        """Do it again whenever a segment had to be split."""
+        """Run `action`, and run it again each time after a segment had to be split."""
         while True:
             try:
                 return action()
@@ -169,7 +179,7 @@ class _Loading:
     # --- the segments
 
     def _load_segments(self) -> None:
-        """Open every segment of the directory, in order; recover those whose indexes are missing or no such."""
+        """Open all segments of the directory in order; recover those with missing or corrupt indexes."""
         self._segments.close()
         self._segments.clear()
         names = file_names(self._request.directory)
@@ -183,19 +193,19 @@ class _Loading:
     def _delete_if_orphaned(self, name: str, present: set[str]) -> None:
         directory, number = self._request.directory, name.partition(".")[0]
         if not (number.isascii() and number.isdecimal()):
-            _log.warning("%s: no segment's index; left alone", directory / name)
+            _log.warning("%s: ignored: not the name of an index", directory / name)
         elif f"{int(number):020d}{LOG_SUFFIX}" not in present:
-            _log.warning("%s: deleted, an index without its segment", directory / name)
+            _log.warning("%s: deleted: an index without a segment", directory / name)
             (directory / name).unlink(missing_ok=True)
 
     def _load_segment(self, name: str, present: set[str]) -> None:
         request, base_offset = self._request, segment_base_offset(name)
         if base_offset is None and (meant := meant_segment(name)) is not None:
-            # A broker would go on beside it, in an empty segment.
-            what = "a segment's name has 20 digits; rename the file, or move it away"
+            # A broker would ignore it and begin an empty segment.
+            what = "the name of a segment has 20 digits; rename the file, or move it away"
             raise NotALogError(what, str(request.directory / name), None, meant, name)
         if base_offset is None:
-            _log.warning("%s: no segment's name; left alone", request.directory / name)
+            _log.warning("%s: ignored: not the name of a segment", request.directory / name)
             return
         self._check_size(name)
         segment = request.segment(base_offset, file_already_exists=True)
@@ -209,32 +219,39 @@ class _Loading:
         self._segments.add(segment)
 
     def _check_size(self, name: str) -> None:
-        """Positions in a segment are int32: a longer one no index describes, and no broker opens."""
+        """Check that all positions in a segment fit into an int32, as in its indexes; no broker opens a longer one."""
         path = self._request.directory / name
         if (size := path.stat().st_size) > MAX_BYTES:
             raise NotALogError("more bytes than a segment can have", str(path), None, MAX_BYTES, size)
 
     def _check_indexes(self, segment: LogSegment, there: set[str]) -> None:
         if there == _ALL_THAT_IS_NEEDED:
-            return  # of thousands of segments, most
+            return  # the fast path for most of thousands of segments
         try:
             segment.sanity_check(time_index_newly_created=TIME_INDEX_SUFFIX not in there)
         except FileNotFoundError as error:
-            _log.warning("%s: its index is missing, all of them are built anew: %s", segment.path, error)
+            _log.warning("%s: an index is missing; rebuilding all indexes: %s", segment.path, error)
         except CorruptIndexError as error:
-            _log.warning("%s: an index is corrupt, all of them are built anew: %s", segment.path, error)
+            _log.warning("%s: an index is corrupt; rebuilding all indexes: %s", segment.path, error)
         else:
             return
         if not self._is_recovered_later(segment):
             self._recover_segment(segment)
 
     def _is_recovered_later(self, segment: LogSegment) -> bool:
-        """After a crash, one that had not been flushed: those before it, which may be torn, have their turn first."""
+        """Return whether `_recover` will recover the segment: after a crash, if it is not below the recovery point.
+
+        Segments before it may be torn, and must be recovered first.
+        """
         request = self._request
         return not request.had_clean_shutdown and segment.base_offset >= request.recovery_point_checkpoint
 
     def _recover_segment(self, segment: LogSegment) -> int:
-        """Read the segment through, build its indexes anew and cut it behind its last sound batch; bytes cut."""
+        """Rebuild the indexes of a segment, and truncate it after its last sound batch.
+
+        Returns:
+            The number of bytes cut off.
+        """
         request = self._request
         state = self._empty_producer_state()
         rebuild_producer_state(
@@ -244,15 +261,15 @@ class _Loading:
             cut = recover_segment(segment, state, request.leader_epochs)
         except SegmentOffsetOverflowError as error:
             if not segment.has_overflow:
-                # No broker can load it either. It is a copy, or was renamed, and is not for us to cut.
+                # No broker can load it either. The file was probably copied or renamed, so it must not be truncated.
                 what = "an offset that is not of this segment, which cannot be split"
                 raise CorruptRecordError(what, error.path, error.position, error.expected, error.found) from error
             raise _Overflow(segment) from error
-        # So that recovering the next segment need not read this one again.
+        # With the snapshot, the recovery of the next segment need not read this one again.
         state.take_snapshot()
         if cut:
             _log.warning(
-                "%s: cut at position %d, after its last sound batch: %d bytes are gone",
+                "%s: truncated at position %d, after its last sound batch: %d bytes removed",
                 segment.path,
                 segment.size_in_bytes,
                 cut,
@@ -260,7 +277,7 @@ class _Loading:
         return cut
 
     def _empty_producer_state(self) -> ProducerStateManager:
-        """One that knows the directory's snapshots; they are listed once, not for each of thousands of segments."""
+        """Return a producer state that knows only the snapshots, which are listed once for thousands of segments."""
         if self._recovering is None:
             self._recovering = self._request.producer_state.empty_copy()
             self._recovering.reload_snapshots()
@@ -269,7 +286,7 @@ class _Loading:
         return self._recovering
 
     def _settle_snapshots(self) -> None:
-        """Delete the snapshots that recovery has found out of place and not written again."""
+        """Delete the snapshots that recovery found out of place and did not write again."""
         if self._recovering is not None:
             self._recovering.delete_unwanted_snapshots()
             self._recovering = None
@@ -277,7 +294,7 @@ class _Loading:
     # --- the log
 
     def _recover(self) -> tuple[int, int]:
-        """Recover what had not been flushed; the new recovery point, and where the log ends."""
+        """Recover the segments that were not flushed; return the new recovery point and the log end."""
         request = self._request
         if self._trusted and not self._segments.is_empty:
             self._distrust_a_broken_end()
@@ -289,13 +306,13 @@ class _Loading:
             end_offset = self._active.read_next_offset()
         elif self._trusted:
             return end_offset, end_offset
-        # It moves only when the log is flushed: what was recovered need not be on the disk.
+        # The recovery point increases only with a flush: recovered records may not be on the disk.
         return min(request.recovery_point_checkpoint, end_offset), end_offset
 
     def _distrust_a_broken_end(self) -> None:
         what = _what_no_clean_stop_leaves(self._active)
         if what is not None:
-            _log.warning("%s: no clean stop leaves %s; recovered as after a crash", self._active.path, what)
+            _log.warning("%s: recovering as after a crash: no clean shutdown leaves %s", self._active.path, what)
             self._trusted = False
 
     def _recover_unflushed(self) -> None:
@@ -305,13 +322,13 @@ class _Loading:
         for i, segment in enumerate(unflushed):
             done += segment.size_in_bytes
             if self._recover_or_empty(segment):
-                self._delete_segments(unflushed[i + 1 :], f"the log ends in {segment.path}, which was cut")
+                self._delete_segments(unflushed[i + 1 :], f"the log ends in {segment.path}, which was truncated")
                 self._report(all_bytes, all_bytes)
                 return
             self._report(done, all_bytes)
 
     def _unflushed_from(self) -> int:
-        """Where recovery begins: of a log whose clean stop is in doubt, in its last segment."""
+        """Return the offset at which recovery begins; after a doubtful clean shutdown, the last base offset."""
         if self._request.had_clean_shutdown:
             return self._active.base_offset
         return self._request.recovery_point_checkpoint
@@ -322,11 +339,11 @@ class _Loading:
         except InvalidOffsetError as error:
             size = segment.size_in_bytes
             cut = segment.truncate_to(segment.base_offset)
-            _log.warning("%s: all its %d bytes are cut, its offsets do not rise: %s", segment.path, size, error)
+            _log.warning("%s: all its %d bytes removed: its offsets do not rise: %s", segment.path, size, error)
             return cut
 
     def _end_offset(self) -> int | None:
-        """Where the log ends; None if there is no segment, or none but before the log's start, which are deleted."""
+        """Return the log end; None if there is no segment, or after deleting segments that end before the log start."""
         request = self._request
         if self._segments.is_empty:
             return None
@@ -353,7 +370,7 @@ class _Loading:
         request = self._request
         request.producer_state.delete_snapshots(doomed, request.scheduler, request.config.file_delete_delay_ms)
         for segment in doomed:
-            # Nobody reads them yet, and the scheduler may never come to delete them.
+            # No reader uses them yet, and the scheduler may never run the deletion.
             segment.release()
 
     def _load_producers(self, log_start_offset: int, end_offset: int) -> None:
@@ -361,7 +378,7 @@ class _Loading:
         if not state.is_empty:
             raise LogStateError("the producer state is not empty before it is loaded", str(self._request.directory))
         self._settle_snapshots()
-        # Recovery has written and deleted snapshots that this state does not know of.
+        # Recovery has written and deleted snapshots with its own state.
         state.remove_stray_snapshots(self._segments.base_offsets)
         if self._request.had_clean_shutdown and state.latest_snapshot_offset is None:
             take_empty_snapshots(state, self._segments, end_offset)
@@ -374,15 +391,19 @@ class _Loading:
 
 
 def _what_no_clean_stop_leaves(active: LogSegment) -> str | None:
-    """Whole batches and trimmed indexes are what it leaves. Behind anything else, nothing appended would be found."""
+    """Return the first sign that the active segment was not closed cleanly; None if there is none.
+
+    A clean shutdown leaves only complete batches and trimmed indexes. Records appended after anything else would not be
+    found.
+    """
     index, log = active.offset_index, active.log
     position = index.last_entry.position
     if index.entries and not position:
-        return "an index with room in it"  # the first batch has no entry
+        return "an index that is not trimmed"  # the first batch has no entry
     try:
         end = log.read(position, max(0, log.size_in_bytes - position)).end_of_data
     except (CorruptRecordError, ValueError) as error:
-        return f"what the index leads to: {error}"
+        return f"damage at the position of the last index entry: {error}"
     return None if end.kind is EndKind.END else f"a {end.kind.value} tail, at position {end.position}"
 
 

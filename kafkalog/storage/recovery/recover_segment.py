@@ -1,10 +1,10 @@
-"""Recover a segment: read its batches from the first to the last valid one, and rebuild what is derived from them.
+"""Recovery of a segment: reads its batches up to the last valid one, and rebuilds the data derived from them.
 
     batch | batch | batch ...... damaged, torn, zero bytes
-      |      |      |            ^ the file is cut here
+      |      |      |            ^ the file is truncated here
       offset and time index, leader epochs, producer state, aborted transactions
 
-Batches are not decompressed; of control batches the marker is read. Source: `LogSegment.recover`.
+Batches are not decompressed, but the markers in control batches are read. Source: `LogSegment.recover`.
 """
 
 import logging
@@ -30,25 +30,25 @@ _log = logging.getLogger(__name__)
 def recover_segment(
     segment: LogSegment, producer_state: ProducerStateManager, leader_epochs: LeaderEpochCache | None
 ) -> int:
-    """Rebuild the indexes of a segment from its batches, and cut the file before the first that is not valid.
+    """Rebuild the indexes of a segment from its batches, and truncate the file before the first invalid batch.
 
     Args:
-        segment: the segment.
-        producer_state: the state at the segment's base offset; it is brought forward to the segment's end.
-        leader_epochs: gets the epochs that begin in the segment; None: they are not of interest.
+        segment: The segment.
+        producer_state: The state at the segment's base offset; it is updated to the segment's end.
+        leader_epochs: Receives the epochs that begin in the segment; may be None.
 
     Returns:
-        How many bytes were cut.
+        The number of bytes cut off.
 
     Raises:
-        SegmentOffsetOverflowError: an offset is too far from the base offset for the indexes.
-        InvalidOffsetError: the offsets do not rise.
+        SegmentOffsetOverflowError: An offset is too far from the base offset for the indexes.
+        InvalidOffsetError: The offsets do not rise.
     """
     return segment.rebuild(_SegmentRecovery(segment, producer_state, leader_epochs).read_batches)
 
 
 class _SegmentRecovery:
-    """One pass over the batches of a segment whose indexes are empty."""
+    """One scan of the batches of a segment whose indexes are empty."""
 
     def __init__(
         self, segment: LogSegment, producer_state: ProducerStateManager, leader_epochs: LeaderEpochCache | None
@@ -62,12 +62,12 @@ class _SegmentRecovery:
         self._largest = TimestampEntry(-1, segment.base_offset)
 
     def read_batches(self) -> tuple[int, TimestampEntry]:
-        """Read all valid batches; return how many bytes they take, and the largest timestamp."""
+        """Read all valid batches; return their size in bytes and the largest timestamp."""
         try:
             for entries in self._segment.log.sound_runs():
                 self._take(entries)
         except (CorruptRecordError, InvalidRecordError) as error:
-            _log.warning("%s: not valid from byte %d on: %s", self._segment.path, self._valid_bytes, error)
+            _log.warning("%s: invalid from position %d on: %s", self._segment.path, self._valid_bytes, error)
         return self._valid_bytes, self._largest
 
     def _take(self, entries: Entries) -> None:
@@ -82,7 +82,7 @@ class _SegmentRecovery:
             self._take_fitting(entries._replace(rows=rows[:count]))
         if count < len(rows):
             raise SegmentOffsetOverflowError(
-                "an offset the indexes cannot hold",
+                "the offset is out of the range of the segment's indexes",
                 str(self._segment.path),
                 int(rows["position"][count]),
                 f"{base}..{base + MAX_INT}",
@@ -106,21 +106,28 @@ class _SegmentRecovery:
         timestamps: NDArray[np.int64],
         offsets: NDArray[np.int64],
     ) -> None:
-        """An entry for each row in `at`, with the largest timestamp up to it and the offset that has it."""
+        """Add index entries.
+
+        Args:
+            rows: Rows of the header table.
+            at: The indexes of the rows that get an entry.
+            timestamps: For each of them, the largest timestamp up to it.
+            offsets: For each of them, the offset with this timestamp.
+        """
         indexed = rows[at[: self._room_for(timestamps)]]
         index = self._segment.offset_index
         before = index.entries
         try:
             index.append_all(indexed["last_offset"], indexed["position"])
         finally:
-            # Also where offsets do not rise, and the entries before that are left in what are empty slots then.
+            # After an error the entries before it stay, so the time index gets theirs too.
             done = index.entries - before
             self._segment.time_index.maybe_append_all(timestamps[:done], offsets[:done])
 
     def _room_for(self, timestamps: NDArray[np.int64]) -> int:
-        """How many of these get an entry: indexes may have been larger when the segment was written.
+        """Return how many entries fit into the indexes, which may have been larger when the segment was written.
 
-        Batches without an entry are found all the same, from the last one that has one on.
+        Batches without an entry are found by a scan from the last one with an entry.
         """
         time_index = self._segment.time_index
         rises = np.diff(timestamps, prepend=time_index.last_entry.timestamp) > 0

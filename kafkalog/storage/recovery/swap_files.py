@@ -1,14 +1,15 @@
-"""Files that an interrupted replacement of segments has left in a partition directory, completed or dropped.
+"""Completes or reverts an interrupted replacement of segments in a partition directory.
 
-Segments are replaced (by compaction, or by splitting) in steps that a crash may fall between:
+Segments are replaced (by compaction, or by splitting) in several steps, between which a crash may occur:
 
     00000000000000000000.log.cleaned    being written; the data is still in the old segments
-    00000000000000000000.log.swap       whole, and to take the place of the old segments from its base offset on
-    00000000000000000100.log.deleted    an old segment on its way out
+    00000000000000000000.log.swap       complete; it will replace the old segments from its base offset on
+    00000000000000000100.log.deleted    an old segment, marked for deletion
 
-All new files are renamed from `.cleaned` to `.swap` before the first old one goes, the highest base offset first. So a
-`.swap` with a `.cleaned` at or below it belongs to a replacement whose new files are not all there: it is dropped, and
-the old segments stay. Any other `.swap` is completed: segments in its range of offsets go, and it takes their place.
+All new files are renamed from `.cleaned` to `.swap`, the highest base offset first, before the first old one is
+deleted. So a `.swap` with a `.cleaned` at or below its offset belongs to a replacement whose new files are incomplete:
+it is deleted, and the old segments stay. Any other `.swap` is completed: the segments in its range of offsets are
+deleted, and it is renamed.
 
 Source: storage/.../internals/log/{LogLoader,LocalLog}.java.
 """
@@ -29,7 +30,7 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 _log = logging.getLogger(__name__)
 _NUMBER = re.compile(r"([0-9]+)\.")
-# A metadata snapshot of KRaft: whoever keeps that log decides about it.
+# A metadata snapshot of KRaft, which only KRaft deletes.
 _NOT_OURS = ".checkpoint.deleted"
 
 
@@ -40,7 +41,7 @@ class _Leftovers:
     swaps: list[Path] = field(default_factory=list)
 
     def split_swaps(self) -> tuple[list[Path], list[Path]]:
-        """The swap files to complete, and those to drop."""
+        """Return the swap files to complete, and those to delete."""
         first_cleaned = min((_offset_of(path.name) for path in self.cleaned), default=None)
         if first_cleaned is None:
             return self.swaps, []
@@ -49,20 +50,21 @@ class _Leftovers:
 
 
 def settle_leftovers(directory: Path) -> None:
-    """Complete or drop whatever an interrupted replacement left; delete what was marked for deletion.
+    """Complete or revert an interrupted replacement of segments, and delete files that are marked for deletion.
 
-    CorruptRecordError: a `.log.swap` to complete is not whole; nothing has been changed then. OSError: a file cannot
-    be read, deleted or renamed.
+    Raises:
+        CorruptRecordError: A `.log.swap` to complete is incomplete; no file has been changed.
+        OSError: A file cannot be read, deleted or renamed.
     """
     leftovers = _leftovers(directory)
     complete, drop = leftovers.split_swaps()
     replaced = _range_of(complete)
-    _delete(leftovers.deleted, logging.INFO, "had been marked for deletion")
-    _delete(drop, logging.WARNING, "its replacement of segments had not come so far; the old segments stay")
+    _delete(leftovers.deleted, logging.INFO, "it was marked for deletion")
+    _delete(drop, logging.WARNING, "the replacement of segments was interrupted; the old segments stay")
     if drop:
-        # Were the .cleaned files gone and these not, they would count as whole.
+        # If a crash undid these deletions but not those of the .cleaned files, the swap files would be completed.
         sync_directory(directory)
-    _delete(leftovers.cleaned, logging.WARNING, "was still being written; the old segments stay")
+    _delete(leftovers.cleaned, logging.WARNING, "it was still being written; the old segments stay")
     if complete:
         _complete(directory, complete, replaced)
 
@@ -71,8 +73,8 @@ def _leftovers(directory: Path) -> _Leftovers:
     found = _Leftovers()
     for name in file_names(directory):
         if name.endswith(LOG_SUFFIX):
-            # Before anything is changed: a segment is opened only when it is needed, and that may be long after.
-            _check_readable(os.path.join(directory, name))  # noqa: PTH118 (a Path for each of thousands takes its time)
+            # Checked before any file is changed, as segments are opened only when they are needed.
+            _check_readable(os.path.join(directory, name))  # noqa: PTH118 (thousands of Paths take long)
         elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
             _sort_in(found, directory / name)
     return found
@@ -80,7 +82,7 @@ def _leftovers(directory: Path) -> _Leftovers:
 
 def _check_readable(path: str) -> None:
     if not os.access(path, os.R_OK):
-        raise PermissionError(errno.EACCES, "cannot be read", path)
+        raise PermissionError(errno.EACCES, "no permission to read", path)
 
 
 def _sort_in(found: _Leftovers, path: Path) -> None:
@@ -88,7 +90,7 @@ def _sort_in(found: _Leftovers, path: Path) -> None:
         if not path.name.endswith(_NOT_OURS):
             found.deleted.append(path)
     elif _NUMBER.match(path.name) is None:
-        _log.warning("%s: no segment's file; left alone", path)
+        _log.warning("%s: ignored: not the name of a segment's file", path)
     elif path.name.endswith(CLEANED_SUFFIX):
         found.cleaned.append(path)
     else:
@@ -103,18 +105,19 @@ def _complete(directory: Path, swaps: list[Path], replaced: range) -> None:
     ]
     _delete(old, logging.WARNING, f"segments at {replaced.start}..{replaced.stop - 1} have been replaced")
     if old:
-        # An old segment that came back behind its successor would give its records twice.
+        # If a crash undid the deletion of an old segment after the rename, its records would be there twice.
         sync_directory(directory)
     for path in sorted(swaps):
-        _log.warning("%s: takes its place, as the replacement that a crash cut off would have had it", path)
+        _log.warning("%s: completing the replacement of segments that a crash interrupted", path)
         path.rename(path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
     sync_directory(directory)
 
 
 def _range_of(swaps: Iterable[Path]) -> range:
-    """The offsets that the swapped segments stand for: from the least base offset to the last offset.
+    """Return the range of offsets that the swap files replace: from the smallest base offset to the last offset.
 
-    CorruptRecordError: a file does not end with a batch, so that its range is not known.
+    Raises:
+        CorruptRecordError: A file does not end with a batch, so its range is unknown.
     """
     logs = [path for path in swaps if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if not logs:
@@ -127,7 +130,7 @@ def _next_offset(path: Path) -> int:
         kind, position = log.end_of_data
         if kind is not EndKind.END:
             raise CorruptRecordError(
-                f"a segment that is to replace others ends in a {kind.value} tail",
+                f"a swap file ends in a {kind.value} tail",
                 str(path),
                 position,
                 "the end of the file",
