@@ -140,7 +140,7 @@ def test_nothing_to_append_makes_an_empty_log(append: Append, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--config", "segment.byte=1"], "segment.byte is no setting of a topic: segment.bytes is"),
+        (["--config", "segment.byte=1"], "segment.byte is not a topic setting; did you mean segment.bytes?"),
         (["--config", "segment.bytes"], "NAME=VALUE is wanted"),
         (["--config", "segment.bytes=lots"], "segment.bytes is 'lots'"),
         (["-f", "jsonl", "--key-separator", ":"], "--key-separator is some text between"),
