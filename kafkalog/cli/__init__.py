@@ -94,6 +94,7 @@ class Commands(click.Group):
     def main(  # type: ignore[override] # one signature for click's two
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
+        """Run a command and end the process with its exit code. With standalone_mode=False, behave like click."""
         if not extra.pop("standalone_mode", True):
             return super().main(args, prog_name, standalone_mode=False, **extra)
         sys.exit(self._exit_code(args, prog_name, **extra))
@@ -114,6 +115,7 @@ class Commands(click.Group):
         return code if isinstance(code, int) else SOUND
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Print an error as one line and exit with its code."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

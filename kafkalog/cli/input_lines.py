@@ -82,6 +82,11 @@ class Lines:
             yield from self._records([last])
 
     def _records(self, lines: list[bytes]) -> Iterator[Given]:
+        """Yield the records of complete lines.
+
+        Raises:
+            LineError: A line is not a valid record, after the records of the lines before it.
+        """
         first, records = self._number + 1, list[Record]()
         for line in lines:
             self._number += 1

@@ -85,6 +85,7 @@ def inspect(
 
 
 def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings], looking: dict[str, Any]) -> int:
+    """Run the inspector and return its exit code."""
     if form is not None or any(looking.values()):
         name = "--output" if form is not None else f"--{_named(looking)}"
         raise click.UsageError(f"{name} requires --headless")
@@ -122,6 +123,7 @@ def _named(looking: dict[str, Any]) -> str:
 
 
 def _headless(path: Path, screen: str, form: str, settings: Settings, looking: dict[str, Any]) -> int:
+    """Print the content of a screen and return the exit code."""
     from inspector import headless
 
     if screen == "help":
@@ -136,6 +138,11 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, looking: d
 
 
 def _options(looking: dict[str, Any]) -> Options:
+    """Return the options of a screen from those of the command line.
+
+    Raises:
+        NeedsMoreError: The regular expression is invalid.
+    """
     from inspector.background.jobs import Wanted
     from inspector.headless import NeedsMoreError, Options
 

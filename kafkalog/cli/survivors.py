@@ -56,6 +56,7 @@ class SurvivingSource(Source):
         return starmap(Located, batches(self._log, first, report=self._report))
 
     def _report(self, damage: Damage) -> None:
+        """Report damage, except findings of severity INFO."""
         finding = damage.finding
         if finding is None:
             self._tell(damage.error, True)

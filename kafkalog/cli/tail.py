@@ -71,6 +71,7 @@ def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: st
 
 
 def _lines(log: Log, form: str) -> JsonLines | TextLines:
+    """Return the encoder of records for an output format."""
     if form == "text":
         from kafkalog.cli.dump import TERMINAL_MAX_WIDTH
         from kafkalog.cli.text_lines import TextLines

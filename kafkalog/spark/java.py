@@ -17,7 +17,7 @@ _VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
 
 
 def missing_java() -> str | None:
-    """Return what is wrong with the Java of this machine and what to install; None if Spark can run."""
+    """Return the problem with the Java of this machine and what to install; None if Spark can run."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):

@@ -107,6 +107,11 @@ def chosen_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...
 
 
 def _chosen(name: str, found: str, nullable: bool) -> Column:
+    """Return a column of the user's schema.
+
+    Raises:
+        ValueError: The column does not exist or has another type.
+    """
     source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower())
     if source is None:
         raise ValueError(f"schema: there is no column {name!r}; there are {', '.join(_ALL)}")
@@ -124,6 +129,11 @@ def columns_of(wanted: "Sequence[Column | str | tuple[str, bool]] | None", optio
 
 
 def _named(wanted: str | tuple[str, bool]) -> Column:
+    """Return a column given by name.
+
+    Raises:
+        ValueError: The column does not exist.
+    """
     name, nullable = (wanted, True) if isinstance(wanted, str) else wanted
     source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower(), name)
     if source not in _ALL:

@@ -159,6 +159,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SplitPartition(split) for split in splits]
 
     def _splits(self, start: Json, end: Json, sources: list[PartitionSource]) -> list[AnySplit]:
+        """Plan the splits of a micro-batch, whose start may be stored in its end."""
         stop = _from_json(end)
         begin = _from_json(end.get(_FIRST, start))
         for partition in sorted(begin.keys() - stop.keys()):
@@ -191,7 +192,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one task. Raise errors as `read_split`."""
         return read_partition(partition, self._columns, self._options)
 
-    # --- what is lost
+    # --- lost data
 
     def _lost_in(self, source: PartitionSource, lost: OffsetRange, how: str) -> None:
         what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are {how}"
@@ -271,6 +272,7 @@ def limited(begin: Offsets, ends: Offsets, most: int) -> Offsets:
 
 
 def _to_json(offsets: Mapping[TopicPartition, int]) -> Json:
+    """Return the offsets as JSON for Spark, sorted by partition."""
     found: Json = {}
     for (topic, number), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(number)] = offset

@@ -93,7 +93,7 @@ def segment_files(directory: Path) -> list[tuple[int, Path]]:
     """Return (base offset, path) of every segment of a partition directory, in order.
 
     Raises:
-        OSError: The directory cannot be listed.
+        OSError: The directory is not readable.
     """
     found = ((segment_base_offset(path.name), path) for path in directory.iterdir())
     return sorted((base, path) for base, path in found if base is not None)
@@ -114,7 +114,7 @@ def file_names(directory: Path) -> list[str]:
     """Return the names of the files (not the directories) in a directory, in order.
 
     Raises:
-        OSError: The directory cannot be listed.
+        OSError: The directory is not readable.
     """
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in entries if entry.is_file())

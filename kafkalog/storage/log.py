@@ -112,16 +112,20 @@ class Log(ABC):
         """Close the files."""
 
     @abstractmethod
-    def _segments_now(self) -> LogSegments: ...
+    def _segments_now(self) -> LogSegments:
+        """Return the current segments."""
 
     @abstractmethod
-    def _log_end(self) -> LogOffsetMetadata: ...
+    def _log_end(self) -> LogOffsetMetadata:
+        """Return the log end offset and its place."""
 
     @abstractmethod
-    def _high_watermark(self) -> LogOffsetMetadata: ...
+    def _high_watermark(self) -> LogOffsetMetadata:
+        """Return the high watermark and the place of its batch."""
 
     @abstractmethod
-    def _last_stable(self) -> LogOffsetMetadata: ...
+    def _last_stable(self) -> LogOffsetMetadata:
+        """Return the last stable offset and the place of its batch."""
 
     # --- offsets and size
 
@@ -222,6 +226,7 @@ class Log(ABC):
         return steadily(lambda: self._found_by_time(timestamp))
 
     def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
+        """Return the result of `offset_for_timestamp`, without retries."""
         if timestamp >= 0:
             return fetch.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
         start, end = self.log_start_offset, self.log_end_offset
@@ -348,7 +353,7 @@ class Log(ABC):
         return first, min(stop, steadily(lambda: self._bound(isolation)).message_offset)
 
     def _aborted(self, first: int, stop: int, isolation: IsolationLevel) -> AbortedBatches | None:
-        """Return the aborted transactions to leave out; None if there are none or `isolation` includes them."""
+        """Return the aborted transactions to leave out; None if `isolation` includes them or there are no segments."""
         if isolation is not IsolationLevel.TXN_COMMITTED:
             return None
         return steadily(lambda: self._aborted_between(first, stop))
@@ -359,6 +364,7 @@ class Log(ABC):
         return None if segment is None else AbortedBatches(fetch.aborted_txns(segments, segment, first, stop))
 
     def _walk(self, first: int, stop: int) -> Walk:
+        """Return a scan of the offsets in [first, stop)."""
         return Walk(self._segments_now, self.directory, first, stop)
 
     def __enter__(self) -> Self:

@@ -164,6 +164,7 @@ class LogManager(Mapping[str, AnyLog]):
             return [log for name, log in list(self._logs.items()) if self._knows_settings_of(_partition(name).topic)]
 
     def _knows_settings_of(self, topic: str) -> bool:
+        """Return whether the settings of a topic were given, so that retention applies."""
         return topic in self._topic_configs or (self._config_given and not topic.startswith(INTERNAL_TOPICS))
 
     def config_of(self, topic: str) -> LogConfig:
@@ -201,6 +202,7 @@ class LogManager(Mapping[str, AnyLog]):
         return name in set(self)
 
     def _names(self) -> list[str]:
+        """Return the names of the partitions in the directory, in order."""
         found = (each.name for each in self.directory.iterdir() if each.is_dir())
         return self._sorted(name for name in found if _is_plain(name))
 
@@ -266,11 +268,17 @@ class LogManager(Mapping[str, AnyLog]):
             self._writer.note_end(log, ending)
 
     def _writable(self, what: str) -> "_Writer":
+        """Return the writer.
+
+        Raises:
+            io.UnsupportedOperation: The mode is "r". `what` is the refused operation.
+        """
         if self._writer is None:
             raise io.UnsupportedOperation(f"cannot {what} {self.directory}: it was opened for reading")
         return self._writer
 
     def _load_all(self, writer: "_Writer", progress: Progress | None) -> None:
+        """Load all logs with the checkpoints that were read at the start."""
         for name in self._names():
             if _partition(name).topic == CLUSTER_METADATA_TOPIC:
                 continue
@@ -421,17 +429,20 @@ class _Writer:
         return log
 
     def _lock_target(self, name: str) -> None:
+        """Lock the data directory that a partition links to, if it is a link."""
         lock = DirectoryLock.of_target(self.directory / name)
         if lock is not None:
             self._targets[name] = sessions.begin(lock.directory.parent, lock), lock
 
     def _end_target(self, name: str, *, in_order: bool) -> None:
+        """Release the lock of the data directory that a partition links to."""
         target = self._targets.pop(name, None)
         if target is not None:
             session, lock = target
             sessions.end(session, lock, [lock.directory], in_order=in_order)
 
     def _ensure_alone(self, name: str) -> None:
+        """Check that the locks of a partition are still held."""
         self.lock.ensure_held()
         if name in self._targets:
             self._targets[name][1].ensure_held()
@@ -507,6 +518,7 @@ class _Writer:
         sessions.lose(self._session, self.lock)
 
     def _stop_work(self, *, wait: bool) -> None:
+        """Cancel the background tasks, and stop the scheduler if it is the manager's own."""
         for task in self._tasks:
             task.cancel()
         if self._owns_scheduler and isinstance(self._scheduler, BackgroundScheduler):
@@ -536,6 +548,11 @@ def _is_plain(name: str) -> bool:
 
 
 def _partition(name: str) -> TopicPartition:
+    """Return the partition with this name.
+
+    Raises:
+        ValueError: It is not the name of a partition.
+    """
     partition = partition_of_dir(name)
     if partition is None:
         raise ValueError(f"{name!r} is not the name of a partition: <topic>-<number>")

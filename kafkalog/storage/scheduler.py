@@ -137,6 +137,7 @@ class BackgroundScheduler:
         return self._runner is not None or (self._thread is not None and self._thread.ident is not None)
 
     def _accept(self, delay_ms: int, scheduled: ScheduledTask) -> bool:
+        """Add a task. Return False after `shutdown`."""
         with self._lock:
             if self._is_down:
                 return False
@@ -165,6 +166,7 @@ class BackgroundScheduler:
                 scheduled.cancel()
 
     def _run(self) -> None:
+        """Run tasks until `shutdown`, in the scheduler's thread."""
         with self._lock:
             # A thread whose start was interrupted by a signal may still be running.
             if self._runner is not None:

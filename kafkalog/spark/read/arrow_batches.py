@@ -71,6 +71,7 @@ class BatchMaker:
             start = end
 
     def _batch(self, columns: RecordColumns) -> pa.RecordBatch:
+        """Return one Arrow batch. Raise errors as `batches`."""
         try:
             arrays = [self._array(each.source, columns) for each in self._columns]
         except InvalidRecordError as error:

@@ -334,6 +334,11 @@ def _bytes(text: str) -> int:
 
 
 def _paths(given: _Given) -> tuple[str, ...]:
+    """Return the paths.
+
+    Raises:
+        ValueError: There is none, or one is a `file:` URL with a host.
+    """
     paths = (given.get("paths", _path_list) or ()) + ((given.text("path"),) if "path" in given else ())
     if not paths or not all(paths):
         raise ValueError(
@@ -405,6 +410,11 @@ class _TwiceError(ValueError):
 
 
 def _topics(given: _Given) -> Topics:
+    """Return the partitions that assign, subscribe or subscribePattern gives.
+
+    Raises:
+        ValueError: More than one of them is given, or a value is invalid.
+    """
     said = [name for name in ("assign", "subscribe", "subscribePattern") if name in given]
     if len(said) > 1:
         values = ", ".join(f"{name}={given.text(name)!r}" for name in said)

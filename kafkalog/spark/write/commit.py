@@ -106,6 +106,7 @@ class Exchange:
         _remove_job(self.job)
 
     def _text(self) -> str:
+        """Return the content of commit.json."""
         coming = [asdict(each) for each in self.coming]
         return json.dumps({"version": _VERSION, "coming": coming, "going": list(self.going)}, indent=1)
 
@@ -113,10 +114,12 @@ class Exchange:
         return self.data_dir / str(log.topic_partition)
 
     def _is_done(self, log: JoinedLog) -> bool:
+        """Return whether a log is in place, by the inode of its directory."""
         final = self._final(log)
         return final.exists() and final.stat().st_ino == log.inode
 
     def _do(self, lock: DirectoryLock) -> None:
+        """Make the remaining changes and update the checkpoints."""
         known = sessions.read_checkpoints(self.data_dir)
         logs = [_not_before(each, known) if self._is_done(each) else each for each in self.coming]
         for each in self.coming:
@@ -132,6 +135,7 @@ class Exchange:
             sessions.forget_partition(self.data_dir, lock, partition)
 
     def _undo(self) -> None:
+        """Move all directories back."""
         for each in self.coming:
             name, final = str(each.topic_partition), self._final(each)
             new, old = self.job / NEW / name, self.job / OLD / name

@@ -43,6 +43,6 @@ class KafkaLogArrowWriter(DataSourceArrowWriter):  # type: ignore[misc, unused-i
         """Commit the successful attempts, on the driver."""
         self._job.commit(message.files for message in messages if isinstance(message, KafkaLogCommitMessage))
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - all of the job goes
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the job is removed as a whole
         """Remove all that the job has written, on the driver, after a task or `commit` has failed."""
         self._job.abort()

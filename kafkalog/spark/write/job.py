@@ -228,6 +228,7 @@ class WriteJob:
         return every if self.overwrite else every - present
 
     def _count_of(self, topic: str) -> int:
+        """Return the number of partitions of a topic: the option, or the number in the directory, or 1."""
         return self.options.partitions or self.counts.get(topic, 1)
 
 
@@ -256,6 +257,7 @@ def recover(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def _complete_begun(path: Path, lock: DirectoryLock) -> list[Path]:
+    """Complete the committed jobs of processes that died, log them, and return their directories."""
     found = complete_begun(path, lock)
     for job in found:
         _log.warning("%s: completed a job that a process committed before it died", job)
@@ -263,6 +265,7 @@ def _complete_begun(path: Path, lock: DirectoryLock) -> list[Path]:
 
 
 def _partitions_in(path: Path) -> list[TopicPartition]:
+    """Return the partitions in a data directory, in order."""
     named = (partition_of_dir(each.name) for each in path.iterdir() if each.is_dir())
     return sorted(each for each in named if each is not None)
 

@@ -90,6 +90,7 @@ class RowSorter:
             yield Portion(partition, records[first:end])
 
     def _choose(self, columns: dict[str, "pa.Array"], key: BinaryColumn, value: BinaryColumn) -> _Chosen:
+        """Return the topic and the partition of each row."""
         topics, topic = self._topics(columns.get("topic"), len(key.lengths))
         counts = np.array([self._count_of(each) for each in topics], np.int32)
         sizes = np.maximum(key.lengths, 0) + np.maximum(value.lengths, 0) + _RECORD_OVERHEAD
@@ -103,6 +104,11 @@ class RowSorter:
         return self._options.partitions or self._counts.get(topic, 1)
 
     def _topics(self, column: "pa.Array | None", count: int) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the topics, and for each row the index of its topic.
+
+        Raises:
+            ValueError: A row has no topic or an invalid one.
+        """
         if self._options.topic is not None:
             return [self._options.topic], np.zeros(count, np.int64)
         if column is None:
@@ -127,6 +133,11 @@ class RowSorter:
 
 
 def _binary(column: "pa.Array | None", name: str, count: int) -> BinaryColumn:
+    """Return a column of keys or values; nulls if the column is missing.
+
+    Raises:
+        TypeError: The column is neither binary nor string.
+    """
     import pyarrow as pa
 
     if column is None:

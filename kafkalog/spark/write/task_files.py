@@ -140,6 +140,12 @@ class _Batches:
         return max(self._ratio * COMPRESSION_RATE_ESTIMATION_FACTOR, self._lowest_ratio)
 
     def _write(self) -> None:
+        """Write the collected records as a batch.
+
+        Raises:
+            RecordBatchTooLargeError: A record is larger than a segment.
+            OSError: The file was not written.
+        """
         builder, count = self._builder, self._builder.records_count
         if not count:
             return

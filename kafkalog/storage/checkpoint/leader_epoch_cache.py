@@ -228,6 +228,7 @@ class LeaderEpochCache:
             self.path = path
 
     def _flush_later(self) -> None:
+        """Schedule a write of the file, or write it now if there is no scheduler."""
         if self._scheduler is None:
             self.flush()
         elif self.writable:

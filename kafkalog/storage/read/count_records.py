@@ -57,6 +57,7 @@ def _told_by_header(rows: NDArray[np.void]) -> NDArray[np.bool_]:
 
 
 def _batches(message_set: MessageSet, rows: NDArray[np.void], wanted: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+    """Yield the batches of the wanted rows."""
     for i in np.flatnonzero(wanted):
         yield from batches_of(message_set._entries(rows[i : i + 1]), message_set._reading)
 

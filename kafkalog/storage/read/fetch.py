@@ -99,6 +99,7 @@ def _out_of_range(segments: LogSegments, log_end: LogOffsetMetadata, offset: int
 def _with_aborted(
     segments: LogSegments, log_end: LogOffsetMetadata, asked: Fetch, segment: LogSegment, found: FetchDataInfo
 ) -> FetchDataInfo:
+    """Add the aborted transactions to the result of a read."""
     at = found.fetch_offset_metadata
     first = OffsetEntry(at.message_offset, at.relative_position_in_segment)
     upper = segment.fetch_upper_bound_offset(first, found.message_set.size_in_bytes)

@@ -113,6 +113,11 @@ class Walk:
             return steadily(partial(self._opened, loaded))
 
     def _opened(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
+        """Return the segment at the cursor, the one after it and the entries; None at the end.
+
+        Raises:
+            FileNotFoundError, OffsetOutOfRangeError: The records at the cursor have been deleted.
+        """
         segments, at = self._segments_now(), self._cursor
         segment = segments.floor(at) or segments.first
         if segment is None or segment.base_offset >= self._stop:

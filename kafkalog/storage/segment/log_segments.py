@@ -20,6 +20,8 @@ from kafkalog.storage.segment.log_segment import LogSegment
 
 
 class _Sorted(NamedTuple):
+    """The segments and their base offsets, in order."""
+
     bases: tuple[int, ...]
     segments: tuple[LogSegment, ...]
 
@@ -67,6 +69,7 @@ class LogSegments:
         self._sorted = _Sorted((), ())
 
     def _replace(self, by_base: dict[int, LogSegment]) -> None:
+        """Replace all segments in one step. Seal all but the last."""
         bases = tuple(sorted(by_base))
         segments = tuple(by_base[base] for base in bases)
         for each in segments[:-1]:
