@@ -14,6 +14,8 @@ html_title = f"kafkalog {release}"
 html_show_copyright = False
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
+# autodoc lists the fields of a NamedTuple itself: as fields of the docstring, attributes are not described twice.
+napoleon_use_ivar = True
 
 
 def _mark_code(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:

@@ -6,7 +6,7 @@
         for record in log:
             print(record.offset, record.key, record.value)
 
-The public names are imported when they are first used, so that `import kafkalog` costs next to nothing.
+The public names are imported on first use, so that `import kafkalog` is fast.
 """
 
 from importlib import import_module
@@ -74,7 +74,7 @@ __all__ = [
     "errors",
     "validate_messages_and_assign_offsets",
 ]
-# `open` is public too; left out, so that `from kafkalog import *` does not take the place of the built-in one.
+# `open` is public, too. It is not in the list, so that `from kafkalog import *` does not replace the built-in one.
 
 _HOMES = {
     "LogConfig": "kafkalog.storage.log_config",
@@ -114,7 +114,7 @@ _HOMES = {
 
 
 @overload
-def open(  # noqa: A001 - as gzip.open, beside the built-in one
+def open(  # noqa: A001 - a module's own open, like gzip.open
     path: "str | os.PathLike[str]",
     mode: Literal["r"] = "r",
     config: "LogConfig | None" = None,
@@ -122,7 +122,7 @@ def open(  # noqa: A001 - as gzip.open, beside the built-in one
     decompression_limit: int | None = None,
 ) -> "Log": ...
 @overload
-def open(  # noqa: A001 - as gzip.open, beside the built-in one
+def open(  # noqa: A001 - a module's own open, like gzip.open
     path: "str | os.PathLike[str]",
     mode: Literal["a"],
     config: "LogConfig | None" = None,
@@ -131,7 +131,7 @@ def open(  # noqa: A001 - as gzip.open, beside the built-in one
     progress: "Progress | None" = None,
 ) -> "WritableLog": ...
 @overload
-def open(  # noqa: A001 - as gzip.open, beside the built-in one
+def open(  # noqa: A001 - a module's own open, like gzip.open
     path: "str | os.PathLike[str]",
     mode: str,
     config: "LogConfig | None" = None,
@@ -147,23 +147,30 @@ def open(  # noqa: A001 - as above
     decompression_limit: int | None = None,
     progress: "Progress | None" = None,
 ) -> "Log":
-    """The `Log` of a partition directory, named <topic>-<number>.
+    """Open a partition directory, named <topic>-<number>, and return its `Log`.
 
-    mode "r": reads only; never writes, creates or locks anything. "a": a `WritableLog`, to read and append to; the
-    directory is created if it is missing, locked, and recovered if whoever wrote it last did not close it. The
-    directory above is taken for the broker's data directory: checkpoints, lock and mark of a clean shutdown lie there.
-    Nothing is done in the background: `delete_old_segments` and `flush` are called by whoever wants records to go when
-    the config says so, and to be flushed by time; what is deleted leaves the disk after `file_delete_delay_ms`, or when
-    the log is next opened. `LogManager` does that by itself.
+    With mode "a", the parent directory is the broker's data directory: it has checkpoints, lock and clean shutdown
+    file. Nothing runs in the background: call `delete_old_segments` to apply retention, and `flush` to flush by time.
+    Deleted files stay on disk for `file_delete_delay_ms`, or until the log is opened again. `LogManager` does all this
+    by itself.
 
-    config: the topic's settings (None: Kafka's defaults). decompression_limit: bytes that one batch may decompress to
-    (None: 256 MiB). progress: called with the bytes recovered and the bytes to recover.
+    Args:
+        path: The partition directory.
+        mode: "r" reads; nothing is written, created or locked. "a" returns a `WritableLog`, to read and append: the
+            directory is created if it is missing, locked, and recovered if its last writer did not close it cleanly.
+        config: The settings of the topic; None: Kafka's defaults.
+        decompression_limit: The most bytes that one batch may decompress to; None: 256 MiB.
+        progress: Called during recovery with the bytes recovered and the bytes to recover.
 
-    NotADirectoryError, FileNotFoundError: no such directory. NotALogError: it holds no log, or is not named as one.
-    LogLockedError: a broker, or another process, writes to it. ValueError, TypeError: another mode, or what is no
-    config, limit or function. CorruptRecordError: damage
-    where a checkpoint says that there is none. CorruptCheckpointError: a checkpoint of the data directory does not
-    follow its format; the error says what deleting it means. OSError: it cannot be written to.
+    Raises:
+        FileNotFoundError, NotADirectoryError: The directory is missing, or not a directory.
+        NotALogError: The directory contains no log, or does not have the name of a partition.
+        LogLockedError: A broker or another process writes to the partition.
+        ValueError, TypeError: An argument is invalid.
+        CorruptRecordError: The log is damaged at a position that checkpoints describe as flushed.
+        CorruptCheckpointError: A checkpoint of the data directory does not follow its format. The message says what
+            deleting it means.
+        OSError: A file was not read or written.
     """
     from kafkalog.storage.open_log import open_log
 

@@ -1,7 +1,7 @@
-"""The `kafkalog` command: one file a command, imported when it is asked for, so that help costs no numpy.
+"""The `kafkalog` command: one file for each command, imported on use, so that help does not import numpy.
 
-Exit codes: 0 sound, 1 findings, 2 usage, 3 unreadable, 130 interrupted, 141 the reader of a pipe went away. A command's
-function returns its exit code (None: 0) and raises what the library raises: errors become one line on stderr here.
+Exit codes: 0 sound, 1 findings, 2 usage, 3 unreadable, 130 interrupted, 141 the reader of a pipe exited. The function
+of a command returns its exit code (None: 0) and raises the errors of the library, which become one line on stderr here.
 """
 
 import os
@@ -25,15 +25,15 @@ UNREADABLE = 3
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
-# The first line of each command's help stands here too, so that listing the commands imports none of them.
+# A copy of the first line of each command's help, so that listing the commands imports none of them.
 COMMANDS = {
     "ls": "List what is there: topics, partitions, segments, records, offsets, times.",
     "dump": "Print records, or batches.",
     "verify": "Check that everything is as Kafka wrote it.",
     "append": "Append lines from stdin to a partition.",
-    "tail": "Show the last records, and those that come.",
+    "tail": "Show the last records, then new ones.",
     "inspect": "Browse a log in the terminal, while it grows.",
-    "completion": "Print the script that completes this command in a shell.",
+    "completion": "Print a shell's completion script for this command.",
 }
 
 HELP = """Apache Kafka's log on disk: read, checked and written with no broker and no JVM.
@@ -48,11 +48,11 @@ Examples:
   kafkalog dump 00000000000000000000.log --batches
                                                 the batches of one segment
   kafkalog verify --deep /var/lib/kafka         is all of it sound?
-  kafkalog tail -f orders-0                     its last records, then each that comes
+  kafkalog tail -f orders-0                     its last records, then new ones
   seq 10 | kafkalog append /tmp/kafka/numbers-0 ten records
 
-A PATH is a data directory, a partition directory or a .log file. Nothing is ever written to it, and a broker may run,
-but for append: it locks the directory, and no broker may run.
+A PATH is a data directory, a partition directory or a .log file. All commands but append only read it, even while a
+broker is running. append locks the directory, so no broker may run.
 """
 
 EPILOG = """\b
@@ -60,8 +60,8 @@ Exit codes:
   0    sound, or done
   1    findings: something is damaged
   2    wrong usage
-  3    unreadable: no such path, no permission, not a log, locked by a writer; or what was asked for cannot be written
-  130  interrupted; what was found so far has been printed
+  3    unreadable: no such path, no permission, not a log, locked by a writer; or the output was not written
+  130  interrupted; the results so far have been printed
 
 \b
 Completion in bash: eval "$(kafkalog completion bash)"
@@ -70,13 +70,13 @@ Colour: on a terminal only; NO_COLOR or TERM=dumb turn it off.
 
 
 def exit_code_of(error: Exception) -> int:
-    """What an error means for the exit code: damage is a finding, what cannot be read at all is not."""
+    """Return the exit code for an error: damage is a finding, a path that is not readable as a log is not."""
     unreadable = not isinstance(error, KafkaLogError) or isinstance(error, (NotALogError, LogLockedError))
     return UNREADABLE if unreadable else FINDINGS
 
 
 class Commands(click.Group):
-    """The group of all commands; its `main` is the one place where errors become exit codes."""
+    """The group of all commands. Its `main` turns errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -94,6 +94,7 @@ class Commands(click.Group):
     def main(  # type: ignore[override] # one signature for click's two
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
+        """Run a command and end the process with its exit code. With standalone_mode=False, behave like click."""
         if not extra.pop("standalone_mode", True):
             return super().main(args, prog_name, standalone_mode=False, **extra)
         sys.exit(self._exit_code(args, prog_name, **extra))
@@ -107,29 +108,31 @@ class Commands(click.Group):
         except (click.Abort, KeyboardInterrupt):
             return INTERRUPTED
         except SystemExit:
-            # click's answer to a help text that nobody reads to its end.
+            # click's reaction to a broken pipe while it prints help.
             return BROKEN_PIPE
         except OSError as error:
             return _stdout_failed(error)
         return code if isinstance(code, int) else SOUND
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Print an error as one line and exit with its code."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             complain("interrupted")
             ctx.exit(INTERRUPTED)
         except BrokenPipeError as error:
-            # Not left to click, which would make it exit code 1: damage.
+            # Handled here: click would exit with code 1, which means damage.
             ctx.exit(_stdout_failed(error))
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except Exception as error:  # noqa: BLE001 - a user is owed a line, whatever happened
+        except Exception as error:  # noqa: BLE001 - every error becomes one line
             _report(error, debug=bool(ctx.params.get("debug")))
             ctx.exit(exit_code_of(error))
 
 
 def _report(error: Exception, *, debug: bool) -> None:
+    """Print an error as one line, with its traceback if `debug`."""
     if debug:
         traceback.print_exception(error)
     known = isinstance(error, (KafkaLogError, OSError))
@@ -137,14 +140,15 @@ def _report(error: Exception, *, debug: bool) -> None:
     try:
         flush_stdout()
     except OSError:
-        # One line is enough, and this may be the very error.
+        # The error has been reported, and may be this one.
         abandon(sys.stdout)
 
 
 def _usage(error: click.ClickException) -> int:
+    """Print an error of usage and return its exit code."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "kafkalog"
-    # Old versions of click have no such error: they print the help themselves.
+    # Old versions of click do not have this error: they print the help themselves.
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         click.echo(error.format_message(), err=True)
     else:
@@ -153,6 +157,7 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _stdout_failed(error: OSError) -> int:
+    """Return the exit code for a failed write to stdout."""
     abandon(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
@@ -162,17 +167,17 @@ def _stdout_failed(error: OSError) -> int:
 
 @click.group(cls=Commands, help=HELP, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
-    """The options that every command has."""
+    """Define the options that all commands share."""
     # Read in Commands.invoke.
     del debug
 
 
 def _mend_closed_streams() -> None:
-    """What was closed by whoever started the process goes nowhere; the exit code still tells.
+    """Connect closed standard streams to /dev/null.
 
-    Else the first file opened would take the stream's number, and be written to.
+    Otherwise the next file to be opened would get the stream's descriptor, and the program would write output to it.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -183,7 +188,7 @@ def _mend_closed_streams() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """The entry point; ends the process with the exit code."""
+    """Run the command and end the process with its exit code."""
     _mend_closed_streams()
     cli.main(args, prog_name="kafkalog")
     raise AssertionError("cli.main ends the process")

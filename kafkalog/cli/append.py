@@ -1,4 +1,4 @@
-"""`kafkalog append`: lines from stdin become records of a partition."""
+"""`kafkalog append`: append lines from stdin as records."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from kafkalog import CompressionType, LogConfig, WritableLog
     from kafkalog.cli.input_lines import Given
 
-# What is read at once becomes a batch: what is typed, line by line; what comes through a pipe, as much as it holds.
+# The bytes of one read become a batch: a typed line, or the present content of a pipe.
 READ_BYTES = 1 << 20
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 EPILOG = """\
-In lines, the value is the line without its end, LF or CRLF. With --key-separator, what stands before the first one is
-the key; a line without one has none. In jsonl, each line is an object as `kafkalog dump -o jsonl` prints it; only
-"value" is needed (null: a tombstone), "key", "timestamp" (ms since the epoch) and "headers" ([{"key":"h","value":"v"}])
-are taken over where they stand, all else is not looked at. Numbers, objects and lists as key or value are stored as
-JSON.
+In lines, the value is the line without its end, LF or CRLF. With --key-separator, the text before the first separator
+is the key; a line without a separator has no key. In jsonl, each line is an object as `kafkalog dump -o jsonl` prints
+it: "value" is required (null: a tombstone); "key", "timestamp" (ms since the epoch) and "headers"
+([{"key":"h","value":"v"}]) are optional; other fields are ignored. Numbers, objects and lists as key or value are
+stored as JSON.
 
-What stdin gives at once is one batch, of at most --batch-bytes. Every batch is in the log, seen by readers, when the
-next is read; all are on the disk when the command ends, with --flush each of them before the next is read.
+The bytes of one read from stdin become one batch of at most --batch-bytes. A batch is visible to readers before the
+next one is read. All are flushed to disk when the command ends; with --flush, each before the next one is read.
 
-However it ends, it tells which offsets it has appended. A line that is no record, or one that the topic does not take,
-ends it with exit code 1: the records of the lines before are in the log. Ctrl-C, SIGTERM and SIGHUP leave the log
-closed in order; the exit codes are 130, 143 and 129.
+The command always reports the appended offsets. An invalid line, or a record that the topic rejects, ends it with exit
+code 1: the records of the lines before it are in the log. Ctrl-C, SIGTERM and SIGHUP close the log cleanly; the exit
+codes are 130, 143 and 129.
 
-The directory above is the broker's data directory: it is locked, so that no broker runs meanwhile, and its checkpoints
-are kept. A partition that was not closed is recovered first.
+The parent directory is the broker's data directory: it is locked, so no broker may run, and its checkpoints are
+updated. A partition that was not closed cleanly is recovered first.
 
 \b
 Examples:
@@ -54,22 +54,22 @@ Examples:
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "-f", "--format", "form", type=click.Choice(["lines", "jsonl"]), default="lines", show_default=True,
-    help="What a line of stdin is.",
+    help="The format of a line of stdin.",
 )  # fmt: skip
-@click.option("--key-separator", metavar="TEXT", help=r"In lines, what stands between key and value; \t is a tab.")
+@click.option("--key-separator", metavar="TEXT", help=r"In lines, the text between key and value; \t is a tab.")
 @click.option("-c", "--compression", type=click.Choice(CODECS), help="The codec.  [default: the topic's, or none]")
 @click.option(
     "--batch-bytes", type=click.IntRange(min=100), default=READ_BYTES, show_default=True,
-    help="A batch is not larger than that, unless one record is.",
+    help="The largest batch; a larger record gets a batch of its own.",
 )  # fmt: skip
 @click.option(
     "--config", "settings", metavar="NAME=VALUE", multiple=True,
     help="A setting of the topic, such as segment.bytes=104857600. Repeatable; the others are Kafka's defaults.",
 )  # fmt: skip
-@click.option("--flush", is_flag=True, help="Have each batch on the disk before the next is read.")
+@click.option("--flush", is_flag=True, help="Flush each batch to disk before the next one is read.")
 @click.option(
     "-o", "--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="How to tell what was appended: a line on stderr, or an object on stdout.",
+    help="The report of appended offsets: a line on stderr, or an object on stdout.",
 )  # fmt: skip
 def append(
     *,
@@ -86,7 +86,7 @@ def append(
     from kafkalog.cli.input_lines import Lines
 
     if key_separator is not None and (form != "lines" or not key_separator):
-        raise click.UsageError("--key-separator is some text between key and value of --format lines")
+        raise click.UsageError("--key-separator must not be empty and requires --format lines")
     config = _config(settings)
     codec = _codec(compression, config)
     if is_terminal(sys.stdin):
@@ -107,7 +107,7 @@ def append(
 
 @contextmanager
 def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[WritableLog]:
-    """The log; what was appended to it is told of when it has been closed, whatever has happened meanwhile."""
+    """Open the log. Report the appended offsets after it has been closed, even after an error."""
     import kafkalog
 
     _log_in_lines()
@@ -121,7 +121,7 @@ def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[Writabl
 
 
 def _log_in_lines() -> None:
-    """What the library logs, a line each."""
+    """Print the library's log messages as lines on stderr."""
     import logging
 
     from kafkalog.cli.log_lines import LogLines
@@ -132,7 +132,7 @@ def _log_in_lines() -> None:
 
 
 def _codec(name: str | None, config: LogConfig) -> CompressionType | None:
-    """The codec asked for; None: none is. A topic with a codec of its own takes no other."""
+    """Return the requested codec; None if there is none. It must match the codec of the topic, if that has one."""
     from kafkalog import CompressionType
 
     codec = None if name is None else CompressionType[name.upper()]
@@ -142,13 +142,14 @@ def _codec(name: str | None, config: LogConfig) -> CompressionType | None:
 
 
 def _config(settings: tuple[str, ...]) -> LogConfig:
+    """Parse the values of --config."""
     from kafkalog import LogConfig
 
     pairs = [each.partition("=") for each in settings]
     names = [name for name, _, _ in pairs]
     for given, (name, equals, _) in zip(settings, pairs, strict=True):
         if not equals or not name:
-            raise click.UsageError(f"--config {given}: NAME=VALUE is wanted")
+            raise click.UsageError(f"--config {given}: expected NAME=VALUE")
         if names.count(name) > 1:
             raise click.UsageError(f"--config {name} is given {names.count(name)} times")
     try:
@@ -158,7 +159,7 @@ def _config(settings: tuple[str, ...]) -> LogConfig:
 
 
 def _recovering() -> Callable[[int, int], None]:
-    """Shows how far the recovery of a log that was not closed has got, where it takes long."""
+    """Return a function that shows the progress of a long recovery."""
     from kafkalog.cli.progress import Progress
 
     progress = Progress(0)
@@ -174,7 +175,7 @@ def _recovering() -> Callable[[int, int], None]:
 
 @dataclass(frozen=True, slots=True)
 class Appending:
-    """Where records go, and how."""
+    """The log to append to and the options of batches."""
 
     log: WritableLog
     codec: CompressionType | None
@@ -182,7 +183,7 @@ class Appending:
     flush: bool
 
     def append_all(self, batches: Iterable[Given]) -> Exception | None:
-        """Append all that there is; which line ended it early, if any did."""
+        """Append all records. Return the error of the line that ended it early, if there is one."""
         from kafkalog.cli.input_lines import LineError
 
         try:
@@ -195,7 +196,11 @@ class Appending:
         return None
 
     def _append(self, given: Given) -> None:
-        """LineError: the topic does not take a record; those before it are in the log."""
+        """Append the records of one read.
+
+        Raises:
+            LineError: The topic rejects a record; those before it are in the log.
+        """
         from kafkalog.cli.input_lines import Given, LineError
         from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError, RecordValidationError
 
@@ -203,20 +208,21 @@ class Appending:
         try:
             self.log.append(records, compression_type=self.codec, max_batch_bytes=self.batch_bytes)
         except RecordValidationError as error:
-            # Those before it in its batch were refused with it.
+            # The whole batch was rejected: append the records before the invalid one.
             done = self.log.log_end_offset - begin
             refused = error.record_errors[0]
             self._append(Given(given.first_line + done, records[done : done + refused.index]))
             line = given.first_line + done + refused.index
-            raise LineError(f"line {line} is not taken: {refused.message}") from error
+            raise LineError(f"line {line} is rejected: {refused.message}") from error
         except (RecordTooLargeError, RecordBatchTooLargeError) as error:
-            # It alone would have been its batch.
+            # A record that is too large has a batch of its own.
             line = given.first_line + self.log.log_end_offset - begin
             name = "max.message.bytes" if isinstance(error, RecordTooLargeError) else "segment.bytes"
-            raise LineError(f"line {line} is not taken: {error} (--config {name}=N is the limit)") from error
+            raise LineError(f"line {line} is rejected: {error} (--config {name}=N sets the limit)") from error
 
 
 def _tell(output: str, directory: Path, first: int, end: int) -> None:
+    """Report the appended offsets."""
     if output == "json":
         from kafkalog.cli.output import path_text
 
@@ -242,6 +248,6 @@ def _appended(first: int, end: int) -> str:
 
 
 def _pieces() -> Iterator[bytes]:
-    """What stdin has, as soon as it has something."""
+    """Yield the bytes of each read from stdin."""
     while piece := os.read(sys.stdin.fileno(), READ_BYTES):
         yield piece

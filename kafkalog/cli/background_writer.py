@@ -1,4 +1,4 @@
-"""Stdout for much data: a thread of its own writes, so that encoding goes on meanwhile."""
+"""Output in a background thread, so that encoding and writing overlap."""
 
 import os
 import threading
@@ -8,16 +8,19 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import BinaryIO, Self
 
-# So much is handed to the thread at once, and so many such portions wait at most.
+# The bytes and pieces of a portion for the thread, and the most portions that wait.
 PORTION_BYTES = 1 << 21
 PORTION_PIECES = 512
 PORTIONS_WAITING = 4
 
 
 class Sink:
-    """`with Sink(stream) as sink: sink.write(pieces)`; all has been written at the end of the `with`.
+    """Writes to a stream in a background thread: `with Sink(stream) as sink: sink.write(pieces)`.
 
-    OSError: of a write, raised by a later call or there.
+    All is written at the end of the `with`.
+
+    Raises:
+        OSError: A write failed. Raised by a later call, or at the end of the `with`.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -30,14 +33,14 @@ class Sink:
         self._thread: threading.Thread | None = None
 
     def write(self, pieces: Sequence[bytes]) -> None:
-        """The pieces are written in order, sooner or later."""
+        """Write the pieces in order, perhaps later."""
         self._pieces += pieces
         self._size += sum(map(len, pieces))
         if self._size >= PORTION_BYTES or len(self._pieces) >= PORTION_PIECES:
             self._hand_over()
 
     def flush(self) -> None:
-        """Returns when all has been written."""
+        """Wait until all pieces are written."""
         if self._pieces:
             self._hand_over()
         if self._thread is not None:
@@ -48,6 +51,7 @@ class Sink:
         self._stream.flush()
 
     def _hand_over(self) -> None:
+        """Pass the collected pieces to the thread."""
         self._check()
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="kafkalog-stdout", daemon=True)
@@ -61,7 +65,7 @@ class Sink:
             raise self._error
 
     def _work(self) -> None:
-        """Goes on taking after an error, so that nobody waits for room forever."""
+        """Write portions. After an error, discard them, so that no caller waits for room forever."""
         while (pieces := self._queue.get()) is not None:
             try:
                 if self._error is None:
@@ -82,7 +86,7 @@ class Sink:
 
 
 def _write_all(stream: BinaryIO, pieces: list[bytes]) -> None:
-    """Without joining the pieces where the stream is a file: that would copy it all once more."""
+    """Write the pieces. A file gets them without joining, which would copy all bytes once more."""
     stream.flush()
     try:
         fd = stream.fileno()

@@ -1,4 +1,4 @@
-"""What showing a batch takes beyond its header: its checksum, and the inside of control batches and old wrappers."""
+"""Facts about a batch beyond its header: validity, first offset of a wrapper, records of a control batch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class BatchFacts:
-    """codec: as the header has it, "?" = the format is none that is known.
+    """Facts about a batch that are shown with its header.
 
-    base_offset: None = only decompressing would tell, and fails. error: why the batch is not valid, None = it is.
+    Attributes:
+        codec: The name of the codec; "?" if the format is unknown.
+        base_offset: The first offset; None if only decompression would tell, and it failed.
+        control: The records of a control batch.
+        error: The reason why the batch is invalid; None if it is valid.
     """
 
     codec: str
@@ -26,7 +30,7 @@ class BatchFacts:
 
 
 def facts_of(batch: RecordBatch) -> BatchFacts:
-    """Raises nothing for damage."""
+    """Return the facts about a batch. Damage is part of them, not raised."""
     facts = BatchFacts(_codec(batch))
     try:
         facts.base_offset = batch.base_offset if batch.magic >= 2 or not batch.is_compressed else None

@@ -1,4 +1,4 @@
-"""What a command is to look at, `PATH...` and `--topic`, and the option that all tables share."""
+"""Arguments and options of several commands: `PATH...`, `--topic`, `--wide`."""
 
 from __future__ import annotations
 
@@ -15,27 +15,31 @@ if TYPE_CHECKING:
 
 
 class LogPath(click.Path):
-    """A path; a stream is none. Whether it may be read is told by who opens it, as of all that cannot be read."""
+    """A path, but not `-`. Missing permission to read it is reported when it is opened, like all errors of reading."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
-            self.fail("a log must be a file or a directory; it is not read from stdin", param, ctx)
+            self.fail("a log is not read from stdin; give a file or a directory", param, ctx)
         return super().convert(value, param, ctx)
 
 
 paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=LogPath())
 topic_option = click.option(
     "-t", "--topic", "topics", metavar="GLOB", multiple=True,
-    help="Of a data directory, only the partitions whose topic, or topic-partition, matches. Repeatable.",
+    help="In a data directory, only partitions whose topic or topic-partition matches. Repeatable.",
 )  # fmt: skip
-wide_option = click.option("-w", "--wide", is_flag=True, help="All columns, in full, however narrow the terminal.")
+wide_option = click.option("-w", "--wide", is_flag=True, help="All columns in full width, even on a narrow terminal.")
 
 
 def select(place: DataDir | PartitionDir | LogFile, topics: tuple[str, ...]) -> DataDir | PartitionDir | LogFile:
-    """`place` with only the partitions that match. UsageError: none does."""
+    """Return `place` with only the partitions that match.
+
+    Raises:
+        UsageError: None matches.
+    """
     from kafkalog.storage.data_dir.discover import DataDir
 
     if not topics or not isinstance(place, DataDir):

@@ -1,4 +1,4 @@
-"""`kafkalog completion SHELL`: the script that makes a shell complete the command."""
+"""`kafkalog completion SHELL`: a shell's completion script."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -10,11 +10,11 @@ fish   kafkalog completion fish | source    in ~/.config/fish/config.fish
 """
 
 
-@click.command(short_help="Print the script that completes this command in a shell.", epilog=EPILOG)
+@click.command(short_help="Print a shell's completion script for this command.", epilog=EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes this command in a shell."""
+    """Print a shell's completion script for this command."""
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(ctx.find_root().command, {}, "kafkalog", "_KAFKALOG_COMPLETE").source())

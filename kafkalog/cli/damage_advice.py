@@ -1,4 +1,4 @@
-"""How to go on behind the damage that has ended a dump."""
+"""Advice on how to continue a dump after damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 
 def way_round(source: Source, error: KafkaLogError) -> str:
-    """Return what to add to the line about the damage; "" where nothing follows."""
+    """Return advice to add to the message about damage; an empty text if nothing follows the damage."""
     paths = [file.path for file in source.files]
     if error.position is None or error.path not in paths:
         return ""
@@ -31,17 +31,17 @@ def way_round(source: Source, error: KafkaLogError) -> str:
 
 
 def _advice(offset: int | None) -> str:
-    return "; --skip-damage goes on after it" + ("" if offset is None else f", as does --from {offset}")
+    return "; to continue after it, use --skip-damage" + ("" if offset is None else f" or --from {offset}")
 
 
 def _next_batch(path: Path, position: int) -> RecordBatch | None:
-    """Return the next batch at a position or behind it that can be decoded; None: there is none."""
+    """Return the next batch at or after a position that can be decoded; None if there is none."""
     with closing(ReadableFile(path)) as file:
         for entries in surviving(file, scope_of(path)):
             if isinstance(entries, Entries):
                 rows = entries.rows[entries.rows["position"] >= position]
                 for batch in batches_of(entries._replace(rows=rows), Reading()):
-                    # The error of a batch that ends too early is where the next one begins: that one is sound.
+                    # The position of a truncated batch's error is where the next batch begins, which is valid.
                     if _is_sound(batch):
                         return batch
     return None
@@ -56,7 +56,7 @@ def _is_sound(batch: RecordBatch) -> bool:
 
 
 def _can_be_asked_for(file: FileMessageSet, offset: int, position: int) -> bool:
-    """Return whether the headers lead from the start of the file to `offset`, at `position` or behind it."""
+    """Return whether a search by headers from the start of the file finds `offset` at or after `position`."""
     try:
         found = file.search(offset) if offset >= 0 else None
     except KafkaLogError:

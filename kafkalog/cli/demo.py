@@ -1,8 +1,8 @@
-"""The main job at work on logs that real brokers wrote: `make demo`.
+"""A demonstration of the main commands on logs that real brokers wrote: `make demo`.
 
-    python -m kafkalog.cli.demo DIRECTORY      one that holds the archives, *.tar.xz
+    python -m kafkalog.cli.demo DIRECTORY      a directory that contains the archives, *.tar.xz
 
-Unpacks them into a temporary directory, which goes away at the end, and runs the command on them as a user would.
+Unpacks the archives into a temporary directory, runs the commands on them as a user would, and removes the directory.
 """
 
 import sys
@@ -16,7 +16,7 @@ from pathlib import Path
 from kafkalog.cli import SOUND, UNREADABLE, cli
 from kafkalog.cli.output import Column, colour_wanted, complain, printable, styled, table, write_text
 
-# A partition of each format, codec and kind worth a look, and what of it to print.
+# A partition of each format, codec and kind, and the options to print it with.
 RECORDS = (
     ("Format 0 (Kafka 0.8), lz4", "kafka-0.8.2/data/v0-lz4-0", ("--limit", "2")),
     ("Format 1 (Kafka 0.10), gzip, timestamps of the broker", "kafka-0.10.2/data/v1-logappend-0", ("--limit", "2")),
@@ -32,9 +32,9 @@ READ_SECONDS = 0.4
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0, or that of the first command that found something."""
+    """Run the demonstration. Return 0, or the exit code of the first command with findings."""
     if len(arguments) != 1 or not (archives := sorted(Path(arguments[0]).glob("*.tar.xz"))):
-        complain("usage: python -m kafkalog.cli.demo DIRECTORY, one that holds *.tar.xz")
+        complain("usage: python -m kafkalog.cli.demo DIRECTORY (with *.tar.xz files in it)")
         return UNREADABLE
     with tempfile.TemporaryDirectory(prefix="kafkalog-demo-") as home:
         for archive in archives:
@@ -45,11 +45,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _show() -> int:
-    """In the directory that holds what has been unpacked, so that the commands read as a user would type them."""
+    """Run the commands in the directory of the unpacked logs, so that paths are short."""
     data_dirs = [str(path) for path in sorted(Path().glob("*/data"))]
     codes = [
         _run("What is in the data directories of these brokers?", "ls", *data_dirs),
-        _run("Is all of it sound? Every checksum and every record is looked at.", "verify", "--deep", *data_dirs),
+        _run("Are they valid? Every checksum and every record is checked.", "verify", "--deep", *data_dirs),
     ]
     codes += [_run(title, "dump", path, *options) for title, path, options in RECORDS]
     _heading("How fast are records decoded?")
@@ -72,8 +72,8 @@ def _run(title: str, *arguments: str) -> int:
 
 
 def _show_rate() -> None:
-    """A small log over and over: what decoding costs, and not what opening files does."""
-    write_text("Read as columns on one thread from memory, checksums held against every batch:\n\n")
+    """Measure decoding, without opening files, by reading a small log repeatedly."""
+    write_text("Read as columns on one thread from memory, with the checksum of every batch:\n\n")
     columns = (Column("CODEC"), Column("MILLION RECORDS/S", right=True), Column("MB/S AS STORED", right=True))
     rates = [(codec, *_rate(Path(f"kafka-3.9/data/v2-{codec}-0"))) for codec in CODECS]
     rows = [(codec, f"{records / 1e6:.1f}", f"{size / 1e6:.0f}") for codec, records, size in rates]
@@ -81,7 +81,7 @@ def _show_rate() -> None:
 
 
 def _rate(partition: Path) -> tuple[float, float]:
-    """Records and bytes a second."""
+    """Return records and bytes per second."""
     from kafkalog import ByteBufferMessageSet
 
     log = ByteBufferMessageSet(b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) * REPEATED)

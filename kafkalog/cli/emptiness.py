@@ -1,4 +1,4 @@
-"""Why a dump shows nothing: the log is empty, or what it holds lies elsewhere."""
+"""The reason for an empty dump: the log is empty, or its records are outside the range."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ if TYPE_CHECKING:
 
 
 def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> str:
-    """One line. what: "record" or "batch". control: control records would have been shown."""
+    """Return the reason as one line.
+
+    Args:
+        source: The log.
+        wanted: The range.
+        what: "record" or "batch".
+        control: Whether control records would have been shown.
+    """
     start, end = source.start_offset, source.end_offset
     if start >= end:
-        return f"{source.name}: it is empty: the next offset is {end}"
+        return f"{source.name}: empty; the next offset is {end}"
     if wanted.first is not None and wanted.stop is not None and wanted.first > wanted.stop:
-        return f"{source.name}: --from, offset {wanted.first}, comes after --to, offset {wanted.stop}"
+        return f"{source.name}: --from (offset {wanted.first}) comes after --to (offset {wanted.stop})"
     there = [f"its offsets go from {start} to {end - 1}"] if wanted.has_offsets or not wanted.is_timed else []
     if wanted.is_timed:
         there.append(_times(source))
@@ -29,13 +36,14 @@ def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> s
 
 
 def _times(source: Source) -> str:
+    """Return the range of timestamps in words."""
     from kafkalog.cli.header_summary import Summary, summarise
 
     total = Summary()
     for file in source.files:
         total.add(summarise(Path(file.path), sealed=file.sealed))
     if total.last_timestamp == NO_TIMESTAMP:
-        return "it has no times"
+        return "it has no timestamps"
     return f"its times go from {time_text(total.first_timestamp)} to {time_text(total.last_timestamp)}"
 
 

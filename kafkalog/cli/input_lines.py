@@ -1,7 +1,7 @@
-r"""Lines of input to records: what `kafkalog append` takes.
+r"""Lines of input to records, for `kafkalog append`.
 
 lines   key<separator>value\n        or a value alone
-jsonl   {"key":..,"value":..,"headers":[{"key":..,"value":..}],"timestamp":..}     what `dump -o jsonl` prints
+jsonl   {"key":..,"value":..,"headers":[{"key":..,"value":..}],"timestamp":..}     as `dump -o jsonl` prints it
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import msgspec
 from kafkalog._speedups.arguments import EPOCH_MS, INT64_MAX, whole
 from kafkalog._speedups.record import Record
 
-# A line that goes on for longer than any record may be large is not collected to its end.
+# A longer line than the largest record is not read to its end.
 LONGEST_LINE = 1 << 28
 
 
 class LineError(Exception):
-    """A line that is no record."""
+    """A line is not a valid record."""
 
 
 class Given(NamedTuple):
-    """Records, one a line, and the number of the first one's line."""
+    """Records, one for each line, and the number of the first line."""
 
     first_line: int
     records: list[Record]
@@ -47,7 +47,12 @@ class _Line(msgspec.Struct):
 
 
 class Lines:
-    """Input as it comes, in pieces of any length, to records. key_separator: of lines; None = there are no keys."""
+    """Converts pieces of input of any length to records.
+
+    Args:
+        form: "lines" or "jsonl".
+        key_separator: The text between key and value in "lines"; None: there are no keys.
+    """
 
     def __init__(self, form: str, key_separator: bytes | None) -> None:
         self._number = 0
@@ -56,7 +61,11 @@ class Lines:
         self._decoder = msgspec.json.Decoder(_Line)
 
     def of_pieces(self, pieces: Iterable[bytes]) -> Iterator[Given]:
-        """The records that each piece completes. LineError: a line is no record, after those of the lines before it."""
+        """Yield the records that each piece completes.
+
+        Raises:
+            LineError: A line is not a valid record, after the records of the lines before it.
+        """
         begun: list[bytes] = []
         size = 0
         for piece in pieces:
@@ -73,6 +82,11 @@ class Lines:
             yield from self._records([last])
 
     def _records(self, lines: list[bytes]) -> Iterator[Given]:
+        """Yield the records of complete lines.
+
+        Raises:
+            LineError: A line is not a valid record, after the records of the lines before it.
+        """
         first, records = self._number + 1, list[Record]()
         for line in lines:
             self._number += 1
@@ -80,7 +94,7 @@ class Lines:
                 records.append(self._record(line))
             except (ValueError, TypeError) as error:
                 yield Given(first, records)
-                raise LineError(f"line {self._number} is no record: {error}") from error
+                raise LineError(f"line {self._number} is not a record: {error}") from error
         yield Given(first, records)
 
     def _of_line(self, line: bytes) -> Record:
@@ -92,7 +106,7 @@ class Lines:
 
     def _of_json(self, line: bytes) -> Record:
         if not line.strip():
-            raise ValueError("it is empty")
+            raise ValueError("the line is empty")
         given = self._decoder.decode(line)
         headers = [(each.key, _payload(each.value, each.value_encoding)) for each in given.headers]
         return Record(
@@ -104,15 +118,20 @@ class Lines:
 
 
 def _payload(meant: Any, encoding: str | None) -> bytes | None:
-    """The bytes that a JSON value stands for. ValueError: it is not in its encoding."""
+    """Return the bytes of a JSON value.
+
+    Raises:
+        ValueError: The encoding is unknown, or the value is not in its encoding.
+        TypeError: A value in base64 is not a string.
+    """
     if encoding not in (None, "base64"):
-        raise ValueError(f"the encoding {encoding!r} is not known, base64 is")
+        raise ValueError(f"unknown encoding {encoding!r}: expected base64")
     if meant is None:
         return None
     if encoding is None:
         return meant.encode() if isinstance(meant, str) else msgspec.json.encode(meant)
     if not isinstance(meant, str):
-        raise TypeError("what is in base64 is a string")
+        raise TypeError("a base64 value must be a string")
     try:
         return b64decode(meant, validate=True)
     except binascii.Error as error:

@@ -1,4 +1,4 @@
-"""`kafkalog inspect`: the inspector in the terminal, or what one of its screens shows as text or JSON."""
+"""`kafkalog inspect`: the inspector in the terminal, or the content of one of its screens as text or JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Examples:
   kafkalog inspect /var/lib/kafka/orders-0   one partition; F follows it
   kafkalog inspect 00000000000000000000.log  one segment
   kafkalog inspect orders-0 --headless segments -o json
-                                             what a screen shows, for a script
+                                             a screen's content, for a script
   kafkalog inspect orders-0 --headless search --find order-17
 """
 
@@ -41,19 +41,19 @@ Examples:
 @click.argument("path", metavar="PATH", type=LogPath())
 @click.option(
     "--headless", "screen", metavar="SCREEN",
-    help="Print what a screen shows: topics, segments, map, batches, records, ... (all: --headless help).",
+    help="Print the content of a screen: topics, segments, map, batches, records, ... (all: --headless help).",
 )  # fmt: skip
 @click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), help="With --headless.  [default: text]")
-@click.option("--find", metavar="TEXT", help="With --headless search: what to look for in keys, values and headers.")
+@click.option("--find", metavar="TEXT", help="With --headless search: the text to find in keys, values and headers.")
 @click.option("--regex", is_flag=True, help="TEXT is a regular expression.")
-@click.option("--any-case", is_flag=True, help="Upper and lower case are the same.")
+@click.option("--any-case", is_flag=True, help="Ignore upper and lower case.")
 @click.option(
     "--in", "fields", metavar="FIELD", multiple=True, type=click.Choice(["key", "value", "headers"]),
-    help="Only in key, value or headers; may be given more than once.",
+    help="Search only in key, value or headers. Repeatable.",
 )  # fmt: skip
 @click.option("--deep", is_flag=True, help="With --headless verify: decompress and parse every record.")
 @click.option(
-    "--utc/--local", "utc", default=None, help="Times in UTC, or in local time.  [default: as the config file]"
+    "--utc/--local", "utc", default=None, help="Times in UTC, or in local time.  [default: as in the config file]"
 )
 @click.option("--theme", metavar="NAME", help="Colours; NO_COLOR turns them off.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Another config file.")
@@ -69,7 +69,7 @@ def inspect(
 ) -> int:
     """Browse the data directory, partition or segment file at PATH: partitions, segments, batches, records, bytes.
 
-    Read-only, always, and beside a running broker. The last line shows the keys that work; ? shows all of them.
+    Always read-only, and safe while a broker is running. The last line shows the available keys; ? shows all of them.
     """
     try:
         if screen is not None:
@@ -85,9 +85,10 @@ def inspect(
 
 
 def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings], looking: dict[str, Any]) -> int:
+    """Run the inspector and return its exit code."""
     if form is not None or any(looking.values()):
         name = "--output" if form is not None else f"--{_named(looking)}"
-        raise click.UsageError(f"{name} goes with --headless")
+        raise click.UsageError(f"{name} requires --headless")
     try:
         from inspector import app
     except ModuleNotFoundError as error:
@@ -96,7 +97,7 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
         complain("the inspector needs Textual: pip install 'kafkalog[inspector]'")
         return UNREADABLE
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        raise click.UsageError("the inspector needs a terminal; --headless SCREEN prints what a screen shows")
+        raise click.UsageError("the inspector needs a terminal; --headless SCREEN prints the content of a screen")
     return app.run(path, settings())
 
 
@@ -110,25 +111,26 @@ def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Setti
 
 
 def _told(settings: Settings) -> Settings:
-    """What is wrong with the config file said where no screen shows it."""
+    """Print the mistakes in the config file, because no screen shows them."""
     for mistake in settings.mistakes:
         complain(mistake)
     return settings
 
 
 def _named(looking: dict[str, Any]) -> str:
-    """The first option of these that was given."""
+    """Return the name of the first of these options that was given."""
     return next(name for name, value in looking.items() if value).replace("fields", "in").replace("_", "-")
 
 
 def _headless(path: Path, screen: str, form: str, settings: Settings, looking: dict[str, Any]) -> int:
+    """Print the content of a screen and return the exit code."""
     from inspector import headless
 
     if screen == "help":
         click.echo("\n".join(headless.SCREENS))
         return SOUND
     if screen not in headless.SCREENS:
-        raise click.UsageError(f"no screen {screen!r}: there are {', '.join(headless.SCREENS)}")
+        raise click.UsageError(f"unknown screen {screen!r}: expected one of {', '.join(headless.SCREENS)}")
     try:
         return headless.show(path, screen, form, settings.time_zone, _options(looking))
     except headless.NeedsMoreError as error:
@@ -136,6 +138,11 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, looking: d
 
 
 def _options(looking: dict[str, Any]) -> Options:
+    """Return the options of a screen from those of the command line.
+
+    Raises:
+        NeedsMoreError: The regular expression is invalid.
+    """
     from inspector.background.jobs import Wanted
     from inspector.headless import NeedsMoreError, Options
 

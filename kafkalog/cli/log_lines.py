@@ -1,4 +1,4 @@
-"""What the library logs while a command runs, as the command tells all else: in a line on stderr."""
+"""The library's log messages as lines on stderr, like all other messages of a command."""
 
 import logging
 
@@ -6,12 +6,12 @@ from kafkalog.cli.output import complain
 
 
 class LogLines(logging.Handler):
-    """A line for each warning, with the reason where an error is; no traceback."""
+    """Prints a line for each warning, with its error if there is one, but without a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell of it."""
+        """Print the message."""
         error = record.exc_info[1] if record.exc_info else None
         complain(record.getMessage() + ("" if error is None else f": {error}"))

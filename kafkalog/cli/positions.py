@@ -1,13 +1,13 @@
-"""Where a dump begins and ends: `--from` and `--to`.
+"""The start and the end of a dump: `--from` and `--to`.
 
     1234                      an offset
-    earliest, earliest+100    from the first offset on
-    end, end-500              back from the end, the offset after the last; "latest" is another word for it
-    @2026-01-31T10:00Z        a time; UTC where no zone is given
-    @1769853600000            the same in ms since the epoch
-    -1h, -30s, -2d            the same, so long ago (s, m, h, d, w)
+    earliest, earliest+100    relative to the first offset
+    end, end-500              relative to the end, the offset after the last one; "latest" is a synonym
+    @2026-01-31T10:00Z        a time; UTC if no zone is given
+    @1769853600000            a time in ms since the epoch
+    -1h, -30s, -2d            a time before now (s, m, h, d, w)
 
-Offsets bound offsets, and times bound timestamps: records need not be in the order of their times.
+Offsets limit offsets and times limit timestamps: records may be out of the order of their timestamps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.cli.log_source import Source
 
 EXAMPLES = "1234, earliest, end-500, @2026-01-31T10:00Z, @1769853600000, -1h"
-# March 1973 in ms, and the year 5138 in seconds: a number below it has been meant as seconds.
+# March 1973 in ms, and the year 5138 in seconds: a smaller number is taken for seconds.
 LEAST_MS = 10**11
 # Timestamps are Java longs.
 LEAST_LONG = -(2**63)
@@ -38,13 +38,17 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An offset (from "offset" 0, the log's "earliest", its "end"), or a "time" (ms)."""
+    """An offset, absolute or relative to the log's start or end, or a time (ms)."""
 
     origin: Literal["offset", "earliest", "end", "time"]
     value: int
 
     def offset_in(self, source: Source) -> int | None:
-        """The offset in a log; None: it is a time. KafkaLogError, OSError: the log cannot be asked."""
+        """Return the offset in a log; None for a time.
+
+        Raises:
+            KafkaLogError, OSError: The log was not read.
+        """
         match self.origin:
             case "offset":
                 return self.value
@@ -57,13 +61,16 @@ class Position:
 
     @property
     def time(self) -> int | None:
-        """Ms; None: it is an offset."""
+        """The time, ms; None for an offset."""
         return self.value if self.origin == "time" else None
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """first <= offset < stop and since <= timestamp < until (ms); None = no bound. No timestamp is in no time."""
+    """The records with first <= offset < stop and since <= timestamp < until (ms); None: no limit.
+
+    A record without a timestamp is not in any range of times.
+    """
 
     first: int | None = None
     stop: int | None = None
@@ -72,16 +79,16 @@ class Range:
 
     @property
     def is_timed(self) -> bool:
-        """Whether timestamps matter."""
+        """Whether there is a limit of timestamps."""
         return self.since is not None or self.until is not None
 
     @property
     def has_offsets(self) -> bool:
-        """Whether offsets matter."""
+        """Whether there is a limit of offsets."""
         return self.first is not None or self.stop is not None
 
     def of_times(self, part: RecordColumns) -> RecordColumns:
-        """The records of `part` whose timestamps are in it."""
+        """Return the records of `part` whose timestamps are in the range."""
         import numpy as np
 
         from kafkalog import RecordColumns
@@ -99,17 +106,17 @@ class Range:
         return RecordColumns(part.buffer, np.stack(fields)[:, wanted], part.batch[wanted], part.batches)
 
     def holds(self, record: Record) -> bool:
-        """Whether the record is in it."""
+        """Return whether the record is in the range."""
         if not (self.first or 0) <= record.offset or (self.stop is not None and record.offset >= self.stop):
             return False
         return self._holds_times(record.timestamp, record.timestamp)
 
     def touches_times_of(self, batch: RecordBatch) -> bool:
-        """Whether the times of a batch, from its first record's to its largest, are partly in it."""
+        """Return whether the timestamps of a batch, from its first to its largest, overlap the range."""
         largest = batch.max_timestamp
         if batch.timestamp_type == 1 or (batch.magic < 2 and not batch.is_compressed):
             return self._holds_times(largest, largest)
-        # Where the header does not tell the first time, it may be any.
+        # If the header does not have the first timestamp, it may be any.
         told = batch.magic >= 2 and batch.delete_horizon_ms is None
         return self._holds_times(min(batch.base_timestamp, largest) if told else LEAST_LONG, largest)
 
@@ -121,7 +128,7 @@ class Range:
         return (self.since is None or largest >= self.since) and (self.until is None or least < self.until)
 
     def __str__(self) -> str:
-        """As it stands in "no record ..."."""
+        """Return the range in words, as in "no record ..."."""
         words = []
         if self.first is not None:
             words.append(f"from offset {self.first} on")
@@ -135,12 +142,16 @@ class Range:
 
 
 def time_text(ms: int) -> str:
-    """A time in a message: to the second, where it is at one."""
+    """Return a time for messages, without milliseconds if they are 0."""
     return rfc3339(ms, "milliseconds" if ms % 1000 else "seconds") or f"{ms} ms"
 
 
 def range_in(source: Source, start: Position | None, end: Position | None) -> Range:
-    """What `--from` and `--to` mean in a log. KafkaLogError, OSError: the log cannot be asked."""
+    """Return the range that `--from` and `--to` give in a log.
+
+    Raises:
+        KafkaLogError, OSError: The log was not read.
+    """
     return Range(
         None if start is None else start.offset_in(source),
         None if end is None else end.offset_in(source),
@@ -150,7 +161,11 @@ def range_in(source: Source, start: Position | None, end: Position | None) -> Ra
 
 
 def check_order(start: Position | None, end: Position | None) -> None:
-    """UsageError: `--from` comes after `--to` in whatever log."""
+    """Check that `--from` is not after `--to`, as far as that is the same in all logs.
+
+    Raises:
+        UsageError: `--from` is after `--to`.
+    """
     if start is None or end is None or start.origin != end.origin or start.value <= end.value:
         return
     if start.origin == "time":
@@ -161,7 +176,11 @@ def check_order(start: Position | None, end: Position | None) -> None:
 
 
 def parse_position(text: str) -> Position | None:
-    """None: it is no position. ValueError: a time that cannot be meant."""
+    """Return the position in a text; None if it is not one.
+
+    Raises:
+        ValueError: A time seems to be in seconds.
+    """
     if text.isdecimal() and text.isascii():
         return Position("offset", int(text))
     if match := _ANCHOR.fullmatch(text):
@@ -173,6 +192,7 @@ def parse_position(text: str) -> Position | None:
 
 
 def _moment(text: str) -> int | None:
+    """Return a time in ms; None if the text is not a time."""
     if text.isdecimal() and text.isascii():
         if int(text) < LEAST_MS:
             raise ValueError(f"'@{text}' looks like seconds: give ms since the epoch (@{text}000), or a date")
@@ -185,7 +205,7 @@ def _moment(text: str) -> int | None:
     return round(moment.timestamp() * 1000)
 
 
-# Generic in new versions of click only.
+# Generic only in new versions of click.
 if TYPE_CHECKING:
     _Type = click.ParamType[Position]
 else:
@@ -203,5 +223,5 @@ class PositionType(_Type):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if position is None:
-            self.fail(f"{value!r} is none of {EXAMPLES}", param, ctx)
+            self.fail(f"{value!r} is not a position such as {EXAMPLES}", param, ctx)
         return position

@@ -1,4 +1,4 @@
-"""A line of progress on stderr: on a terminal only, and only when the work takes more than a second."""
+"""A line of progress on stderr, only on a terminal and only if the work takes more than a second."""
 
 import sys
 import time
@@ -12,7 +12,12 @@ BETWEEN_UPDATES_SECONDS = 0.1
 
 
 class Progress:
-    """`with Progress(total) as progress: progress.advance(n)`, in bytes. quiet: never shown."""
+    """Shows progress in bytes: `with Progress(total) as progress: progress.advance(n)`.
+
+    Args:
+        total: The bytes of all work.
+        quiet: Show nothing.
+    """
 
     def __init__(self, total: int, *, quiet: bool = False) -> None:
         self.total = total
@@ -23,7 +28,7 @@ class Progress:
         self._next = self._start + WORTH_SHOWING_SECONDS
 
     def advance(self, size: int) -> None:
-        """So many bytes more have been worked on."""
+        """Add `size` bytes to the work that is done."""
         self.done += size
         if not self._quiet and (now := time.monotonic()) >= self._next:
             self._next = now + BETWEEN_UPDATES_SECONDS
@@ -39,7 +44,7 @@ class Progress:
         self._shown = True
 
     def clear(self) -> None:
-        """Take the line away, so that something else can be written; it comes back with the next step."""
+        """Remove the line before other output. The next update shows it again."""
         if self._shown:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()

@@ -1,7 +1,6 @@
-"""A command that writes ends in order when it is told to end: SIGTERM, and SIGHUP when its terminal goes away.
+"""SIGTERM and SIGHUP as exceptions, so that a command that writes closes its log cleanly, as after Ctrl-C.
 
-Each is raised as an exception, as Ctrl-C is, so that what is open is closed. The exit code is 128 and the signal's
-number, which is what a shell makes of a process that a signal ended.
+The exit code is 128 plus the signal's number, as shells report a process that a signal ended.
 """
 
 import signal
@@ -11,7 +10,7 @@ from types import FrameType
 
 
 class Terminated(BaseException):
-    """The process was told to end, by a signal."""
+    """A signal ended the process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -23,7 +22,11 @@ class Terminated(BaseException):
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP raise `Terminated`, once: the end may take its time. nohup stays in force."""
+    """Within the context, raise `Terminated` on SIGTERM and SIGHUP.
+
+    Later signals are ignored, so that cleanup is not interrupted. A signal that is already ignored (nohup) stays
+    ignored.
+    """
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     caught = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
 

@@ -1,4 +1,4 @@
-"""A log or a file as a source of records that goes on behind damage: `--skip-damage`."""
+"""A log or a file as a source of records that continues after damage: `--skip-damage`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,21 @@ from kafkalog.storage.file_names import segment_base_offset
 
 
 class SurvivingSource(Source):
-    """A source that goes on behind damage, and reports it."""
+    """A source that continues after damage and reports it."""
 
     def __init__(self, place: PartitionDir | LogFile, report: Callable[[object, bool], None]) -> None:
-        """report: called with what is damaged, and whether that is more than the torn tail of an active segment."""
+        """Open the source.
+
+        Args:
+            place: The partition or file.
+            report: Called with the damage, and whether it is more than the torn tail of an active segment.
+        """
         super().__init__(place)
         self._tell = report
 
     @property
     def start_offset(self) -> int:
-        """The first offset that may be read, or what the file's name says."""
+        """The first offset that can be read, or the one in the file's name."""
         try:
             return super().start_offset
         except KafkaLogError:
@@ -33,15 +38,15 @@ class SurvivingSource(Source):
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last batch, wherever that is."""
+        """The offset after the last valid batch."""
         last = last_offset(self.files[-1]) if self.files else None
         return super().end_offset if last is None else max(self.start_offset, last + 1)
 
     @property
     def torn(self) -> None:
-        """It is reported with the rest."""
+        """None: a torn tail is reported like other damage."""
 
-    def _first_as_late(self, timestamp: int) -> int | None:  # noqa: ARG002 # no header is relied on
+    def _first_as_late(self, timestamp: int) -> int | None:  # noqa: ARG002 # headers may be damaged
         return 0
 
     def _parts(self, first: int, stop: int) -> Iterator[RecordColumns]:
@@ -51,6 +56,7 @@ class SurvivingSource(Source):
         return starmap(Located, batches(self._log, first, report=self._report))
 
     def _report(self, damage: Damage) -> None:
+        """Report damage, except findings of severity INFO."""
         finding = damage.finding
         if finding is None:
             self._tell(damage.error, True)

@@ -1,4 +1,4 @@
-"""`kafkalog tail`: the last records of a partition, then those that are appended."""
+"""`kafkalog tail`: the last records of a partition, then new ones."""
 
 from __future__ import annotations
 
@@ -19,34 +19,45 @@ if TYPE_CHECKING:
     from kafkalog.cli.json_lines import JsonLines
     from kafkalog.cli.text_lines import TextLines
 
-# How often a log is asked whether it has grown.
+# The interval between checks for new records.
 INTERVAL_SECONDS = 0.1
-# By so many of the last batches is it found where a log was cut off.
+# The number of last batches that are compared to find where a log was truncated.
 BATCHES_REMEMBERED = 1000
 
 EPILOG = """\
-Following goes on through rolls, and beside a broker or another writer. Records that are deleted before they are shown,
-or cut off after, are told of on stderr. Ctrl-C ends it, and so does a reader of the output who goes away.
+Following continues across new segments, while a broker or another process writes. Records that are deleted before they
+are shown, or truncated afterwards, are reported on stderr. Ctrl-C ends the command, as does
+the exit of the process that reads its output.
 
 \b
 Examples:
   kafkalog tail orders-0                        its last ten records
-  kafkalog tail -n 0 -f orders-0                only those that come
+  kafkalog tail -n 0 -f orders-0                only new records
   kafkalog tail -f orders-0 -o jsonl | jq .value
 """
 
 
-@click.command(short_help="Show the last records, and those that come.", epilog=EPILOG)
+@click.command(short_help="Show the last records, then new ones.", epilog=EPILOG)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("-n", "--records", "count", type=click.IntRange(min=0), default=10, show_default=True, help="So many.")
-@click.option("-f", "--follow", is_flag=True, help="Then show each record that is appended.")
-@click.option("--committed", is_flag=True, help="As a read_committed consumer: no aborted or undecided transactions.")
+@click.option(
+    "-n",
+    "--records",
+    "count",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="The number of last records.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Then show new records as they are appended.")
+@click.option(
+    "--committed", is_flag=True, help="Show what a read_committed consumer gets: no aborted or open transactions."
+)
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True,
-    help="Text for people, or a line of JSON each.",
+    help="Text, or a line of JSON for each record.",
 )  # fmt: skip
 def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: str) -> int:
-    """Show the last records of the partition in DIR, and, with --follow, those that come."""
+    """Show the last records of the partition in DIR, and, with --follow, new ones."""
     import kafkalog
 
     isolation = kafkalog.IsolationLevel.TXN_COMMITTED if committed else kafkalog.IsolationLevel.LOG_END
@@ -60,6 +71,7 @@ def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: st
 
 
 def _lines(log: Log, form: str) -> JsonLines | TextLines:
+    """Return the encoder of records for an output format."""
     if form == "text":
         from kafkalog.cli.dump import TERMINAL_MAX_WIDTH
         from kafkalog.cli.text_lines import TextLines
@@ -75,19 +87,23 @@ def _lines(log: Log, form: str) -> JsonLines | TextLines:
 
 
 def wait_for_reader(seconds: float) -> None:
-    """Wait so long, with whoever reads stdout. BrokenPipeError: nobody does any more."""
+    """Wait.
+
+    Raises:
+        BrokenPipeError: The reader of stdout has exited.
+    """
     stdout = select.poll()
     stdout.register(sys.stdout.fileno(), 0)
     found = stdout.poll(1000 * seconds)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in found):
         raise BrokenPipeError
     if found:
-        # A system that cannot tell answers at once.
+        # On systems that do not support this, poll returns at once.
         time.sleep(seconds)
 
 
 class Tail:
-    """What of a log has been shown: all before `offset`. Its last batches are remembered, should some be cut off."""
+    """The state of following: records before `offset` are shown; the last batches are kept to detect truncation."""
 
     def __init__(self, log: Log, isolation: IsolationLevel, lines: JsonLines | TextLines) -> None:
         self._log = log
@@ -97,7 +113,11 @@ class Tail:
         self._batches: deque[tuple[int, int]] = deque(maxlen=BATCHES_REMEMBERED)
 
     def show_last(self, count: int) -> None:
-        """The last `count` records that are seen. KafkaLogError, OSError: they cannot be read."""
+        """Show the last `count` records.
+
+        Raises:
+            KafkaLogError, OSError: The log was not read.
+        """
         end = self._end()
         first = first_of_last(self._log, count, end, self._isolation)
         earlier = self._log.batches(max(self._log.log_start_offset, first - BATCHES_REMEMBERED), first)
@@ -105,10 +125,10 @@ class Tail:
         self._show(first, end, skip=max(0, self._log.count(first, end, isolation=self._isolation) - count))
 
     def show_new(self) -> None:
-        """What has come since."""
+        """Show the records appended since. Report truncation and deletion."""
         end = self._end()
         if end < self.offset and (left := self._left(end)) < self.offset:
-            complain(f"{self._log.directory}: cut off at offset {left}; offsets from there on come anew")
+            complain(f"{self._log.directory}: truncated to offset {left}; showing new records from there on")
             self.offset = left
         start = self._log.log_start_offset
         if start > self.offset:
@@ -118,7 +138,7 @@ class Tail:
             self._show(self.offset, end)
 
     def _left(self, end: int) -> int:
-        """Up to where the log is what it was: what was cut off may have been replaced since. At most `offset`."""
+        """Return the end of the known batches that are still in the log; at most `offset`."""
         oldest = end
         while self._batches:
             last, checksum = self._batches[-1]
@@ -136,6 +156,7 @@ class Tail:
         return self._log.last_stable_offset if committed else self._log.log_end_offset
 
     def _show(self, first: int, end: int, skip: int = 0) -> None:
+        """Show the records in [first, end) except the first `skip`."""
         from kafkalog.errors import OffsetOutOfRangeError
 
         out = stdout_bytes()
@@ -148,7 +169,7 @@ class Tail:
                 self.offset = int(part.offset[-1]) + 1
                 self._batches.extend(part.batches[["last_offset", "checksum"]].tolist())
         except (OffsetOutOfRangeError, FileNotFoundError):
-            # Deleted meanwhile: the next look tells.
+            # The records were deleted; the next check reports it.
             return
         finally:
             out.flush()
@@ -156,11 +177,11 @@ class Tail:
 
 
 def first_of_last(log: Log, count: int, end: int, isolation: IsolationLevel) -> int:
-    """An offset with `count` records, or some more, between it and `end`; the log's start if there are less."""
+    """Return an offset with at least `count` records between it and `end`; the log's start if there are fewer."""
     start, distance = log.log_start_offset, count
     if count == 0:
         return end
-    # Compaction, transactions and their markers leave gaps: twice as far each time.
+    # Compaction and transaction markers leave gaps in the offsets: double the distance each time.
     while (first := end - distance) > start and log.count(first, end, isolation=isolation) < count:
         distance *= 2
     return max(first, start)

@@ -1,4 +1,4 @@
-"""Records and batches as text for people: whatever a payload holds, a terminal shows it and does not obey it."""
+"""Records and batches as text. Control characters in payloads are escaped, so they do not control the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BATCH_TITLES = ("OFFSETS", "RECORDS", "POSITION", "BYTES", "FMT", "CODEC", "MAX TIME", "NOTES")
 BATCH_LINE = "{:<15} {:>7} {:>9} {:>8} {:<3} {:<6} {:<20} {}"
-# Without the format, with a time to the minute and cut at the end, a line fits into 80 columns.
+# Without the format, with times to the minute, and cut at the end, a line fits into 80 columns.
 NARROW_BATCH_LINE = "{:<13} {:>7} {:>9} {:>7} {:.0}{:<6} {:<16} {}"
 NARROW = 110
 HIDDEN_HINT = "(hidden: FMT, the ends of long lines; --wide shows them)\n"
@@ -34,8 +34,11 @@ HIDDEN_HINT = "(hidden: FMT, the ends of long lines; --wide shows them)\n"
 class TextLines:
     """Text for the records and batches of one log.
 
-    place: stands before every record, "" = nothing does. max_width: a longer key, value or header is cut, 0 = none is.
-    width: columns of the terminal, None = as many as it takes.
+    Args:
+        place: The prefix of every record; may be empty.
+        max_width: The most characters of a key, value or header; 0: no limit.
+        colour: Whether to use colours.
+        width: The columns of the terminal; None: no limit.
     """
 
     def __init__(self, place: str, *, max_width: int = 0, colour: bool = False, width: int | None = None) -> None:
@@ -47,7 +50,7 @@ class TextLines:
         self._file = ""
 
     def records(self, part: RecordColumns) -> Iterator[bytes]:
-        """A block of lines a record."""
+        """Yield the records as text, several lines each."""
         for records in part.record_lists():
             yield "".join(map(self._record, records)).encode("utf-8")
 
@@ -65,7 +68,7 @@ class TextLines:
         return styled(text, self._colour, dim=True)
 
     def _payload(self, data: bytes | None) -> str:
-        """Null, nothing and bytes that are no text are marked in angle brackets."""
+        """Return a payload as text. Null, empty and binary payloads have a mark in angle brackets."""
         if not data:
             return self._label("<null>" if data is None else "<empty>")
         try:
@@ -79,12 +82,12 @@ class TextLines:
         return f"{text[: self._max_width]}… (+{len(text) - self._max_width})"
 
     def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
-        """The same for objects, all of them control records or none."""
+        """Yield record objects as text; all or none of them are control records."""
         notes = (f"  control {control_text(record)}" if control else "" for record in records)
         yield "".join(map(self._record, records, notes)).encode("utf-8")
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:
-        """A line for a batch; the titles, and the file's name, before the first of a file."""
+        """Return a line for a batch, after the file's name and the titles if it is the first of a file."""
         batch = located.batch
         base = "?" if facts.base_offset is None else facts.base_offset
         time = batch.max_timestamp
@@ -120,7 +123,7 @@ def _time(record: Record) -> str:
 
 
 def _notes(batch: RecordBatch, facts: BatchFacts) -> Iterator[str]:
-    """What matters most comes first: the end may be cut off."""
+    """Yield notes about a batch, the most important first: the end of the line may be cut."""
     if facts.error is not None:
         yield "DAMAGED"
     yield from map(control_text, facts.control)
@@ -137,7 +140,7 @@ def _notes(batch: RecordBatch, facts: BatchFacts) -> Iterator[str]:
 
 
 def control_text(record: Record) -> str:
-    """What a control record says, in a few words."""
+    """Return the content of a control record in a few words."""
     try:
         kind, type_id = control_type(record.key)
         said = decode_control(record)

@@ -1,10 +1,9 @@
-"""Segments read by Spark, in parallel, with the schema and the options of Spark's own Kafka source.
+"""Parallel reads of segments by Spark, with the schema and the options of Spark's own Kafka source.
 
     options -> planner (driver: names, indexes, a few headers) -> splits -> split_reader (a task each) -> Arrow batches
 
-`plan_splits` and `read_split` need no Spark; what a session sees stands on them: the data source, and `read_rdd`.
-The public names are imported when they are first used, so that importing this package costs nothing and needs neither
-pyspark nor pyarrow.
+`plan_splits` and `read_split` need no Spark; the data source and `read_rdd` are built on them. The public names are
+imported on first use, so that importing this package is fast and needs neither pyspark nor pyarrow.
 """
 
 from importlib import import_module

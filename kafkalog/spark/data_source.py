@@ -1,14 +1,15 @@
-"""`format("kafkalog")`: the data source as Spark's Python Data Source API wants it.
+"""`format("kafkalog")`: the data source for Spark's Python Data Source API.
 
-    load()         driver     KafkaLogDataSource(options), schema()      options are held against what there is
+    load()         driver     KafkaLogDataSource(options), schema()      options and paths are checked
     first action   driver     reader(schema), partitions()               splits are planned
     each task      executor   read(partition)                            Arrow batches of one split
 
-Everything here is called in Python processes without a session. What is planned stays: later actions on one DataFrame
+All methods are called in Python processes without a session. Splits are planned once: later actions on one DataFrame
 read the same splits (Spark 4.1 and later; 4.0 plans for each action).
 
-There is no `pushFilters`: Spark then refuses every read with its default settings, and with the feature turned on it
-mixes up the filters of queries over one DataFrame. Offsets and times are options; columns are chosen by `.schema(...)`.
+There is no `pushFilters`: if a source has it, Spark refuses every read with its default settings, and with the feature
+enabled it mixes up the filters of queries over one DataFrame. Offsets and times are options; `.schema(...)` chooses the
+columns.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -37,13 +38,13 @@ NAME = "kafkalog"
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("kafkalog")` known to a session, whether or not it has found it by itself."""
+    """Register `format("kafkalog")` in a session; do nothing if Spark has discovered it by itself."""
     from pyspark.errors import AnalysisException
 
     try:
         spark.dataSource.register(KafkaLogDataSource)
     except AnalysisException as error:
-        # Spark registers nothing over what it has found.
+        # Spark does not register a name again that it has discovered.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 
@@ -53,23 +54,35 @@ class KafkaLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name in `format(...)`."""
+        """Return the name for `format(...)`."""
         return NAME
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """ValueError: no read, stream or write takes these options."""
+        """Check the options.
+
+        Raises:
+            ValueError: The options are invalid for reads, streams and writes.
+        """
         super().__init__(options)
         if not _is_write(self.options):
             _read_options(self.options)
 
     def schema(self) -> str:
-        """The columns when none are chosen. FileNotFoundError: a path is not there."""
+        """Return the columns of a read without `.schema(...)`.
+
+        Raises:
+            FileNotFoundError: A path does not exist.
+        """
         options = _read_options(self.options)
         _ensure_there(options)
         return ddl(options)
 
     def reader(self, schema: "StructType") -> "KafkaLogReader":
-        """ValueError: an option does not suit a batch read; a column does not exist or has another type."""
+        """Return the reader of a batch read.
+
+        Raises:
+            ValueError: An option is invalid for a batch read, or a column does not exist or has another type.
+        """
         return KafkaLogReader(ReadOptions.parse(self.options), columns_of_struct(schema))
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
@@ -82,41 +95,53 @@ class KafkaLogDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802 - Spark's name
-        """NotImplementedError: a log is written by batches."""
+        """Refuse to write a stream.
+
+        Raises:
+            NotImplementedError: Always; kafkalog writes batches only.
+        """
         raise NotImplementedError(
-            "kafkalog is no sink of streams: write each micro-batch, by foreachBatch and df.write"
+            "kafkalog does not write streams: write each micro-batch with foreachBatch and df.write"
         )
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        """What writes partition directories. ValueError: options or columns that a write does not take."""
+        """Return the writer of partition directories.
+
+        Raises:
+            ValueError: An option or a column is invalid for a write.
+        """
         from kafkalog.spark.write.data_source_writer import KafkaLogArrowWriter
 
         return KafkaLogArrowWriter(self.options, schema, overwrite)
 
 
 class KafkaLogReader(DataSourceReader):
-    """A batch read. Picklable; holds no file."""
+    """A batch read. Picklable; keeps no file open."""
 
     def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """A task each. OSError, ValueError, KafkaLogError: as `plan_splits`."""
+        """Plan the splits, one for each task.
+
+        Raises:
+            OSError, ValueError, KafkaLogError: As `plan_splits`.
+        """
         return [SplitPartition(split) for split in plan_splits(self._options)]
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
-        """The rows of one; Spark gives one without a split where there is none. Raises what `read_split` does."""
+        """Yield the rows of one split; none for a partition without a split. Raise errors as `read_split`."""
         return read_partition(partition, self._columns, self._options)
 
 
 def _is_write(options: Mapping[str, Any]) -> bool:
-    """Spark does not say what it makes a source for; some options only a write has."""
+    """Return whether the options have one that only writes have. Spark does not tell the purpose of a source."""
     return any(name.lower() in WRITE_ONLY for name in options)
 
 
 def _read_options(options: Mapping[str, Any]) -> ReadOptions:
-    """As a stream's or as a batch's, for what is the same in both."""
+    """Parse the options of a stream or a batch read, for use by both."""
     try:
         return ReadOptions.parse(options, streaming=True)
     except ValueError:
@@ -124,7 +149,7 @@ def _read_options(options: Mapping[str, Any]) -> ReadOptions:
 
 
 def _ensure_there(options: ReadOptions) -> None:
-    """Already at load(), as other sources of files do; globs are looked at when the read is planned."""
+    """Check at load() that paths exist, as other file sources do. Globs are expanded when the read is planned."""
     for path in options.paths:
         if not is_remote(path) and not Path(local_path(path)).exists() and not _is_glob(path):
             raise FileNotFoundError(f"option path: there is no {path!r}")

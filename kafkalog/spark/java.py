@@ -1,4 +1,4 @@
-"""Whether Spark will find a Java to run on: it asks JAVA_HOME first, then the PATH, and says little where both fail."""
+"""A check that Spark finds a Java, in JAVA_HOME or on the PATH. Spark's own error does not name the reason."""
 
 import os
 import re
@@ -11,13 +11,13 @@ OLDEST = 17
 ADVICE = (
     f"Spark 4 runs on Java {OLDEST} or later: install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
     "Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17; conda: conda install openjdk=17), "
-    "or let JAVA_HOME name the one there is"
+    "or set JAVA_HOME to an installed one"
 )
 _VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
 
 
 def missing_java() -> str | None:
-    """What is wrong with this machine's Java and what to install; None where Spark can run."""
+    """Return the problem with the Java of this machine and what to install; None if Spark can run."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
@@ -31,7 +31,7 @@ def missing_java() -> str | None:
 
 
 def main() -> None:
-    """`python -m kafkalog.spark.java`: exit code 1 where Spark cannot run."""
+    """Run `python -m kafkalog.spark.java`: exit code 1 if Spark cannot run."""
     about = "Says whether Spark will find a Java that it can run on (exit code 0), or what to install (1)."
     ArgumentParser(prog="python -m kafkalog.spark.java", description=about).parse_args()
     wrong = missing_java()

@@ -1,6 +1,6 @@
-"""An RDD over splits: `mapPartitions` over mapped segments, for those who want `Record`s or Arrow batches themselves.
+"""An RDD of `Record`s or Arrow batches, made with `mapPartitions` over splits.
 
-Records made one by one in Python cost about twenty times what the data source does with Arrow batches.
+Creating `Record`s in Python takes about twenty times as long as the Arrow batches of the data source.
 """
 
 import os
@@ -27,19 +27,26 @@ def read_rdd(
     as_arrow: bool = False,
     **options: Any,
 ) -> "RDD[Any]":
-    """`Record`s of partition directories, a task a split; with `as_arrow`, `pyarrow.RecordBatch`es.
+    """Return an RDD of the `Record`s of partition directories, with one task for each split.
 
-    sc: a session, or its context. path: one or several. options: those of `format("kafkalog")`, as
-    `includeHeaders=True` or `**{"kafka.isolation.level": "read_committed"}`. What is there now is planned now. Python's
-    `Record`s carry no topic and partition: read several partitions `as_arrow`, or one at a time. Nor can they tell of
-    damage: `onCorrupt="permissive"` passes over it, as `skip` does.
+    Splits are planned once, over the current files. A `Record` has no topic and partition: to read several partitions,
+    use `as_arrow` or one RDD for each. Nor can a `Record` report damage: `onCorrupt="permissive"` has the effect of
+    `skip`.
 
-    TypeError: a session of Spark Connect, which has no RDDs. ValueError, OSError, KafkaLogError: as `plan_splits`; in
-    tasks, as `read_split`.
+    Args:
+        sc: A session or its context.
+        path: One path or several.
+        as_arrow: Return `pyarrow.RecordBatch`es instead of `Record`s.
+        **options: Options of `format("kafkalog")`, such as `includeHeaders=True` or `**{"kafka.isolation.level":
+            "read_committed"}`.
+
+    Raises:
+        TypeError: `sc` is a session of Spark Connect, which has no RDDs.
+        ValueError, OSError, KafkaLogError: As `plan_splits`; in tasks, as `read_split`.
     """
     context: Any = getattr(sc, "sparkContext", sc)
     if not hasattr(context, "parallelize"):
-        raise TypeError(f"read_rdd needs a SparkContext, which Spark Connect has not: {_INSTEAD}")
+        raise TypeError(f"read_rdd needs a SparkContext, which Spark Connect does not have: {_INSTEAD}")
     parsed = ReadOptions.parse({"paths": _paths(path), **options})
     splits = plan_splits(parsed)
     read = partial(_read, options=parsed, as_arrow=as_arrow)
@@ -48,9 +55,11 @@ def read_rdd(
 
 
 def _paths(path: "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]") -> list[str]:
+    """Return one or several paths as a list of texts."""
     return [os.fspath(each) for each in ([path] if isinstance(path, (str, os.PathLike)) else path)]
 
 
 def _read(splits: Iterable[AnySplit], options: ReadOptions, as_arrow: bool) -> Iterator[Any]:
+    """Yield the records or Arrow batches of a task's splits."""
     for split in splits:
         yield from read_split(split, None, options) if as_arrow else read_records(split, options)

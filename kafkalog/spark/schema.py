@@ -1,11 +1,11 @@
-"""The columns: those of Spark's own Kafka source, and what else may be asked for.
+"""The columns: those of Spark's own Kafka source, and additional ones.
 
     key value topic partition offset timestamp timestampType        always
-    headers                                                         includeHeaders; null where a record has none
+    headers                                                         includeHeaders; null if a record has none
     producerId producerEpoch sequence leaderEpoch isControl file position       includeMetadata
-    _corrupt                                                        onCorrupt=permissive: what is damaged, or null
+    _corrupt                                                        onCorrupt=permissive: a damage message, or null
 
-A time is in Spark's unit, microseconds. A record without one (format 0) has -1 ms, as Spark's source gives it.
+Timestamps are in microseconds, Spark's unit. A record without one (format 0) has -1 ms, as in Spark's source.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ HEADERS = "headers"
 
 
 class _Type(NamedTuple):
-    """A column's type as DDL writes it and as Spark calls it."""
+    """A column's type, in DDL and as Spark's `simpleString`."""
 
     ddl: str
     spark: str
@@ -58,7 +58,7 @@ _BY_LOWER_CASE = {name.lower(): name for name in _ALL}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is asked for: what is in it, the name it is to have, and whether it may be null."""
+    """A requested column: the column it is read from, its name in the result, and whether it may be null."""
 
     source: str
     name: str
@@ -66,7 +66,7 @@ class Column:
 
 
 def column_names(options: ReadOptions) -> list[str]:
-    """The columns there are when nobody chooses."""
+    """Return the columns of a read without `.schema(...)`."""
     names = [*KAFKA_COLUMNS]
     if options.include_headers:
         names.append(HEADERS)
@@ -78,32 +78,40 @@ def column_names(options: ReadOptions) -> list[str]:
 
 
 def ddl(options: ReadOptions) -> str:
-    """Those columns as Spark's DDL."""
+    """Return these columns as Spark's DDL."""
     return ", ".join(f"{name} {_ALL[name].ddl}" for name in column_names(options))
 
 
 def default_columns(options: ReadOptions) -> tuple[Column, ...]:
-    """Those columns, all nullable, as Spark's source has them."""
+    """Return these columns, all nullable, as in Spark's source."""
     return tuple(Column(name, name) for name in column_names(options))
 
 
 def chosen_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:
-    """The columns of a schema that the user gives: (name, Spark's `simpleString` of its type, nullable) a field.
+    """Return the columns of the user's schema. All columns may be chosen, in any order and with any options.
 
-    Any column may be asked for, in any order, whatever the options include. ValueError: there is no such column, it has
-    another type, or one is there twice, of which Spark would make none.
+    Args:
+        fields: For each column its name, Spark's `simpleString` of its type, and whether it may be null.
+
+    Raises:
+        ValueError: A column does not exist, has another type, or occurs more than once.
     """
     columns = tuple(_chosen(*field) for field in fields)
     if not columns:
-        raise ValueError("the schema has no column")
+        raise ValueError("schema: there are no columns")
     names = [column.name for column in columns]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"schema: there are several columns {name!r}")
+            raise ValueError(f"schema: column {name!r} occurs more than once")
     return columns
 
 
 def _chosen(name: str, found: str, nullable: bool) -> Column:
+    """Return a column of the user's schema.
+
+    Raises:
+        ValueError: The column does not exist or has another type.
+    """
     source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower())
     if source is None:
         raise ValueError(f"schema: there is no column {name!r}; there are {', '.join(_ALL)}")
@@ -114,13 +122,18 @@ def _chosen(name: str, found: str, nullable: bool) -> Column:
 
 
 def columns_of(wanted: "Sequence[Column | str | tuple[str, bool]] | None", options: ReadOptions) -> tuple[Column, ...]:
-    """Columns by name, or by name and nullability; None: those there are when nobody chooses."""
+    """Return columns given by name, or by name and nullability; None: the default columns."""
     if wanted is None:
         return default_columns(options)
     return tuple(each if isinstance(each, Column) else _named(each) for each in wanted)
 
 
 def _named(wanted: str | tuple[str, bool]) -> Column:
+    """Return a column given by name.
+
+    Raises:
+        ValueError: The column does not exist.
+    """
     name, nullable = (wanted, True) if isinstance(wanted, str) else wanted
     source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower(), name)
     if source not in _ALL:
@@ -129,7 +142,11 @@ def _named(wanted: str | tuple[str, bool]) -> Column:
 
 
 def arrow_schema(columns: Sequence[Column]) -> "pa.Schema":
-    """The Arrow schema that Spark wants for these. ImportError: pyarrow is missing."""
+    """Return the Arrow schema of the columns.
+
+    Raises:
+        ImportError: pyarrow is missing.
+    """
     import pyarrow as pa
 
     types = _arrow_types()
@@ -137,6 +154,7 @@ def arrow_schema(columns: Sequence[Column]) -> "pa.Schema":
 
 
 def _arrow_types() -> "dict[str, pa.DataType]":
+    """Return the Arrow types by Spark's names."""
     try:
         import pyarrow as pa
     except ImportError as error:

@@ -1,14 +1,14 @@
-"""Micro-batches over live directories: through rolls, retention, truncation, and partitions that appear and go.
+"""Micro-batches over live directories, with rolls, retention, truncation, and partitions created and deleted meanwhile.
 
     {"orders": {"0": 23, "1": 0}, "payments": {"0": 7}}         the next offset of each partition, in sorted order
-    {..., "/first": {"orders": {"0": 0, "1": 0}}}               the end of the first micro-batch, and where that began
+    {..., "/first": {"orders": {"0": 0, "1": 0}}}               the end of the first micro-batch, with its start
 
-Spark stores offsets as JSON and compares them as text. Where the first micro-batch began it stores nowhere: were it
-repeated after a crash, it would begin at what is "latest" by then, and what came between would be lost. So its end says
-it; no topic can have that name.
+Spark stores offsets as JSON and compares them as text. It does not store the start of the first micro-batch: repeated
+after a crash, that batch would begin at the "latest" offset of that time and skip the records before it. Therefore its
+end offset contains its start, as "/first", which is no valid name of a topic.
 
-A partition that appears is read from its beginning. Offsets that retention or truncation took away before they were
-read, and partitions that went, end the query, or are passed over with a warning (failOnDataLoss=false).
+A new partition is read from its start. The query fails if retention or truncation deletes offsets before they were
+read, or if a partition is deleted; failOnDataLoss=false skips them with a warning.
 """
 
 import json
@@ -38,11 +38,11 @@ from kafkalog.storage.file_names import TopicPartition
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.0 and 4.1 limit nothing.
+except ImportError:  # Spark 4.0 and 4.1 have no read limits.
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[misc,assignment]
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """As it is in Spark 4.2 and later."""
+        """Stand-in for the class of Spark 4.2 and later."""
 
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FIRST = "/first"
-# So much of a checkpoint's offsets is shown where they are wrong.
+# The most characters of invalid offsets that an error shows.
 _SHOWN = 1000
 
 Offsets: TypeAlias = dict[TopicPartition, int]
@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in one Python process of the driver as long as the query; `read` is called in executors, on a copy."""
+    """Reads micro-batches. Runs in one Python process of the driver; executors call `read` on a copy."""
 
     def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
         self._options = options
@@ -68,12 +68,16 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told: Json | None = None
         self._target: Offsets | None = None
         if options.max_offsets_per_trigger is not None and ReadMaxRows is None:
-            _log.warning("maxOffsetsPerTrigger has an effect from Spark 4.2 on only")
+            _log.warning("maxOffsetsPerTrigger has no effect before Spark 4.2")
 
     # --- offsets
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Where a new query begins. ValueError, OSError, KafkaLogError: as `discover` and `starting_offsets`."""
+        """Return the start of a new query.
+
+        Raises:
+            ValueError, OSError, KafkaLogError: As `discover` and `starting_offsets`.
+        """
 
         def initial(sources: list[PartitionSource]) -> Json:
             return _to_json(starting_offsets(self._options, sources))
@@ -82,14 +86,15 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """How many offsets a micro-batch may have."""
+        """Return the most offsets of a micro-batch."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Json | None = None, limit: Any = None) -> Json:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends; Spark 4.0 and 4.1 give neither argument.
+        """Return the end of the next micro-batch. Spark 4.0 and 4.1 pass neither argument.
 
-        OffsetOutOfRangeError: what is to be read next is lost, and failOnDataLoss is true.
+        Raises:
+            OffsetOutOfRangeError: Unread offsets are lost, and failOnDataLoss is true.
         """
 
         def latest(sources: list[PartitionSource]) -> Json:
@@ -100,13 +105,14 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._told
 
     def _same_or(self, latest: Json) -> Json:
-        """What was said before, to the letter, if nothing has come: another text would be a micro-batch."""
+        """Return the previous JSON if its offsets are the same: Spark takes another text for new data."""
         for known in (self._told, self._initial):
             if known is not None and _from_json(known) == _from_json(latest):
                 return known
         return latest
 
     def _after(self, start: Json, ends: Offsets, limit: Any, sources: list[PartitionSource]) -> Json:
+        """Return the end of a micro-batch that begins at `start`, within `limit`."""
         begin = _from_json(start)
         ends = self._not_before(begin, ends, sources)
         if limit is not None and ReadMaxRows is not None and isinstance(limit, ReadMaxRows):
@@ -116,13 +122,13 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**_to_json(ends), _FIRST: start} if start == self._initial else _to_json(ends)
 
     def _not_before(self, begin: Offsets, ends: Offsets, sources: list[PartitionSource]) -> Offsets:
-        """The ends, none before where reading has come to, but where the log was truncated."""
+        """Return the ends, each at least the offset read so far unless the log was truncated below it."""
         logs = {each.topic_partition: each for each in sources}
         found = dict(ends)
         for partition, offset in begin.items():
             source = logs.get(partition)
             if source is None:
-                self._lost(f"{partition} is not there any more; it was read up to offset {offset}", None, offset)
+                self._lost(f"{partition} was deleted; it had been read up to offset {offset}", None, offset)
                 found[partition] = offset
             elif source.log_end.offset < offset:
                 self._lost_in(source, OffsetRange(source.log_end.offset, offset), "truncated")
@@ -132,41 +138,46 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is there now is all that this run of the query reads."""
+        """Set the current log ends as the end of this run of the query."""
         self._target = self._on_what_is_there(partial(latest_offsets, self._options))
 
     def reportLatestOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """The ends of the logs, for the query's progress."""
+        """Return the current log ends, for the progress of the query."""
         return _to_json(self._on_what_is_there(partial(latest_offsets, self._options)))
 
     # --- reading
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        """The tasks of a micro-batch. OffsetOutOfRangeError: as `latestOffset`, for what went since."""
+        """Plan the tasks of a micro-batch.
+
+        Raises:
+            OffsetOutOfRangeError: As `latestOffset`, for offsets lost since.
+        """
         if start == end:
             return []
         splits = self._on_what_is_there(partial(self._splits, start, end))
         return [SplitPartition(split) for split in splits]
 
     def _splits(self, start: Json, end: Json, sources: list[PartitionSource]) -> list[AnySplit]:
+        """Plan the splits of a micro-batch, whose start may be stored in its end."""
         stop = _from_json(end)
         begin = _from_json(end.get(_FIRST, start))
         for partition in sorted(begin.keys() - stop.keys()):
-            self._lost(f"{partition} is not there any more; it was read up to offset {begin[partition]}", None, None)
+            self._lost(f"{partition} was deleted; it had been read up to offset {begin[partition]}", None, None)
         ranges = self._ranges({**earliest_offsets(sources), **begin}, stop, sources)
         return plan_splits(self._options, ranges, sources)
 
     def _ranges(
         self, begin: Offsets, stop: Offsets, sources: list[PartitionSource]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """From where to where each partition is read, as far as it is still there."""
+        """Return the offset range of each partition, without the offsets that are lost."""
         logs = {each.topic_partition: each for each in sources}
         found: dict[TopicPartition, tuple[int, int]] = {}
         for partition, end in stop.items():
             source, start = logs.get(partition), begin.get(partition, 0)
             if source is None:
                 if start < end:
-                    self._lost(f"{partition} is not there any more, with its offsets {start}..{end - 1}", None, start)
+                    self._lost(f"{partition} was deleted with its offsets {start}..{end - 1}", None, start)
                 continue
             first, last = source.log_start_offset, source.log_end.offset
             if start < min(first, end):
@@ -178,25 +189,30 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
-        """The rows of one task. Raises what `read_split` does."""
+        """Yield the rows of one task. Raise errors as `read_split`."""
         return read_partition(partition, self._columns, self._options)
 
-    # --- what is lost
+    # --- lost data
 
     def _lost_in(self, source: PartitionSource, lost: OffsetRange, how: str) -> None:
         what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are {how}"
         self._lost(what, source, f"{lost.start}..{lost.end - 1}")
 
     def _lost(self, what: str, source: PartitionSource | None, wanted: object) -> None:
+        """Log a loss of data, or raise an error if failOnDataLoss is true.
+
+        Raises:
+            OffsetOutOfRangeError: failOnDataLoss is true.
+        """
         if not self._options.fail_on_data_loss:
             _log.warning("%s", what)
             return
         there = f"{source.log_start_offset}..{source.log_end.offset}" if source else None
         path = source.path if source else None
-        raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false goes on without them", path, None, there, wanted)
+        raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false skips them", path, None, there, wanted)
 
     def _on_what_is_there(self, make: Callable[[list[PartitionSource]], Result]) -> Result:
-        """What is made of the partitions as they are now."""
+        """Call `make` with the current partitions and return its result."""
 
         def made() -> Result:
             sources = discover(self._options)
@@ -210,37 +226,43 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises an error whatever it is asked: where `streamReader` raises one, Spark ends in another of its own."""
+    """Raises an error from every method. If `streamReader` raised it, Spark would replace it by another error."""
 
     def __init__(self, error: ValueError) -> None:
         self._error = error
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Raises the error."""
+        """Raise the error."""
         raise self._error
 
     def latestOffset(self) -> Json:  # type: ignore[override, unused-ignore]  # noqa: N802 - Spark's name
-        """Raises the error."""
+        """Raise the error."""
         raise self._error
 
-    def partitions(self, start: Json, end: Json) -> list[InputPartition]:  # noqa: ARG002 - whatever it is
-        """Raises the error."""
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:  # noqa: ARG002 - unused by intent
+        """Raise the error."""
         raise self._error
 
-    def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":  # noqa: ARG002 - whatever it is
-        """Raises the error."""
+    def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":  # noqa: ARG002 - unused by intent
+        """Raise the error."""
         raise self._error
 
 
 def limited(begin: Offsets, ends: Offsets, most: int) -> Offsets:
-    """Ends such that at most so many offsets are between, shared out by how much each partition has."""
+    """Return ends that limit a micro-batch to `most` offsets, shared among partitions in proportion to their size.
+
+    Args:
+        begin: The first offset of each partition.
+        ends: The offset after the last of each partition, without a limit.
+        most: The most offsets of all partitions together.
+    """
     sizes = {partition: max(0, end - begin.get(partition, 0)) for partition, end in ends.items()}
     total = sum(sizes.values())
     if total <= most:
         return ends
     found: Offsets = {}
     done = given = 0
-    # Shares of running sums: each is rounded down, and yet together they are exactly so many.
+    # Shares are differences of rounded running sums, so that together they are exactly `most`.
     for partition, end in sorted(ends.items()):
         done += sizes[partition]
         share = most * done // total - given
@@ -250,6 +272,7 @@ def limited(begin: Offsets, ends: Offsets, most: int) -> Offsets:
 
 
 def _to_json(offsets: Mapping[TopicPartition, int]) -> Json:
+    """Return the offsets as JSON for Spark, sorted by partition."""
     found: Json = {}
     for (topic, number), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(number)] = offset
@@ -257,7 +280,11 @@ def _to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def _from_json(offsets: object) -> Offsets:
-    """ValueError: they are no offsets: somebody has changed the checkpoint."""
+    """Return the offsets in a checkpoint's JSON.
+
+    Raises:
+        ValueError: They are invalid, for example because the checkpoint was edited.
+    """
     found: Offsets = {}
     for topic, numbers in _object(offsets, offsets).items():
         if topic == _FIRST:
@@ -276,5 +303,5 @@ def _object(found: object, offsets: object) -> Mapping[str, Any]:
 
 
 def _no_offsets(offsets: object) -> ValueError:
-    what = 'the checkpoint\'s offsets are none, as {"orders": {"0": 23}}'
+    what = 'invalid offsets in the checkpoint, expected such as {"orders": {"0": 23}}'
     return ValueError(f"{what}: {json.dumps(offsets)[:_SHOWN]}")

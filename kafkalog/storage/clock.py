@@ -1,4 +1,4 @@
-"""The time of day in milliseconds, as Kafka's timestamps count it; tests pass in clocks of their own."""
+"""The wall clock in milliseconds, the unit of Kafka's timestamps. Tests pass their own clocks."""
 
 import time
 from collections.abc import Callable
@@ -7,5 +7,5 @@ Clock = Callable[[], int]
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the milliseconds since 1970 (UTC)."""
     return time.time_ns() // 1_000_000

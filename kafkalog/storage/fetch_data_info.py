@@ -1,4 +1,4 @@
-"""What a log answers: to a read, to an append, and how far a read may see.
+"""The results of reads and appends, and the isolation levels of reads.
 
     log start ........... last stable offset ........... high watermark ........... log end
     |  TXN_COMMITTED sees this |                          |                         |
@@ -20,7 +20,7 @@ NO_MESSAGES = ByteBufferMessageSet(b"")
 
 
 class IsolationLevel(Enum):
-    """How far a read sees. TXN_COMMITTED also tells which transactions were aborted."""
+    """The end of what a read returns. TXN_COMMITTED also returns the aborted transactions."""
 
     LOG_END = "log_end"
     HIGH_WATERMARK = "high_watermark"
@@ -28,7 +28,7 @@ class IsolationLevel(Enum):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records, from first_offset to its marker, a consumer of committed records leaves out."""
+    """An aborted transaction: a read_committed consumer skips its records, from first_offset to its marker."""
 
     producer_id: int
     first_offset: int
@@ -36,11 +36,16 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchDataInfo:
-    """Batches that were read, from the one that holds the offset asked for; records before it may be among them.
+    """The batches of a read, from the one that contains the requested offset on.
 
-    fetch_offset_metadata: where the first batch lies, or what was asked for if nothing was found.
-    first_entry_incomplete: the size asked for cuts the first batch. aborted_transactions: for TXN_COMMITTED, by first
-    appearance, perhaps more than matter; else None.
+    The first batch may contain records before the requested offset.
+
+    Attributes:
+        fetch_offset_metadata: The place of the first batch, or of the requested offset if there are no batches.
+        message_set: The batches.
+        first_entry_incomplete: Whether the requested size cuts the first batch short.
+        aborted_transactions: For TXN_COMMITTED: the aborted transactions by first offset, perhaps with some that have
+            no records here. Else None.
     """
 
     fetch_offset_metadata: LogOffsetMetadata
@@ -50,11 +55,20 @@ class FetchDataInfo:
 
 
 class LogAppendInfo(NamedTuple):
-    """What was appended. Offsets are -1 and nothing was written where there was nothing to write.
+    """The result of an append. Offsets are -1 if there was nothing to append.
 
-    A batch of an idempotent producer that had been appended before is not written again: its first offsets are given.
-    last_leader_epoch: the one that the last batch came with; -1 = none, as in what clients send. max_timestamp: the
-    largest of all batches; log_append_time: both ms, -1 = none. valid_bytes: bytes of whole batches in what was given.
+    A batch that an idempotent producer sends again is not written again: the result has the offsets of the first time.
+
+    Attributes:
+        first_offset: The offset of the first record.
+        last_offset: The offset of the last record.
+        last_leader_epoch: The leader epoch in the last batch as given; -1 = none, as in batches from clients.
+        max_timestamp: The largest timestamp of all batches, ms; -1 = none.
+        log_append_time: The timestamp that the log gave to the records, ms; -1 = none.
+        log_start_offset: The log start offset.
+        source_compression: The codec of the batches as given.
+        valid_bytes: The bytes of complete batches as given.
+        is_duplicate: Whether the batch had been appended before.
     """
 
     first_offset: int
@@ -69,5 +83,5 @@ class LogAppendInfo(NamedTuple):
 
     @property
     def offsets_count(self) -> int:
-        """How many offsets were given out; 0 where nothing was written."""
+        """The number of assigned offsets; 0 if nothing was written."""
         return self.last_offset - self.first_offset + 1 if self.first_offset >= 0 else 0

@@ -4,7 +4,7 @@
       00000000000000000000.log          a segment; the number (20 digits) is its base offset
       00000000000000000000.index        and its indexes: .index .timeindex .txnindex
       00000000000000000000.snapshot     producer state up to that offset
-      ....deleted .cleaned .swap        on their way out, or in
+      ....deleted .cleaned .swap        files being removed, or being put in place
       leader-epoch-checkpoint, partition.metadata
     recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint, ...,
     meta.properties, .lock
@@ -35,7 +35,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
-# The controllers' own log may lie beside the partitions. They keep it by rules of their own: brokers leave it alone.
+# The log of the KRaft controllers, which may be in the same directory. Brokers do not modify it.
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 _SEGMENT = re.compile(r"([0-9]{20})\.log")
@@ -56,7 +56,7 @@ class TopicPartition(NamedTuple):
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """The partition that a directory of this name holds; None where it is no such name."""
+    """Return the partition in a directory's name, also of one being deleted or moved; None for other names."""
     going_away = _GOING_AWAY.match(name)
     if going_away:
         name = f"{going_away[1]}-{going_away[2]}"
@@ -69,44 +69,52 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def partition_of_dir(name: str) -> TopicPartition | None:
-    """The partition that a directory of this name is in use for; None where it is none.
+    """Return the partition that a directory of this name contains; None for other names.
 
-    It is not one that is being deleted or moved, and the topic has a name that Kafka takes.
+    A partition that is being deleted or moved, or whose topic name is not valid in Kafka, gives None.
     """
     partition = parse_partition_dir(name)
     return partition if partition and str(partition) == name and _TOPIC.fullmatch(partition.topic) else None
 
 
 def segment_base_offset(name: str) -> int | None:
-    """The base offset in a segment file's name; None where it is no such name."""
+    """Return the base offset in a segment file's name; None for other names."""
     match = _SEGMENT.fullmatch(name)
     return int(match[1]) if match and int(match[1]) <= INT64_MAX else None
 
 
 def meant_segment(name: str) -> str | None:
-    """The segment whose name this is, but for zeros too many in front; None where it is no such name."""
+    """Return the correct name of a segment whose name has too many leading zeros; None for other names."""
     match = _TOO_LONG.fullmatch(name)
     return match[1] if match else None
 
 
 def segment_files(directory: Path) -> list[tuple[int, Path]]:
-    """(base offset, path) of every segment of a partition directory, in order. OSError: it cannot be listed."""
+    """Return (base offset, path) of every segment of a partition directory, in order.
+
+    Raises:
+        OSError: The directory is not readable.
+    """
     found = ((segment_base_offset(path.name), path) for path in directory.iterdir())
     return sorted((base, path) for base, path in found if base is not None)
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """Where a path leads to, links followed as far as they go: whose name tells which partition it is."""
-    # Not Path.resolve(), which before Python 3.13 raises RuntimeError of a link that leads to itself.
+    """Return the target of a path, with all links resolved. Its name identifies the partition."""
+    # Not Path.resolve(): before Python 3.13 it raises RuntimeError for a link to itself.
     return Path(os.path.realpath(path))
 
 
 def offset_file(directory: Path, offset: int, suffix: str) -> Path:
-    """The file of a partition that is named for an offset: a segment's, an index's or a snapshot's, by its suffix."""
+    """Return the path of a segment, index or snapshot: an offset as 20 digits and a suffix."""
     return directory / f"{offset:020d}{suffix}"
 
 
 def file_names(directory: Path) -> list[str]:
-    """The names of the files, not of directories, in order. OSError: the directory cannot be listed."""
+    """Return the names of the files (not the directories) in a directory, in order.
+
+    Raises:
+        OSError: The directory is not readable.
+    """
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in entries if entry.is_file())

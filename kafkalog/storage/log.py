@@ -1,10 +1,10 @@
-"""`Log`: a partition directory, all its segments as one run of offsets.
+"""`Log`: the log in a partition directory, whose segments form one range of offsets.
 
     log start offset          segment | segment | active segment          log end offset
-    (records before it have been deleted, their bytes perhaps not yet)    (the offset the next record will get)
+    (records before it are deleted, though perhaps still in the file)    (the offset of the next record)
 
-    Log            the abstract base: every way to read, over segments and watermarks that a subclass knows
-    ReadOnlyLog    reads beside whoever writes the log (read_only_log.py)
+    Log            the abstract base: all reading, over the segments and watermarks that a subclass provides
+    ReadOnlyLog    reads, while another process may write (read_only_log.py)
     WritableLog    reads and appends (unified_log.py)
 
 Source: `UnifiedLog` in storage/.../internals/log/UnifiedLog.java.
@@ -43,20 +43,20 @@ from kafkalog.storage.segment.file_message_set import TimestampAndOffset
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
-# So many objects are made at first.
+# The number of records converted to objects first.
 FIRST_RECORDS = 8
 
 
 class Log(ABC):
-    """The log of one partition. Iterable: the records from the log start offset on.
+    """The log of one partition. Iterating over it gives the records from the log start offset on.
 
     Attributes:
-        directory: the absolute path of the partition.
-        topic_partition: topic and number; None where the directory's name is not a partition's.
-        config: the settings of the topic.
+        directory: The absolute path of the partition.
+        topic_partition: Topic and number; None if the directory does not have the name of a partition.
+        config: The settings of the topic.
 
     Raises:
-        LogStateError: from every question, and while records are iterated over, once the log has been closed.
+        LogStateError: From all methods and iterators, after the log has been closed.
     """
 
     directory: Path
@@ -64,12 +64,13 @@ class Log(ABC):
     config: LogConfig
 
     def _attach(self, directory: Path, config: LogConfig) -> None:
-        # Absolute: the process may change its directory.
+        """Set the directory and the config."""
+        # Absolute: the process may change its working directory.
         self.directory = directory.absolute()
         self.topic_partition = parse_partition_dir(real_path(directory).name)
         self.config = config
 
-    # --- what a subclass knows
+    # --- provided by subclasses
 
     @property
     @abstractmethod
@@ -79,7 +80,7 @@ class Log(ABC):
     @property
     @abstractmethod
     def log_start_offset(self) -> int:
-        """The first offset a consumer gets."""
+        """The first offset that consumers get."""
 
     @property
     @abstractmethod
@@ -89,69 +90,73 @@ class Log(ABC):
     @property
     @abstractmethod
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is decided; at most the high watermark."""
+        """The offset up to which every transaction is completed; at most the high watermark."""
 
     @property
     @abstractmethod
     def recovery_point(self) -> int:
-        """The offset before which every record is on the disk."""
+        """The offset up to which all records are flushed to disk."""
 
     @property
     @abstractmethod
     def leader_epochs(self) -> LeaderEpochCache:
-        """The offset at which each leader epoch began."""
+        """The start offset of each leader epoch."""
 
     @property
     @abstractmethod
     def producer_state(self) -> ProducerStateManager:
-        """The state of the idempotent producers at the log's end."""
+        """The state of the idempotent producers at the log end."""
 
     @abstractmethod
     def close(self) -> None:
         """Close the files."""
 
     @abstractmethod
-    def _segments_now(self) -> LogSegments: ...
+    def _segments_now(self) -> LogSegments:
+        """Return the current segments."""
 
     @abstractmethod
-    def _log_end(self) -> LogOffsetMetadata: ...
+    def _log_end(self) -> LogOffsetMetadata:
+        """Return the log end offset and its place."""
 
     @abstractmethod
-    def _high_watermark(self) -> LogOffsetMetadata: ...
+    def _high_watermark(self) -> LogOffsetMetadata:
+        """Return the high watermark and the place of its batch."""
 
     @abstractmethod
-    def _last_stable(self) -> LogOffsetMetadata: ...
+    def _last_stable(self) -> LogOffsetMetadata:
+        """Return the last stable offset and the place of its batch."""
 
-    # --- where it begins and ends
+    # --- offsets and size
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments, by base offset; the last one is the active one."""
+        """The segments, by base offset; the last one is the active segment."""
         return self._segments_now().values
 
     @property
     def first_base_offset(self) -> int:
-        """The base offset of the first segment; the log start offset where there is no segment."""
+        """The base offset of the first segment; the log start offset if there is no segment."""
         bases = self._segments_now().base_offsets
         return bases[0] if bases else self.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset the next record will get.
+        """The offset of the next record.
 
-        After the last whole batch of the active segment, up to damage if there is any.
+        It follows the last complete batch of the active segment, or the last batch before damage.
         """
         return steadily(self._log_end).message_offset
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark, and where its batch lies."""
+        """The high watermark and the place of its batch."""
         found = steadily(self._high_watermark)
         return found._replace(message_offset=max(found.message_offset, self.log_start_offset))
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of all segments."""
+        """The bytes of all segments."""
         return steadily(lambda: sum(segment.size for segment in self.segments))
 
     # --- reading
@@ -163,13 +168,21 @@ class Log(ABC):
         isolation: IsolationLevel = IsolationLevel.LOG_END,
         min_one_message: bool = False,
     ) -> FetchDataInfo:
-        """The batches from the one that holds start_offset on, of one segment, at most max_length bytes, as stored.
+        """Return stored batches of one segment, from the batch that contains `start_offset` on.
 
-        min_one_message: the first batch whole, be it larger. The last batch may be cut. Batches that begin before
-        start_offset hold records before it too.
+        The first batch may contain records before `start_offset`. The last one may be cut off.
 
-        OffsetOutOfRangeError: start_offset is before the log's start or after its end. ValueError: max_length < 0.
-        TypeError: isolation is no `IsolationLevel`. CorruptRecordError: damage on the way.
+        Args:
+            start_offset: The first offset wanted.
+            max_length: The most bytes to return.
+            isolation: The end of the read.
+            min_one_message: Return the first batch completely, even if it is larger than `max_length`.
+
+        Raises:
+            OffsetOutOfRangeError: `start_offset` is before the log start or after the log end.
+            ValueError: `max_length` is negative.
+            TypeError: `isolation` is not an `IsolationLevel`.
+            CorruptRecordError: The log is damaged on the way to the batch.
         """
         at, isolation = (
             whole("start_offset", start_offset, -NO_END - 1, NO_END),
@@ -181,7 +194,9 @@ class Log(ABC):
     def _fetched(self, at: int, max_length: int, isolation: IsolationLevel, min_one_message: bool) -> FetchDataInfo:
         if at < self.log_start_offset:
             expected = f"{self.log_start_offset}..{self.log_end_offset}"
-            raise OffsetOutOfRangeError("an offset before the log's start", str(self.directory), None, expected, at)
+            raise OffsetOutOfRangeError(
+                "the offset is before the log start offset", str(self.directory), None, expected, at
+            )
         committed = isolation is IsolationLevel.TXN_COMMITTED
         asked = Fetch(at, max_length, min_one_message, self._bound(isolation), committed)
         try:
@@ -191,22 +206,27 @@ class Log(ABC):
             raise
 
     def _bound(self, isolation: IsolationLevel) -> LogOffsetMetadata:
-        """How far an isolation level sees."""
+        """Return the end of what an isolation level may read."""
         if isolation is IsolationLevel.LOG_END:
             return self._log_end()
         return self._high_watermark() if isolation is IsolationLevel.HIGH_WATERMARK else self._last_stable()
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record whose timestamp (ms) is `timestamp` or more; None where there is none.
+        """Return the first record whose timestamp is `timestamp` or later; None if there is none.
 
-        Special values as in Kafka, which give timestamp -1: -2 (and -4) the log's start, -1 its end; and -3, the first
-        record with the largest timestamp. -5 and -6 ask about remote storage, of which there is none: offset -1.
-        ValueError: another negative value.
+        Args:
+            timestamp: Milliseconds, or one of Kafka's special values: -2 and -4 give the log start offset, -1 the log
+                end offset (both with timestamp -1), -3 the first record with the largest timestamp. -5 and -6 ask for
+                remote storage, which is not supported: they give offset -1.
+
+        Raises:
+            ValueError: Another negative value.
         """
         timestamp = operator.index(timestamp)
         return steadily(lambda: self._found_by_time(timestamp))
 
     def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
+        """Return the result of `offset_for_timestamp`, without retries."""
         if timestamp >= 0:
             return fetch.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
         start, end = self.log_start_offset, self.log_end_offset
@@ -238,14 +258,21 @@ class Log(ABC):
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
     ) -> Iterator[Record] | Iterator[DecodedRecord[Any, Any]]:
-        """The records with start <= offset < end (None: from the log start, to its end), control records left out.
+        """Yield the records with start <= offset < end, without control records.
 
-        isolation: how far it sees; with TXN_COMMITTED, records of aborted transactions are left out; TypeError: no
-        `IsolationLevel`. With a deserializer: `DecodedRecord`s, the other of key and value as bytes.
+        Args:
+            start: The first offset; None: the log start offset.
+            end: The offset after the last; None: the log end offset.
+            isolation: The end of the read. TXN_COMMITTED also leaves out the records of aborted transactions.
+            key_deserializer: With either deserializer, the iterator gives `DecodedRecord`s.
+            value_deserializer: The default, if only the other one is given, keeps bytes.
 
-        Damage ends it with an error, as in `MessageSet`; so does a sealed segment that does not end in a whole batch,
-        or that holds an offset which is not its own. FileNotFoundError: retention deleted a segment before it was
-        reached. SerializationError: a deserializer refuses.
+        Raises:
+            TypeError: `isolation` is not an `IsolationLevel`.
+            CorruptRecordError, InvalidRecordError: The log is damaged (see `MessageSet`), a sealed segment ends within
+                a batch, or a segment contains an offset outside its range.
+            FileNotFoundError, OffsetOutOfRangeError: Retention deleted a segment before it was read.
+            SerializationError: A deserializer failed.
         """
         columns = self.columns(start, end, isolation=isolation)
         found = chain.from_iterable(_record_lists(columns))
@@ -262,7 +289,18 @@ class Log(ABC):
         threads: int = 1,
         check_crcs: bool = True,
     ) -> Iterator[RecordColumns]:
-        """The same records as arrays, some thousand at a time. ValueError: threads < 1."""
+        """Yield the records as arrays, some thousand at a time. Raise errors as `records`.
+
+        Args:
+            start: As `records`.
+            end: As `records`.
+            isolation: As `records`.
+            threads: The number of threads that decompress and parse.
+            check_crcs: Whether checksums are checked.
+
+        Raises:
+            ValueError: `threads` is less than 1.
+        """
         return self._columns(start, end, member("isolation", isolation, IsolationLevel), threads, check_crcs)
 
     def _columns(
@@ -275,7 +313,7 @@ class Log(ABC):
     def batches(
         self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
     ) -> Iterator[RecordBatch]:
-        """The batches that hold, or held, an offset in [start, end), control batches too; nothing is decompressed."""
+        """Yield the batches whose offset range overlaps [start, end), control batches too. Decompresses nothing."""
         return self._batches(start, end, member("isolation", isolation, IsolationLevel))
 
     def _batches(self, start: int | None, end: int | None, isolation: IsolationLevel) -> Iterator[RecordBatch]:
@@ -285,10 +323,13 @@ class Log(ABC):
     def count(
         self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
     ) -> int:
-        """How many records there are with start <= offset < end, control records not counted.
+        """Return the exact number of records with start <= offset < end, without control records.
 
-        Exact, on compacted and transactional logs too, and mostly from headers alone. count(high_watermark,
-        log_end_offset) is what is not replicated yet. CorruptRecordError, InvalidRecordError: damage on the way.
+        It is exact for compacted and transactional logs, too. Most records are counted from batch headers alone.
+        `count(high_watermark, log_end_offset)` is the number of records that are not replicated yet.
+
+        Raises:
+            CorruptRecordError, InvalidRecordError: The log is damaged in the range.
         """
         isolation = member("isolation", isolation, IsolationLevel)
         return steadily(lambda: self._counted(start, end, isolation))
@@ -302,15 +343,17 @@ class Log(ABC):
         return sum(count_records(message_set, first, stop, left_out) for _, _, message_set in sets)
 
     def _range(self, start: int | None, end: int | None, isolation: IsolationLevel) -> tuple[int, int]:
+        """Return the range of offsets to read, limited by the log start and the isolation level."""
         log_start = self.log_start_offset
         first = log_start if start is None else max(log_start, operator.index(start))
         stop = NO_END if end is None else operator.index(end)
-        # To the log's end means to wherever it is by then.
+        # Up to the log end means its position when the reader arrives there.
         if isolation is IsolationLevel.LOG_END:
             return first, stop
         return first, min(stop, steadily(lambda: self._bound(isolation)).message_offset)
 
     def _aborted(self, first: int, stop: int, isolation: IsolationLevel) -> AbortedBatches | None:
+        """Return the aborted transactions to leave out; None if `isolation` includes them or there are no segments."""
         if isolation is not IsolationLevel.TXN_COMMITTED:
             return None
         return steadily(lambda: self._aborted_between(first, stop))
@@ -321,6 +364,7 @@ class Log(ABC):
         return None if segment is None else AbortedBatches(fetch.aborted_txns(segments, segment, first, stop))
 
     def _walk(self, first: int, stop: int) -> Walk:
+        """Return a scan of the offsets in [first, stop)."""
         return Walk(self._segments_now, self.directory, first, stop)
 
     def __enter__(self) -> Self:
@@ -334,7 +378,7 @@ class Log(ABC):
 
 
 def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:
-    """The records; few at first: who seeks may want no more than one."""
+    """Yield lists of records. The first list is short: after a seek, callers often want one record."""
     first: int | None = FIRST_RECORDS
     for part in columns:
         yield from part.record_lists(first=first)

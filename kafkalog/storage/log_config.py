@@ -1,13 +1,15 @@
-"""The settings of a topic, as far as they drive its files.
+"""The settings of a topic that affect its files.
 
     Kafka                          here
     segment.bytes=1048576          LogConfig(segment_bytes=1048576)
     cleanup.policy=compact,delete  LogConfig(cleanup_policy=("compact", "delete"))
 
-Names, defaults and what is allowed are Kafka 4.2's, but for `segment_bytes`, which may be as small as an entry: Kafka
-wants 1 MiB, and takes less as `internal.segment.bytes` only; and for `segment_index_bytes`: Kafka takes 4, which no
-entry fits into, and fails when the segment ends. Source: storage/.../internals/log/LogConfig.java,
-clients/.../common/config/TopicConfig.java.
+Names, defaults and allowed values are those of Kafka 4.2, with two exceptions:
+
+- `segment_bytes` may be as small as an entry. Kafka requires 1 MiB, except in `internal.segment.bytes`.
+- `segment_index_bytes` must have room for an entry. Kafka accepts 4, and fails when such a segment is rolled.
+
+Source: storage/.../internals/log/LogConfig.java, clients/.../common/config/TopicConfig.java.
 """
 
 import re
@@ -21,8 +23,8 @@ from typing import Annotated, Any, Literal, Protocol, Self, get_type_hints
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance
 from kafkalog.attributes import CompressionType, TimestampType
 
-SMALLEST_ENTRY = 14  # bytes behind an entry's offset and size
-SMALLEST_INDEX = 12  # bytes of one entry of a time index, which a segment gets when it is rolled or closed
+SMALLEST_ENTRY = 14  # bytes after an entry's offset and size
+SMALLEST_INDEX = 12  # bytes of a time index entry; a segment gets one when it is rolled or closed
 SMALLEST_SEGMENT_OF_A_TOPIC = 2**20
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 _HOUR_MS = 60 * 60 * 1000
@@ -35,7 +37,12 @@ _COMMA = re.compile(r"\s*,\s*")
 
 
 class _Rule(Protocol):
-    """What a setting may be, and how Kafka writes it. allowed: in Kafka's words; allowed_here: in Python's."""
+    """The allowed values of a setting, and their text form in Kafka.
+
+    Attributes:
+        allowed: The allowed values, in Kafka's words.
+        allowed_here: The allowed values, in Python's words.
+    """
 
     @property
     def allowed(self) -> str: ...
@@ -43,16 +50,22 @@ class _Rule(Protocol):
     @property
     def allowed_here(self) -> str: ...
 
-    def holds(self, value: Any) -> bool: ...
+    def holds(self, value: Any) -> bool:
+        """Return whether the value is allowed."""
 
     def parse(self, text: str) -> Any:
-        """The value that a text stands for. ValueError: none; what it returns may still be against the rule."""
+        """Return the value that a text stands for. It may violate the rule: check it with `holds`.
 
-    def text(self, value: Any) -> str: ...
+        Raises:
+            ValueError: The text does not stand for a value.
+        """
+
+    def text(self, value: Any) -> str:
+        """Return the value in Kafka's text form."""
 
 
 class _AsInKafka:
-    """What is allowed is said alike."""
+    """Base of rules whose allowed values have the same description in Kafka and in Python."""
 
     __slots__ = ()
     allowed: str
@@ -64,14 +77,14 @@ class _AsInKafka:
 
 @dataclass(frozen=True, slots=True)
 class _Whole(_AsInKafka):
-    """A whole number from `low` to `high`, or one of those `besides`."""
+    """A whole number from `low` to `high`, or one of `besides`."""
 
     low: int = -INT64_MAX - 1
     high: int = INT64_MAX
     besides: tuple[int, ...] = ()
 
     @property
-    def allowed(self) -> str:  # type: ignore[override] # worked out
+    def allowed(self) -> str:  # type: ignore[override] # computed
         return " or ".join([f"a whole number from {self.low} to {self.high}", *map(str, self.besides)])
 
     def holds(self, value: Any) -> bool:
@@ -87,6 +100,8 @@ class _Whole(_AsInKafka):
 
 
 class _Ratio(_AsInKafka):
+    """A number from 0 to 1."""
+
     allowed = "a number from 0 to 1"
 
     def holds(self, value: Any) -> bool:
@@ -102,6 +117,8 @@ class _Ratio(_AsInKafka):
 
 
 class _Flag(_AsInKafka):
+    """True or false."""
+
     allowed = "true or false"
 
     def holds(self, value: Any) -> bool:
@@ -118,7 +135,7 @@ class _Flag(_AsInKafka):
 
 @dataclass(frozen=True, slots=True)
 class _OneOf:
-    """One of some values; `names` has Kafka's name for each."""
+    """One of several values. `names` maps Kafka's name of each to the value."""
 
     names: Mapping[str, Any]
 
@@ -141,7 +158,7 @@ class _OneOf:
 
 
 class _Names:
-    """Several names, each once."""
+    """A tuple of cleanup policies without duplicates."""
 
     allowed = "any of compact and delete, each once"
 
@@ -158,14 +175,14 @@ class _Names:
         )
 
     def parse(self, text: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()  # Kafka too drops repetitions
+        return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()  # Kafka drops duplicates, too
 
     def text(self, value: tuple[str, ...]) -> str:
         return ",".join(value)
 
 
 class _Replicas(_Names):
-    """Replicas by partition and broker."""
+    """Replicas, as pairs of partition and broker."""
 
     allowed = "* or any number of partition:broker"
 
@@ -195,13 +212,13 @@ Replicas = Annotated[tuple[str, ...], _Replicas()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """A topic's settings: times in ms, sizes in bytes, -1 in a retention setting = no limit.
+    """The settings of a topic. Times are in ms, sizes in bytes; -1 in a retention setting means no limit.
 
-    ValueError: a value is not allowed; the text names the setting, the value and what is.
+    `min_insync_replicas`, `unclean_leader_election_enable` and the `throttled_replicas` have no effect on a log without
+    replicas. Remote storage is not supported: its settings are accepted, but it cannot be enabled.
 
-    Of no effect on a log that stands alone, and here because a topic's settings have them: `min_insync_replicas`,
-    `unclean_leader_election_enable`, the `throttled_replicas`. There is no remote storage: what belongs to it may be
-    set, but it cannot be switched on.
+    Raises:
+        ValueError: A value is not allowed.
     """
 
     segment_bytes: Annotated[int, _Whole(SMALLEST_ENTRY, INT32_MAX)] = 2**30
@@ -243,17 +260,22 @@ class LogConfig:
             _check(name, getattr(self, name), rule)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             lags = f"{self.min_compaction_lag_ms} and {self.max_compaction_lag_ms}"
-            raise ValueError(f"min_compaction_lag_ms must not be above max_compaction_lag_ms: they are {lags}")
+            raise ValueError(f"min_compaction_lag_ms is above max_compaction_lag_ms: {lags}")
         if self.remote_storage_enable:
-            raise ValueError("remote_storage_enable is True: there is no remote storage, only False is allowed")
+            raise ValueError("remote_storage_enable is True: remote storage is not supported")
 
     @classmethod
     def from_topic_config(cls, settings: Mapping[str, object], defaults: Self | None = None) -> Self:
-        """From Kafka's names ("segment.bytes") and values, as texts, numbers or bools; `defaults` for the others.
+        """Create a config from Kafka's names ("segment.bytes") and values.
 
-        A list stands for what Kafka separates by commas. `internal.segment.bytes` takes the place of `segment.bytes`.
-        What only older brokers know and follow, formats of messages and their conversion, is of no effect. ValueError:
-        a name that is none, with the one that may be meant; a value that is not allowed.
+        Args:
+            settings: Values are texts, numbers, bools, or lists in place of comma-separated texts.
+                `internal.segment.bytes` overrides `segment.bytes`. Settings of older brokers (message format and
+                conversion) are ignored.
+            defaults: The values of the other settings; default: Kafka's.
+
+        Raises:
+            ValueError: A name is unknown or a value is not allowed. The message suggests the nearest name.
         """
         instance("settings", settings, Mapping, ' of names to values, such as {"segment.bytes": "1048576"}')
         given = {name: value for name, value in settings.items() if name not in _OF_OLDER_BROKERS}
@@ -263,7 +285,7 @@ class LogConfig:
         return replace(defaults or cls(), **values)
 
     def to_topic_config(self) -> dict[str, str]:
-        """All settings by Kafka's names and in its words; a broker and `from_topic_config` take them."""
+        """Return all settings by Kafka's names and as texts, as a broker and `from_topic_config` accept them."""
         words = {name.replace("_", "."): _RULES[name].text(value) for name, value in asdict(self).items()}
         if self.segment_bytes < SMALLEST_SEGMENT_OF_A_TOPIC:
             words[INTERNAL_SEGMENT_BYTES] = words.pop("segment.bytes")
@@ -271,12 +293,12 @@ class LogConfig:
 
     @property
     def delete(self) -> bool:
-        """Whether segments are deleted when they are old or too many."""
+        """Whether segments are deleted by age or size."""
         return "delete" in self.cleanup_policy
 
     @property
     def compact(self) -> bool:
-        """Whether only the last record of a key is kept."""
+        """Whether compaction keeps only the last record of each key."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -286,22 +308,22 @@ class LogConfig:
 
     @property
     def init_file_size(self) -> int:
-        """The size in which a segment's file is created, bytes."""
+        """The initial size of a segment file, bytes."""
         return self.segment_bytes if self.preallocate else 0
 
     @property
     def max_segment_ms(self) -> int:
-        """After how long a segment is rolled, before jitter: a compacted one early enough to be compacted in time."""
+        """The age at which a segment is rolled, before jitter; at most the compaction lag of a compacted topic."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
 
     @property
     def compression(self) -> CompressionType | None:
-        """The codec of what is appended; None: the producer's."""
+        """The codec for appended batches; None: keep the producer's."""
         return None if self.compression_type == "producer" else self.compression_type
 
     @property
     def compression_level(self) -> int | None:
-        """The level for `compression`; None where it has no levels."""
+        """The level of `compression`; None if the codec has no levels."""
         levels = {
             CompressionType.GZIP: self.compression_gzip_level,
             CompressionType.LZ4: self.compression_lz4_level,
@@ -310,14 +332,15 @@ class LogConfig:
         return levels.get(self.compression) if self.compression is not None else None
 
     def random_segment_jitter(self) -> int:
-        """How much earlier than `max_segment_ms` a segment is rolled, so that those of many partitions are not at once.
+        """Return a random time, ms, by which a segment is rolled before `max_segment_ms`.
 
-        At random from 0 to below `segment_jitter_ms`, and below `segment_ms`.
+        It is less than `segment_jitter_ms` and `segment_ms`. Jitter avoids that many partitions roll at the same time.
         """
         return secrets.randbelow(min(self.segment_jitter_ms, self.segment_ms)) if self.segment_jitter_ms else 0
 
 
 def _rules() -> dict[str, _Rule]:
+    """Return the rule of each setting, from the type hints of `LogConfig`."""
     hints = get_type_hints(LogConfig, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
@@ -327,21 +350,31 @@ _FIELD_NAMES = {name.replace("_", "."): name for name in _RULES} | {INTERNAL_SEG
 
 
 def _field_name(name: str) -> str:
+    """Return the field of `LogConfig` for a setting's name in Kafka.
+
+    Raises:
+        ValueError: The name is unknown.
+    """
     if name in _FIELD_NAMES:
         return _FIELD_NAMES[name]
-    # Brokers have defaults for topics, most of which begin like this.
+    # The broker settings that are defaults for topics have this prefix.
     near = get_close_matches(str(name).removeprefix("log."), _FIELD_NAMES, 1)
-    raise ValueError(f"{name} is no setting of a topic" + (f": {near[0]} is" if near else ""))
+    raise ValueError(f"{name} is not a topic setting" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def _parsed(name: str, value: object) -> Any:
+    """Return the value of a setting given as in Kafka.
+
+    Raises:
+        ValueError: The value is not allowed.
+    """
     rule = _RULES[_field_name(name)]
     try:
         parsed = rule.parse(_text_of(value).strip())
     except ValueError:
         parsed = None
     if not rule.holds(parsed):
-        raise ValueError(f"{name} is {value!r}: {rule.allowed} is allowed")
+        raise ValueError(f"{name} is {value!r}: expected {rule.allowed}")
     return parsed
 
 
@@ -351,7 +384,7 @@ def _text_of(value: object) -> str:
 
 def _check(name: str, value: Any, rule: _Rule) -> None:
     if not rule.holds(value):
-        raise ValueError(f"{name} is {value!r}: {rule.allowed_here} is allowed")
+        raise ValueError(f"{name} is {value!r}: expected {rule.allowed_here}")
 
 
 def _as_written(value: Any) -> str:
@@ -359,7 +392,11 @@ def _as_written(value: Any) -> str:
 
 
 def config_or_default(given: LogConfig | None) -> LogConfig:
-    """A topic's settings; Kafka's defaults for None. TypeError: they are no `LogConfig`."""
+    """Return `given`, or Kafka's defaults for None.
+
+    Raises:
+        TypeError: `given` is not a `LogConfig`.
+    """
     if given is None:
         return LogConfig()
     config: LogConfig = instance("config", given, LogConfig, ", as LogConfig.from_topic_config makes of Kafka's names")

@@ -3,7 +3,7 @@
     /var/lib/kafka/     orders-0/  orders-1/  ...      manager["orders-0"] -> Log
     .lock  .kafka_cleanshutdown  *-checkpoint          see `data_dir.session`
 
-    one thread:   flush what is due     retention     checkpoints     producers that expired     files to be deleted
+    background thread:    flush    retention    checkpoints    expiry of producers    deletion of files
 
 Source: core/.../LogManager.scala.
 """
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """How often the work in the background is done, ms; defaults are Kafka's."""
+    """The intervals of the background work, ms; the defaults are Kafka's."""
 
     flush_ms: int = 3_000
     checkpoint_ms: int = 60_000
@@ -50,25 +50,36 @@ class Intervals:
 
 AnyLog = TypeVar("AnyLog", bound=Log)
 Logs: TypeAlias = Callable[[], list[Any]]
-# How the names of topics begin that brokers keep for themselves.
+# The prefix of topics that brokers create for themselves.
 INTERNAL_TOPICS = "__"
 
 
 class LogManager(Mapping[str, AnyLog]):
-    """The partitions of a data directory by name, `topic-0`, in the order of topics and numbers.
+    """The partitions of a data directory by name (`topic-0`), ordered by topic and number.
 
-    mode "r": every log is opened when it is asked for; nothing is written, created or locked. "a": the directory is
-    locked as a broker locks it, and created if it is missing; all logs are loaded, those recovered that need it; a
-    thread flushes, checkpoints and applies retention until `close`. Partitions that are being deleted or moved are
-    left out; in mode "a" so is the log of the cluster's metadata, which only its controllers may change.
+    Partitions that are being deleted or moved are left out. In mode "a", so is the log of the cluster metadata, which
+    only controllers may change.
 
-    config: the settings of topics that topic_configs does not have. A broker's directory does not tell its topics'
-    settings: retention is applied only to topics whose settings were given here or to `create`; to those whose names
-    begin with `__`, which are Kafka's own, only by topic_configs. progress: called with the bytes recovered and to
-    recover, log by log.
+    Args:
+        log_dir: The data directory.
+        mode: "r" opens each log when it is first accessed, and writes, creates and locks nothing. "a" creates the
+            directory if it is missing, locks it as a broker does, loads all logs and recovers those that need it; a
+            background thread flushes, checkpoints and applies retention until `close`.
+        config: The settings of topics that are not in `topic_configs`. A data directory does not contain the settings
+            of its topics, so retention is applied only to topics whose settings were given here or to `create`. Topics
+            whose names begin with `__` are Kafka's own: retention is applied to them only if they are in
+            `topic_configs`.
+        topic_configs: The settings by topic.
+        intervals: The intervals of the background work.
+        clock: Returns the current time, ms.
+        scheduler: Runs the background work; default: a thread of the manager's own.
+        progress: Called for each log with the bytes recovered and the bytes to recover.
 
-    NotADirectoryError, FileNotFoundError: no such directory. LogLockedError: a broker, or another writer, has it.
-    Others: as `kafkalog.open`, for the first log that cannot be loaded.
+    Raises:
+        FileNotFoundError, NotADirectoryError: `log_dir` is missing, or not a directory.
+        LogLockedError: A broker or another writer has locked the directory.
+        ValueError: `mode` is neither "r" nor "a".
+        KafkaLogError, OSError: The first error of loading a log, as `kafkalog.open`.
     """
 
     @overload
@@ -127,7 +138,7 @@ class LogManager(Mapping[str, AnyLog]):
         self._lock = threading.RLock()
         self._closed = False
         self._logs: dict[str, Any] = {}
-        # Partitions that `create` has failed to make, perhaps half-way: it may be asked again.
+        # Partitions whose creation failed, perhaps half-way: `create` may be called for them again.
         self._half_made: set[str] = set()
         self._writer: _Writer | None = None
         self._when_lost: weakref.finalize[..., Any] | None = None
@@ -140,23 +151,24 @@ class LogManager(Mapping[str, AnyLog]):
             self._when_lost = own(self, str(self.directory), self._writer.lose)
         elif not self.directory.is_dir():
             self.directory.stat()
-            raise NotADirectoryError(errno.ENOTDIR, "a data directory is needed", str(log_dir))
+            raise NotADirectoryError(errno.ENOTDIR, "not a data directory", str(log_dir))
 
     def logs(self) -> list[AnyLog]:
-        """The logs that are open now."""
+        """Return the logs that are open now."""
         with self._lock:
             return list(self._logs.values())
 
     def _retained(self) -> list[AnyLog]:
-        """The logs whose settings are known: nobody's records are deleted by a default."""
+        """Return the logs whose settings are known. No records are deleted because of default settings."""
         with self._lock:
             return [log for name, log in list(self._logs.items()) if self._knows_settings_of(_partition(name).topic)]
 
     def _knows_settings_of(self, topic: str) -> bool:
+        """Return whether the settings of a topic were given, so that retention applies."""
         return topic in self._topic_configs or (self._config_given and not topic.startswith(INTERNAL_TOPICS))
 
     def config_of(self, topic: str) -> LogConfig:
-        """A topic's settings."""
+        """Return the settings of a topic."""
         return self._topic_configs.get(topic, self.config)
 
     # --- the mapping
@@ -172,7 +184,7 @@ class LogManager(Mapping[str, AnyLog]):
             return log
 
     def _opened(self, name: str, before: Any) -> Any:
-        """A log, perhaps again: whoever it was given to has closed it."""
+        """Open a log, perhaps again after a caller has closed it."""
         config = self.config_of(_partition(name).topic)
         if self._writer is None:
             return ReadOnlyLog(self.directory / name, config)
@@ -190,6 +202,7 @@ class LogManager(Mapping[str, AnyLog]):
         return name in set(self)
 
     def _names(self) -> list[str]:
+        """Return the names of the partitions in the directory, in order."""
         found = (each.name for each in self.directory.iterdir() if each.is_dir())
         return self._sorted(name for name in found if _is_plain(name))
 
@@ -200,18 +213,28 @@ class LogManager(Mapping[str, AnyLog]):
     # --- creating and deleting, mode "a"
 
     def create(self, name: str, config: LogConfig | None = None) -> AnyLog:
-        """A new, empty log in the directory `name`; its topic id is that of the topic's other partitions, or a new one.
+        """Create an empty log in the directory `name` and return it.
 
-        config: the topic's from now on, as `config_of` says: of this partition and later ones, not of those that are
-        open. It is not kept in the directory: the next manager needs it in topic_configs.
-        FileExistsError: there is one. ValueError: not a partition's name. io.UnsupportedOperation: mode "r".
+        Its topic id is that of the topic's other partitions, or a new one.
+
+        Args:
+            name: The partition, `topic-0`.
+            config: The settings of the topic from now on (see `config_of`): for this partition and those created later,
+                not for logs that are open. They are not stored in the directory: pass them to the next manager as
+                `topic_configs`.
+
+        Raises:
+            FileExistsError: The partition exists.
+            ValueError: `name` is not the name of a partition.
+            io.UnsupportedOperation: The mode is "r".
+            LogStateError: The manager has been closed.
         """
         writer = self._writable("create a log in")
         with self._lock:
             self._check_open()
             partition = _partition(name)
             if name in self._logs or (name not in self._half_made and (self.directory / name).exists()):
-                raise FileExistsError(errno.EEXIST, "there is such a partition", str(self.directory / name))
+                raise FileExistsError(errno.EEXIST, "the partition already exists", str(self.directory / name))
             if config is not None:
                 self._topic_configs[partition.topic] = config_or_default(config)
             topic_id = topic_id_in(self.directory, partition.topic)
@@ -223,16 +246,21 @@ class LogManager(Mapping[str, AnyLog]):
             return log
 
     def delete(self, name: str) -> None:
-        """Close a log and delete its directory. KeyError: there is none. io.UnsupportedOperation: mode "r"."""
+        """Close a log and delete its directory.
+
+        Raises:
+            KeyError: There is no such partition.
+            io.UnsupportedOperation: The mode is "r".
+        """
         self._writable("delete a log of")
         with self._lock:
             log: Any = self[name]
             log.delete()
 
     def _ended(self, log: Log, ending: Ending) -> None:
-        """A log of the directory was closed, given up or deleted, by whomever.
+        """Note that a log was closed, abandoned or deleted, by the manager or by a caller.
 
-        Under the log's lock: the manager's, which others may wait for the log with, is not taken.
+        Called under the log's lock. Does not take the manager's lock: another thread may hold it and wait for the log.
         """
         if ending is Ending.DELETED:
             self._logs.pop(log.directory.name, None)
@@ -240,11 +268,17 @@ class LogManager(Mapping[str, AnyLog]):
             self._writer.note_end(log, ending)
 
     def _writable(self, what: str) -> "_Writer":
+        """Return the writer.
+
+        Raises:
+            io.UnsupportedOperation: The mode is "r". `what` is the refused operation.
+        """
         if self._writer is None:
             raise io.UnsupportedOperation(f"cannot {what} {self.directory}: it was opened for reading")
         return self._writer
 
     def _load_all(self, writer: "_Writer", progress: Progress | None) -> None:
+        """Load all logs with the checkpoints that were read at the start."""
         for name in self._names():
             if _partition(name).topic == CLUSTER_METADATA_TOPIC:
                 continue
@@ -254,7 +288,7 @@ class LogManager(Mapping[str, AnyLog]):
 
     @contextmanager
     def _giving_up_on_error(self, writer: "_Writer") -> Iterator[None]:
-        """Where something is raised, give up the logs as they are, and the lock."""
+        """On an error, abandon the logs as they are and release the lock."""
         try:
             yield
         except BaseException:
@@ -269,7 +303,10 @@ class LogManager(Mapping[str, AnyLog]):
     def checkpoint(self) -> None:
         """Write the checkpoints now.
 
-        OSError: one cannot be written. LogStateError: closed. io.UnsupportedOperation: mode "r".
+        Raises:
+            OSError: A checkpoint was not written.
+            LogStateError: The manager has been closed.
+            io.UnsupportedOperation: The mode is "r".
         """
         writer = self._writable("checkpoint")
         with self._lock:
@@ -277,10 +314,13 @@ class LogManager(Mapping[str, AnyLog]):
             writer.checkpoint(self.logs())
 
     def close(self) -> None:
-        """Close all logs; in mode "a", leave the directory as a broker does that was shut down.
+        """Close all logs. In mode "a", leave the directory in the state of a clean broker shutdown.
 
-        Closing twice does nothing. What goes wrong is raised at the end, as an ExceptionGroup; the directory is then
-        recovered when it is next opened.
+        Closing again does nothing.
+
+        Raises:
+            ExceptionGroup: The errors, after everything has been closed. The directory is then recovered at the next
+                opening.
         """
         with self._lock:
             if self._closed:
@@ -296,7 +336,7 @@ class LogManager(Mapping[str, AnyLog]):
         except Exception:
             self._detach()
             raise
-        # Last: should a signal end this, the lock is let go once the manager is forgotten.
+        # Last: if a signal interrupts this method, the lock is released when the manager is garbage-collected.
         self._detach()
 
     def _detach(self) -> None:
@@ -304,13 +344,13 @@ class LogManager(Mapping[str, AnyLog]):
             self._when_lost.detach()
 
     def _disown(self) -> None:
-        """In a forked child: as `owning.Owner`."""
+        """Detach from the directory in a forked child; see `owning.Owner`."""
         self._closed = self._forked = True
         self._lock = threading.RLock()
 
     def _check_open(self) -> None:
         if self._forked:
-            message = "it belongs to the process that opened it: a forked child opens it anew, once it is closed"
+            message = "opened by the parent of this forked process; open it again once the parent has closed it"
             raise LogStateError(message, str(self.directory))
         if self._closed:
             raise LogStateError("the data directory has been closed", str(self.directory))
@@ -326,16 +366,16 @@ class LogManager(Mapping[str, AnyLog]):
 
 
 class _Writer:
-    """What a manager needs to write: the lock, what checkpoints say, and a thread for the work in the background."""
+    """The state of a writing manager: the lock, the checkpoints read and the background thread."""
 
     def __init__(self, directory: Path, scheduler: Scheduler | None, clock: Clock) -> None:
         make_directory(directory)
         self.directory = directory
-        # A damaged checkpoint is told of before anything is changed.
+        # Report a damaged checkpoint before anything is changed.
         sessions.read_checkpoints(directory)
         self.lock = DirectoryLock.of_data_dir(directory)
         self._session = sessions.begin(directory, self.lock)
-        # Of partitions that are links: the directories they lead to are locked, too.
+        # A partition may be a symbolic link: the data directory of its target is locked, too.
         self._targets: dict[str, tuple[sessions.Session, DirectoryLock]] = {}
         self.checkpoints_at_start = sessions.read_checkpoints(directory)
         self._clock = clock
@@ -354,7 +394,16 @@ class _Writer:
         known: sessions.Checkpoints | None = None,
         progress: Progress | None = None,
     ) -> WritableLog:
-        """The log of that name; topic_id: a new one's. known: what checkpoints say, where they have been read."""
+        """Load the log `name`.
+
+        Args:
+            name: The partition.
+            config: The settings of its topic.
+            at_end: Called when the log was closed, abandoned or deleted.
+            topic_id: The topic id of a new log; None for an existing one.
+            known: The checkpoints, if they have been read.
+            progress: As `LogManager`.
+        """
         partition, known = _partition(name), known or sessions.read_checkpoints(self.directory)
         opening = Opening(
             had_clean_shutdown=topic_id is not None or self._session.is_whole(name),
@@ -380,23 +429,26 @@ class _Writer:
         return log
 
     def _lock_target(self, name: str) -> None:
+        """Lock the data directory that a partition links to, if it is a link."""
         lock = DirectoryLock.of_target(self.directory / name)
         if lock is not None:
             self._targets[name] = sessions.begin(lock.directory.parent, lock), lock
 
     def _end_target(self, name: str, *, in_order: bool) -> None:
+        """Release the lock of the data directory that a partition links to."""
         target = self._targets.pop(name, None)
         if target is not None:
             session, lock = target
             sessions.end(session, lock, [lock.directory], in_order=in_order)
 
     def _ensure_alone(self, name: str) -> None:
+        """Check that the locks of a partition are still held."""
         self.lock.ensure_held()
         if name in self._targets:
             self._targets[name][1].ensure_held()
 
     def note_end(self, log: Log, ending: Ending) -> None:
-        """What the session, and the checkpoints, have of a log that was closed, given up or deleted."""
+        """Update session and checkpoints after a log was closed, abandoned or deleted."""
         self._end_target(log.directory.name, in_order=ending is not Ending.ABANDONED)
         self._session.note_end([log.directory], in_order=ending is not Ending.ABANDONED)
         if ending is Ending.DELETED:
@@ -405,7 +457,13 @@ class _Writer:
             self.checkpoint([log])
 
     def work(self, logs: Logs, retained: Logs, intervals: Intervals) -> None:
-        """Begin the work in the background. retained: those that old segments may be deleted of."""
+        """Start the background work.
+
+        Args:
+            logs: Returns all open logs.
+            retained: Returns those whose old segments may be deleted.
+            intervals: The intervals of the work.
+        """
         tasks: list[tuple[str, Logs, Callable[[WritableLog], object], int]] = [
             ("flush", logs, self._flush_if_due, intervals.flush_ms),
             ("retention", retained, WritableLog.delete_old_segments, intervals.retention_ms),
@@ -423,11 +481,11 @@ class _Writer:
             log.flush()
 
     def checkpoint(self, logs: list[Any]) -> None:
-        """Write the offsets of all logs into the checkpoints."""
+        """Write the offsets of the logs to the checkpoints."""
         sessions.update_checkpoints(self.directory, self.lock, logs)
 
     def close(self, logs: list[Any]) -> None:
-        """Close the logs, and leave the directory. Whatever is raised, files and lock are let go."""
+        """Close the logs and leave the directory. Files and lock are released even if an error is raised."""
         self._closing, errors = True, list[Exception]()
         in_order = False
         try:
@@ -435,7 +493,7 @@ class _Writer:
             for close in [*(log.close for log in logs), lambda: self.checkpoint(logs)]:
                 try:
                     close()
-                except Exception as error:  # noqa: BLE001 - the others must be closed all the same
+                except Exception as error:  # noqa: BLE001 - the other logs must still be closed
                     errors.append(error)
             in_order = not errors
         finally:
@@ -445,21 +503,22 @@ class _Writer:
                 for log in logs:
                     last.callback(log.abandon)
         if errors:
-            raise ExceptionGroup(f"{self.directory} was not closed in order", errors)
+            raise ExceptionGroup(f"{self.directory} was not closed cleanly", errors)
 
     def give_up(self) -> None:
-        """Leave the directory as it is."""
+        """Leave the directory as it is, after an error."""
         self._stop_work(wait=True)
         sessions.end(self._session, self.lock, [], in_order=False)
 
     def lose(self) -> None:
-        """The same, wherever garbage is collected."""
+        """Do the same without waiting, for a manager that is garbage-collected."""
         self._stop_work(wait=False)
         for session, lock in list(self._targets.values()):
             sessions.lose(session, lock, lock.directory)
         sessions.lose(self._session, self.lock)
 
     def _stop_work(self, *, wait: bool) -> None:
+        """Cancel the background tasks, and stop the scheduler if it is the manager's own."""
         for task in self._tasks:
             task.cancel()
         if self._owns_scheduler and isinstance(self._scheduler, BackgroundScheduler):
@@ -467,12 +526,13 @@ class _Writer:
 
 
 def _weakly(logs: Callable[[], list[Any]]) -> Logs:
-    """The same, which does not keep the manager: one that is forgotten has none."""
+    """Return `logs` without a strong reference to the manager; it returns no logs once the manager is gone."""
     method = weakref.WeakMethod(logs)
     return lambda: [] if (found := method()) is None else found()
 
 
 def _each(logs: Callable[[], list[WritableLog]], name: str, task: Callable[[WritableLog], object]) -> None:
+    """Run a task for each open log. Log its errors."""
     for log in logs():
         if log.closed:
             continue
@@ -483,11 +543,16 @@ def _each(logs: Callable[[], list[WritableLog]], name: str, task: Callable[[Writ
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a directory of that name is a partition in use: not one that is being deleted or moved."""
+    """Return whether a directory of this name is a partition that is not being deleted or moved."""
     return partition_of_dir(name) is not None
 
 
 def _partition(name: str) -> TopicPartition:
+    """Return the partition with this name.
+
+    Raises:
+        ValueError: It is not the name of a partition.
+    """
     partition = partition_of_dir(name)
     if partition is None:
         raise ValueError(f"{name!r} is not the name of a partition: <topic>-<number>")

@@ -1,4 +1,4 @@
-"""`LogOffsetMetadata`: an offset and, where known, where its record lies: the high watermark, for one, or a log's end.
+"""`LogOffsetMetadata`: an offset, such as a high watermark, and the place of its record, if known.
 
     segment 0 .......... | segment 40 ......x....
                            ^ segment base   ^ relative position in segment (bytes)
@@ -13,7 +13,7 @@ UNKNOWN_POSITION = -1
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset; the base offset of its segment and its position (bytes) there, both -1 where they are not known."""
+    """An offset, the base offset of its segment and its position there (bytes); both are -1 if unknown."""
 
     message_offset: int
     segment_base_offset: int = UNKNOWN_OFFSET
@@ -21,21 +21,25 @@ class LogOffsetMetadata(NamedTuple):
 
     @property
     def message_offset_only(self) -> bool:
-        """Whether nothing but the offset is known."""
+        """Whether only the offset is known."""
         return self.segment_base_offset == UNKNOWN_OFFSET and self.relative_position_in_segment == UNKNOWN_POSITION
 
     def on_same_segment(self, that: "LogOffsetMetadata") -> bool:
-        """Whether both lie in one segment; False where of one of them only the offset is known."""
+        """Return whether both are in one segment; False if the segment of one is unknown."""
         return self._both_placed(that) and self.segment_base_offset == that.segment_base_offset
 
     def on_older_segment(self, that: "LogOffsetMetadata") -> bool:
-        """Whether this one's segment comes before that one's; False where of one of them only the offset is known."""
+        """Return whether this segment precedes that one; False if the segment of one is unknown."""
         return self._both_placed(that) and self.segment_base_offset < that.segment_base_offset
 
     def position_diff(self, that: "LogOffsetMetadata") -> int:
-        """The bytes from that one to this one. ValueError: they do not lie in one segment, or that is not known."""
+        """Return the bytes from `that` to this one.
+
+        Raises:
+            ValueError: They are not in the same segment, or not known to be.
+        """
         if not self.on_same_segment(that):
-            raise ValueError(f"{self} and {that} are not known to lie in one segment: nor are the bytes between them")
+            raise ValueError(f"{self} and {that} are not known to be in the same segment")
         return self.relative_position_in_segment - that.relative_position_in_segment
 
     def _both_placed(self, that: "LogOffsetMetadata") -> bool:

@@ -1,9 +1,9 @@
-"""Work that is done later, or again and again: flushing, deleting files, retention, checkpoints.
+"""Delayed and periodic tasks: flushing, deleting files, retention, checkpoints.
 
     heap by due time:  flush (now)   delete (in 60 s)   retention (in 5 min, then every 5 min)
-                         └─ one thread takes the first that is due, runs it, takes the next
+                         └─ one thread runs each task when it is due
 
-Tasks run one after another, so two of them never work against each other.
+Tasks run one after another, so two of them never conflict.
 
 Source: server-common/.../KafkaScheduler.java.
 """
@@ -24,27 +24,27 @@ Task = Callable[[], object]
 
 
 class ScheduledTask:
-    """A task that was handed to a scheduler."""
+    """A task that was passed to a scheduler."""
 
     def __init__(self, name: str, task: Task, period_ms: int = -1) -> None:
         self.name = name
         self.period_ms = period_ms
         self._task: Task | None = task
-        self._lock = threading.Lock()  # to be cancelled and to begin exclude each other
+        self._lock = threading.Lock()  # excludes cancelling a task while it is started
 
     @property
     def is_pending(self) -> bool:
-        """Whether it will still run, or run again: not cancelled, and not a single task that has begun."""
+        """Whether the task will run, or run again: it was not cancelled, and is periodic or has not begun."""
         return self._task is not None
 
     def cancel(self) -> bool:
-        """Do not run it, or not again; a run that has begun goes on. True if that kept it from a run."""
+        """Prevent further runs and return whether there would have been one. A run that has begun continues."""
         with self._lock:
             was_pending, self._task = self.is_pending, None
         return was_pending
 
     def run(self) -> None:
-        """Run it if it was not cancelled. Whatever it raises goes to the caller."""
+        """Run the task unless it was cancelled. Its exceptions propagate to the caller."""
         with self._lock:
             task = self._task
             if self.period_ms <= 0:
@@ -54,28 +54,35 @@ class ScheduledTask:
 
 
 class Scheduler(Protocol):
-    """Where the parts of a log hand in what need not be done at once."""
+    """Runs the tasks of a log that may be done later."""
 
     def schedule(self, name: str, task: Task, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
-        """Run `task` once after `delay_ms`, and then every `period_ms` if that is above 0. `name` is for messages."""
+        """Run a task after a delay, once or periodically.
+
+        Args:
+            name: The name for messages.
+            task: The task.
+            delay_ms: The delay of the first run.
+            period_ms: The interval between runs; 0 or less: run once.
+        """
 
     def shutdown(self) -> None:
-        """Stop. What is handed in afterwards does not run."""
+        """Stop. Tasks scheduled afterwards do not run."""
 
 
 class BackgroundScheduler:
-    """Runs tasks in one thread of its own, which starts with the first task and ends with `shutdown`.
+    """Runs tasks in a thread of its own, which starts with the first task and ends with `shutdown`.
 
-    What a task raises is logged, and the others go on. A program that ends without `shutdown` is not kept from ending,
-    and no task is cut short: the thread is stopped as by `shutdown`. In a forked child nothing runs.
+    Exceptions of a task are logged, and the other tasks continue. A program that exits without `shutdown` is not
+    delayed: `shutdown` is called at exit, so no task is interrupted half-way. In a forked child no task runs.
     """
 
     def __init__(self, name: str = "kafkalog-scheduler") -> None:
         self.name = name
-        # Taken itself, not by way of the condition: its `with` is the interpreter's own, which no signal ends half-way.
+        # Used itself, not through the condition: its `with` is implemented in C and not interrupted by signals.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._heap: list[tuple[float, int, ScheduledTask]] = []  # due (s, monotonic), number, task
+        self._heap: list[tuple[float, int, ScheduledTask]] = []  # (due time in monotonic s, sequence number, task)
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._runner: threading.Thread | None = None
@@ -85,21 +92,25 @@ class BackgroundScheduler:
     def schedule(self, name: str, task: Task, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
         """Run `task` once after `delay_ms`, and then every `period_ms` if that is above 0.
 
-        Tasks that are due at the same time run in the order in which they came. A period begins when the last one
-        ended or, if the task was still running then, with its end.
+        Tasks that are due at the same time run in the order of scheduling. A period begins at the due time of the last
+        run, or at its end if it took longer than the period. After `shutdown` and in a forked child, the task is
+        cancelled.
         """
         scheduled = ScheduledTask(name, task, period_ms)
-        # In a forked child the lock may be held for good, by a thread that is not there.
+        # In a forked child the lock may be held forever, by a thread that does not exist there.
         if self._process != os.getpid() or not self._accept(delay_ms, scheduled):
             logger.info("the scheduler is not running: task %s is ignored", name)
             scheduled.cancel()
         return scheduled
 
     def shutdown(self, *, run_pending: bool = True, wait: bool = True) -> None:
-        """Stop, and return when the thread has ended. Single tasks that are due still run if `run_pending`.
+        """Stop the thread. Tasks scheduled afterwards are ignored.
 
-        Others are dropped, and what is handed in from now on is ignored. May be called again, and from a task: then it
-        does not wait for itself. wait: False = return at once.
+        May be called more than once, and from a task: then it does not wait for its own thread.
+
+        Args:
+            run_pending: Run non-periodic tasks that are already due. All other tasks are dropped.
+            wait: Return after the thread has ended.
         """
         if self._process != os.getpid():
             return
@@ -118,7 +129,7 @@ class BackgroundScheduler:
 
     @staticmethod
     def _join(thread: threading.Thread | None) -> None:
-        """Wait for its end; a signal may have kept it from its start."""
+        """Wait for the end of a thread. It may never have started: a signal may have interrupted `_start`."""
         if thread is not None and thread.ident is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -126,6 +137,7 @@ class BackgroundScheduler:
         return self._runner is not None or (self._thread is not None and self._thread.ident is not None)
 
     def _accept(self, delay_ms: int, scheduled: ScheduledTask) -> bool:
+        """Add a task. Return False after `shutdown`."""
         with self._lock:
             if self._is_down:
                 return False
@@ -136,7 +148,7 @@ class BackgroundScheduler:
         return True
 
     def _start(self) -> None:
-        # A daemon, because the interpreter waits for other threads before it calls what is registered here.
+        # A daemon thread: the interpreter joins other threads before it runs the atexit handlers.
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
         atexit.register(self.shutdown)
@@ -145,6 +157,7 @@ class BackgroundScheduler:
         heapq.heappush(self._heap, (due, next(self._numbers), scheduled))
 
     def _keep_due(self, run_pending: bool) -> None:
+        """Cancel all tasks except, if `run_pending`, the non-periodic ones that are due."""
         now, all_tasks, self._heap = time.monotonic(), sorted(self._heap), []
         for due, number, scheduled in all_tasks:
             if run_pending and due <= now and scheduled.period_ms <= 0:
@@ -153,8 +166,9 @@ class BackgroundScheduler:
                 scheduled.cancel()
 
     def _run(self) -> None:
+        """Run tasks until `shutdown`, in the scheduler's thread."""
         with self._lock:
-            # The start of another was interrupted, and it runs all the same.
+            # A thread whose start was interrupted by a signal may still be running.
             if self._runner is not None:
                 return
             self._runner = threading.current_thread()
@@ -164,7 +178,7 @@ class BackgroundScheduler:
             self._again(due, scheduled)
 
     def _take(self) -> tuple[float, ScheduledTask] | None:
-        """The next task, once it is due; None when there will be no more."""
+        """Wait for the next task and return it with its due time; None after `shutdown` when no task is left."""
         with self._lock:
             while True:
                 if not self._heap and self._is_down:
@@ -178,10 +192,11 @@ class BackgroundScheduler:
     def _run_one(self, scheduled: ScheduledTask) -> None:
         try:
             scheduled.run()
-        except BaseException:  # SystemExit too: the other tasks must go on
+        except BaseException:  # SystemExit, too: the other tasks must still run
             logger.exception("task %s failed", scheduled.name)
 
     def _again(self, due: float, scheduled: ScheduledTask) -> None:
+        """Schedule the next run of a periodic task."""
         with self._lock:
             if self._is_down:
                 scheduled.cancel()

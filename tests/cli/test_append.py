@@ -85,15 +85,15 @@ def test_values_of_other_kinds_are_stored_as_json(append: Append, tmp_path: Path
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"{", "line 2 is no record"),
+        (b"{", "line 2 is not a record"),
         (b'{"key":"k"}', "missing required field `value`"),
         (b'{"value":"!","value_encoding":"base64"}', "not base64"),
-        (b'{"value":"x","value_encoding":"rot13"}', "the encoding 'rot13' is not known"),
+        (b'{"value":"x","value_encoding":"rot13"}', "unknown encoding 'rot13'"),
         (b'{"value":1,"timestamp":"now"}', "Expected `int | null`, got `str`"),
-        (b'{"value":1,"timestamp":-7}', "line 2 is no record: its timestamp is -7 ms since the epoch"),
-        (b'{"value":1,"timestamp":9223372036854775808}', "line 2 is no record: its timestamp is"),
-        (b'{"value":1,"timestamp":9000000000000000000}', "line 2 is not taken: its timestamp 9000000000000000000"),
-        (b" ", "line 2 is no record: it is empty"),
+        (b'{"value":1,"timestamp":-7}', "line 2 is not a record: its timestamp is -7 ms since the epoch"),
+        (b'{"value":1,"timestamp":9223372036854775808}', "line 2 is not a record: its timestamp is"),
+        (b'{"value":1,"timestamp":9000000000000000000}', "line 2 is rejected: its timestamp 9000000000000000000"),
+        (b" ", "line 2 is not a record: the line is empty"),
     ],
 )
 def test_an_invalid_line_ends_append(append: Append, tmp_path: Path, line: bytes, message: str) -> None:
@@ -108,7 +108,7 @@ def test_a_record_that_is_too_large_is_named_and_those_before_stay(append: Appen
     ran = append(tmp_path / "t-0", b"small\n" + b"x" * 2_000 + b"\n", "--config", "max.message.bytes=1000")
 
     assert ran.code == 1
-    assert "line 2 is not taken" in ran.err
+    assert "line 2 is rejected" in ran.err
     assert "larger than max.message.bytes" in ran.err
     assert "expected at most 1000" in ran.err
     assert records(tmp_path / "t-0") == [(None, b"small")]
@@ -140,11 +140,11 @@ def test_nothing_to_append_makes_an_empty_log(append: Append, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--config", "segment.byte=1"], "segment.byte is no setting of a topic: segment.bytes is"),
-        (["--config", "segment.bytes"], "NAME=VALUE is wanted"),
+        (["--config", "segment.byte=1"], "segment.byte is not a topic setting; did you mean segment.bytes?"),
+        (["--config", "segment.bytes"], "expected NAME=VALUE"),
         (["--config", "segment.bytes=lots"], "segment.bytes is 'lots'"),
-        (["-f", "jsonl", "--key-separator", ":"], "--key-separator is some text between"),
-        (["--config", "=5"], "--config =5: NAME=VALUE is wanted"),
+        (["-f", "jsonl", "--key-separator", ":"], "--key-separator must not be empty"),
+        (["--config", "=5"], "--config =5: expected NAME=VALUE"),
         (["--config", "segment.ms=5", "--config", "segment.ms=6"], "--config segment.ms is given 2 times"),
         (["-c", "gzip", "--config", "compression.type=lz4"], "--compression gzip and --config compression.type"),
     ],
@@ -200,7 +200,7 @@ def test_lines_before_a_refused_one_are_appended(append: Append, tmp_path: Path)
 
     assert ran.code == 1
     assert "10 records appended, offsets 0 to 9" in ran.err
-    assert "line 11 is not taken" in ran.err
+    assert "line 11 is rejected" in ran.err
     assert records(tmp_path / "t-0") == [(b"k", b"%d" % i) for i in range(10)]
 
 

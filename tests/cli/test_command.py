@@ -62,7 +62,7 @@ def test_tables_in_help_stay_tables(kafkalog: Kafkalog, name: str) -> None:
 def test_a_stream_is_no_log(kafkalog: Kafkalog, name: str) -> None:
     ran = kafkalog(name, "-")
     assert (ran.code, ran.out) == (2, "")
-    assert "a log must be a file or a directory; it is not read from stdin" in ran.err
+    assert "a log is not read from stdin; give a file or a directory" in ran.err
 
 
 def test_the_version(kafkalog: Kafkalog) -> None:
@@ -77,7 +77,7 @@ def test_the_version(kafkalog: Kafkalog) -> None:
         (["ls", "--frob", "x"], "No such option"),
         (["ls", "-o", "xml", "x"], "'xml' is not one of"),
         (["dump", "x", "--limit", "-1"], "-1 is not in the range"),
-        (["dump", "x", "--from", "yesterday"], "'yesterday' is none of 1234, earliest"),
+        (["dump", "x", "--from", "yesterday"], "'yesterday' is not a position such as 1234, earliest"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_one_line(kafkalog: Kafkalog, arguments: list[str], words: str) -> None:

@@ -220,7 +220,7 @@ TIMES = "its times go from 2026-01-01T00:00:00Z to 2026-01-01T00:00:03Z"
         (["--from", "100"], "no record from offset 100 on: its offsets go from 0 to 3"),
         (["--from", str(2**63)], f"no record from offset {2**63} on: its offsets go from 0 to 3"),
         (["--from", "end"], "no record from offset 4 on: its offsets go from 0 to 3"),
-        (["--from", "100", "--to", "end-1"], "--from, offset 100, comes after --to, offset 3"),
+        (["--from", "100", "--to", "end-1"], "--from (offset 100) comes after --to (offset 3)"),
         (
             ["--from", "@2027-01-01"],
             f"no record from 2027-01-01T00:00:00Z on: {TIMES}",
@@ -258,8 +258,8 @@ def test_a_range_that_cannot_be_meant_is_wrong_usage(
 
 def test_an_empty_log_is_reported(kafkalog: Kafkalog, data_dir: Path) -> None:
     path = segment(data_dir / "new-0", 7, b"").parent
-    assert kafkalog("dump", path) == (0, "", "kafkalog: new-0: it is empty: the next offset is 7\n")
-    assert kafkalog("dump", path, "--from", "end-1").err == "kafkalog: new-0: it is empty: the next offset is 7\n"
+    assert kafkalog("dump", path) == (0, "", "kafkalog: new-0: empty; the next offset is 7\n")
+    assert kafkalog("dump", path, "--from", "end-1").err == "kafkalog: new-0: empty; the next offset is 7\n"
 
 
 def test_an_empty_range_of_several_logs_is_reported_when_all_have_none(kafkalog: Kafkalog, data_dir: Path) -> None:

@@ -44,14 +44,14 @@ def test_a_report_of_damage_names_the_options_to_continue_after_it(kafkalog: Kaf
     first = home / f"{0:020}.log"
     first.write_bytes(batch(b"a") + flipped(batch(b"b", offset=1)) + batch(b"c", offset=2))
     ran = kafkalog("dump", home)
-    assert ran.err.endswith("; --skip-damage goes on after it, as does --from 2\n")
+    assert ran.err.endswith("; to continue after it, use --skip-damage or --from 2\n")
     assert offsets(kafkalog, home, "--from", 2) == [2, 3]
     first.write_bytes(batch(b"a") + flipped(batch(b"b", b"c", offset=1)))
-    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on after it, as does --from 3\n")
+    assert kafkalog("dump", home).err.endswith("; to continue after it, use --skip-damage or --from 3\n")
     first.write_bytes(batch(b"a") + DAMAGED["content"] + batch(b"c", offset=2))
-    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on after it, as does --from 2\n")
+    assert kafkalog("dump", home).err.endswith("; to continue after it, use --skip-damage or --from 2\n")
     first.write_bytes(batch(b"a") + batch(b"b", offset=1, size=3) + batch(b"c", offset=2))
-    assert kafkalog("dump", home).err.endswith("; --skip-damage goes on after it\n")
+    assert kafkalog("dump", home).err.endswith("; to continue after it, use --skip-damage\n")
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())

@@ -127,7 +127,7 @@ def test_following_reports_truncated_records_and_shows_the_next_ones(
     ran = followed(1, lambda: log.truncate_to(15), lambda: log.append([Record(b"other")]))
 
     assert offsets(ran.out) == [19, 15]
-    assert "cut off at offset 15;" in ran.err
+    assert "truncated to offset 15;" in ran.err
 
 
 @pytest.mark.parametrize("shown", [1, 3])
@@ -141,7 +141,7 @@ def test_following_shows_all_records_that_replace_truncated_ones(
     ran = followed(shown, replace)
 
     assert offsets(ran.out) == [*range(20 - shown, 20), 10, 11, 12]
-    assert "cut off at offset 10;" in ran.err
+    assert "truncated to offset 10;" in ran.err
 
 
 def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(
@@ -154,7 +154,7 @@ def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(
     ran = followed(1, begin_anew)
 
     assert offsets(ran.out) == [19, 10]
-    assert "cut off at offset 10;" in ran.err
+    assert "truncated to offset 10;" in ran.err
 
 
 def test_following_reports_records_deleted_before_they_were_shown(

@@ -66,8 +66,8 @@ def test_a_path_is_required(given: dict[str, str]) -> None:
 
 
 def test_an_unknown_option_is_refused_by_name_with_the_nearest_one() -> None:
-    assert refusal(startingOffset="1") == ("unknown option 'startingOffset' (value '1'); is startingOffsets meant?")
-    assert "no broker is asked" in refusal(**{"kafka.bootstrap.servers": "localhost:9092"})
+    assert refusal(startingOffset="1") == ("unknown option 'startingOffset' (value '1'); did you mean startingOffsets?")
+    assert "no broker is used" in refusal(**{"kafka.bootstrap.servers": "localhost:9092"})
 
 
 BAD = [
@@ -116,8 +116,8 @@ def test_a_value_that_cannot_be_is_refused_with_the_options_name(name: str, valu
 
 
 def test_a_partition_or_topic_given_twice_is_named() -> None:
-    assert refusal(startingOffsets='{"orders": {"0": 5, "00": 7}}').endswith(": orders-0 is there twice")
-    assert refusal(startingOffsets='{"orders": {"0": 5}, "orders": {}}').endswith(": 'orders' is there twice")
+    assert refusal(startingOffsets='{"orders": {"0": 5, "00": 7}}').endswith(": orders-0 occurs twice")
+    assert refusal(startingOffsets='{"orders": {"0": 5}, "orders": {}}').endswith(": 'orders' occurs twice")
 
 
 def test_json_that_is_too_deep_is_refused_by_name_and_not_shown_whole() -> None:
@@ -147,8 +147,8 @@ def test_properties_of_a_table_are_refused_with_the_way_that_works(name: str) ->
 
 
 def test_options_of_kafkas_clients_are_to_be_removed() -> None:
-    assert refusal(**{"kafka.bootstrap.servers": "b:9092"}).endswith("; no broker is asked: remove it")
-    assert refusal(**{"kafka.isolationlevel": "x"}).endswith("is kafka.isolation.level meant?")
+    assert refusal(**{"kafka.bootstrap.servers": "b:9092"}).endswith("; no broker is used: remove it")
+    assert refusal(**{"kafka.isolationlevel": "x"}).endswith("did you mean kafka.isolation.level?")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_stream_may_begin_at_the_end_of_a_partition() -> None:
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    assert refusal(streaming=True, **{name: "7"}) == f"option {name}: '7' ends a batch; a stream has no end"
+    assert refusal(streaming=True, **{name: "7"}) == f"option {name}: '7' is for batch reads; a stream has no end"
 
 
 def test_one_timestamp_comes_before_timestamps_and_these_before_offsets() -> None:

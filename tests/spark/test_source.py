@@ -116,7 +116,7 @@ def test_registering_the_source_again_is_allowed(spark_session: Any, load: Load)
     [
         (
             {"startingOffset": "earliest"},
-            "unknown option 'startingoffset' (value 'earliest'); is startingOffsets meant?",
+            "unknown option 'startingoffset' (value 'earliest'); did you mean startingOffsets?",
         ),
         ({"minPartitions": "few"}, "option minPartitions: 'few' is not a whole number of 1 or more"),
         ({"onCorrupt": "ignore"}, "option onCorrupt: 'ignore' is not one of fail, permissive, skip"),

@@ -124,7 +124,7 @@ def test_the_option_topic_wins_over_the_column_and_a_rows_partition_over_its_key
 
 def test_a_partition_number_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     """The topic would be taken to have all those before it, too."""
-    with pytest.raises(ValueError, match="a row's partition is 2147483647: 0 to 999998 can be"):
+    with pytest.raises(ValueError, match="a row's partition is 2147483647: expected 0 to 999998"):
         written(tmp_path, [values(b"1", partition=2**31 - 1)])
     (tmp_path / "t-2147483647").mkdir()
     written(tmp_path, [values(b"1", partition=None)])
@@ -145,9 +145,9 @@ def test_a_topic_that_is_there_keeps_its_number_of_partitions(tmp_path: Path) ->
     ("row", "options", "message"),
     [
         ({}, {}, "rows have no topic"),
-        ({"topic": "a/b"}, {}, "'a/b' is no name for a topic"),
+        ({"topic": "a/b"}, {}, "'a/b' is not a topic name"),
         ({"partition": -1}, {"topic": "t"}, "partition is -1"),
-        ({"partition": 2}, {"topic": "t", "partitions": 2}, "partition is 2: 0 to 1"),
+        ({"partition": 2}, {"topic": "t", "partitions": 2}, "partition is 2: expected 0 to 1"),
         ({"timestamp": -2}, {"topic": "t"}, "timestamp is -2 ms"),
     ],
 )
@@ -415,7 +415,7 @@ def test_a_log_that_was_written_to_after_a_crash_is_not_replaced_by_what_was_joi
     assert ended_in_a_process(killed_at, "between two directories", job, messages) == -signal.SIGKILL
     with kafkalog.open(tmp_path / "t-1", "a") as log:
         log.append([Record(b"since")])
-    with pytest.raises(LogStateError, match="was written to since"):
+    with pytest.raises(LogStateError, match="was written to after an unfinished job copied it"):
         recover(tmp_path)
     assert values_in(tmp_path, "t-1") == [b"0", b"since"]
 
@@ -456,8 +456,8 @@ def test_a_log_that_is_replaced_while_it_is_read_can_be_read_on(tmp_path: Path) 
         ('{"version": 2, "coming": [], "going": []}', "version 2"),
         ('{"version": 1, "coming": [{"topic_partition": ["t", 0]}], "going": []}', "TypeError"),
         ('{"version": 1, "coming": ["t-0"], "going": []}', "AttributeError"),
-        ('{"version": 1, "coming": [], "going": ["../t-0"]}', "names that are none of partitions"),
-        (None, "no regular file"),
+        ('{"version": 1, "coming": [], "going": ["../t-0"]}', "names that are not those of partitions"),
+        (None, "not a regular file"),
     ],
 )
 def test_a_commit_that_cannot_be_read_is_named_and_nothing_is_changed(
@@ -471,6 +471,6 @@ def test_a_commit_that_cannot_be_read_is_named_and_nothing_is_changed(
     else:
         path.write_text(journal)
     for act in (lambda: recover(tmp_path), lambda: written(tmp_path, [values(b"1")])):
-        with pytest.raises(ValueError, match=f"{re.escape(str(path))} is not of version 1, or damaged: settle .*{why}"):
+        with pytest.raises(ValueError, match=f"{re.escape(str(path))} is damaged or not of version 1: put .*{why}"):
             act()
     assert values_in(tmp_path) == [b"0"]

@@ -307,12 +307,12 @@ def test_a_commit_that_can_be_neither_done_nor_taken_back_says_that_it_comes_lat
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refusing_to_unlink(job.directory / exchange.JOURNAL))
         patched.setattr(data_dir_session, "update_checkpoints", refuse)
-        with pytest.raises(ExceptionGroup, match=r"committed, but not in place; .* completes it") as caught:
+        with pytest.raises(ExceptionGroup, match=r"committed but not complete; .* completes it") as caught:
             job.commit(messages)
         errors = [error for error in caught.value.exceptions if isinstance(error, OSError)]
         assert [error.errno for error in errors] == [errno.EIO, errno.ENOSPC]
         job.abort()
-    assert f"{job.directory} is committed, and is completed by the next job" in caplog.messages
+    assert f"{job.directory} is committed; the next job completes it" in caplog.messages
     assert values_in(tmp_path) == [b"before"]
     written(tmp_path, [values(b"more")])
     assert values_in(tmp_path) == [b"before", b"new", b"more"]
@@ -331,7 +331,7 @@ def test_a_removal_that_may_not_outlast_a_power_cut_is_reported(
             raise input_output_error()
 
     before_syncing(monkeypatch, refuse)
-    with pytest.raises(ExceptionGroup, match=r"commit\.json is removed, which may not outlast a power cut"):
+    with pytest.raises(ExceptionGroup, match=r"commit\.json may reappear after a power failure"):
         job.commit(messages)
     job.abort()
     assert recover(tmp_path) == []
@@ -350,7 +350,7 @@ def test_a_job_without_the_mark_of_a_clean_stop_is_done(
     with monkeypatch.context() as patched:
         patched.setattr(data_dir_session, "write_clean_shutdown", refuse)
         written(tmp_path, [values(b"0")])
-    what = "no mark of a clean stop could be left; logs are recovered when they are opened"
+    what = "the clean shutdown file was not written; logs are recovered when they are next opened"
     assert caplog.messages == [f"{tmp_path}: {what}: [Errno 28] No space left on device: 'the mark'"]
     assert not was_clean_shutdown(tmp_path)
     assert values_in(tmp_path) == [b"0"]
@@ -369,7 +369,7 @@ def test_a_job_whose_directory_cannot_be_removed_is_done(
         patched.setattr(os, "unlink", refusing_to_unlink(job.directory / exchange.JOURNAL))
         job.commit(messages)
     assert [message.partition(":")[0] for message in caplog.messages] == [str(job.directory)]
-    assert "all is in place; the next job there, or `recover`, removes this: [Errno 5]" in caplog.text
+    assert "the job is complete; the next job there, or `recover`, removes this directory: [Errno 5]" in caplog.text
     assert found_in(tmp_path) == AFTER[replacing]
     assert recover(tmp_path) == [job.directory]
     assert found_in(tmp_path) == AFTER[replacing]
@@ -413,7 +413,7 @@ def test_a_job_that_is_done_is_so_where_the_removal_of_what_it_committed_cannot_
     before_syncing(monkeypatch, refuse)
     job.commit(messages)
     assert [message.partition(":")[0] for message in caplog.messages] == [str(journal)]
-    assert "may not outlast a power cut" in caplog.text
+    assert "if it reappears after a power failure" in caplog.text
     assert values_in(tmp_path) == [b"new"]
     assert not (tmp_path / exchange.TEMPORARY).exists()
 

@@ -53,9 +53,9 @@ def test_a_frame_that_cannot_be_written_is_refused_before_anything_is(spark_sess
     from pyspark.errors import AnalysisException
 
     to = spark_session.range(1).write.format("kafkalog").mode("append").option("topic", "t")
-    with pytest.raises(AnalysisException, match="there is no column value"):
+    with pytest.raises(AnalysisException, match="column value is missing"):
         to.save(str(tmp_path))
-    with pytest.raises(AnalysisException, match=r"unknown option .partition. \(value .1.\); is partitions meant\?"):
+    with pytest.raises(AnalysisException, match=r"unknown option .partition. \(value .1.\); did you mean partitions\?"):
         to.option("partition", 1).save(str(tmp_path))
 
 
@@ -88,7 +88,7 @@ def test_columns_that_differ_in_case_alone_are_both_named(spark_session: Any, tm
     spark_session.conf.set("spark.sql.caseSensitive", "true")
     try:
         rows = spark_session.sql("select 'a' as value, 'b' as VALUE")
-        with pytest.raises(AnalysisException, match="columns 'value' and 'VALUE' are both value"):
+        with pytest.raises(AnalysisException, match="columns 'value' and 'VALUE' both stand for column value"):
             rows.write.format("kafkalog").mode("append").option("topic", "t").save(str(tmp_path))
     finally:
         spark_session.conf.unset("spark.sql.caseSensitive")

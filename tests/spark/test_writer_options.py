@@ -26,16 +26,16 @@ def topic_of(path: Path, partitions: int) -> None:
     ("options", "message"),
     [
         ({}, "option path is required"),
-        ({"path": "/x", "segmentbyte": "1"}, "unknown option 'segmentbyte' (value '1'); is segmentBytes meant?"),
-        ({"path": "/x", "kafka.bootstrap.servers": "a:1"}, "(value 'a:1'); no broker is asked"),
-        ({"path": "/x", "batchBytes": "many"}, "option batchBytes is 'many': bytes from 70"),
+        ({"path": "/x", "segmentbyte": "1"}, "unknown option 'segmentbyte' (value '1'); did you mean segmentBytes?"),
+        ({"path": "/x", "kafka.bootstrap.servers": "a:1"}, "(value 'a:1'); no broker is used"),
+        ({"path": "/x", "batchBytes": "many"}, "option batchBytes is 'many': expected 70"),
         ({"path": "/x", "batchBytes": "2m", "segmentBytes": "1m"}, "batchBytes is 2097152: more than segmentBytes"),
-        ({"path": "/x", "compression": "rar"}, "option compression is 'rar': one of none"),
+        ({"path": "/x", "compression": "rar"}, "option compression is 'rar': expected one of none"),
         ({"path": "/x", "partitions": "0"}, "option partitions is '0'"),
         ({"path": "/x", "topic": ".."}, "option topic is '..'"),
         ({"path": "/x", "topicId": "AAAAAAAAAAAAAAAAAAAAAA"}, "option topicId is 'AAAA"),
-        ({"path": "/x", "topicId": "bUPDMCVQRZiKdmIvGGjhHg"}, "no option topic"),
-        ({"path": "s3://bucket/x"}, "option path is 's3://bucket/x': only directories"),
+        ({"path": "/x", "topicId": "bUPDMCVQRZiKdmIvGGjhHg"}, "requires option topic"),
+        ({"path": "s3://bucket/x"}, "option path is 's3://bucket/x': expected a local or mounted directory"),
     ],
 )
 def test_an_option_that_cannot_be_is_named_with_its_value(options: dict[str, str], message: str) -> None:
@@ -53,7 +53,7 @@ def test_an_unknown_option_is_refused_as_for_reading() -> None:
         with pytest.raises(ValueError, match="unknown option") as caught:
             parse({"path": "/x", "pathh": "/y"})
         found.append(str(caught.value))
-    assert found == ["unknown option 'pathh' (value '/y'); is path meant?"] * 2
+    assert found == ["unknown option 'pathh' (value '/y'); did you mean path?"] * 2
 
 
 # --- columns
@@ -62,9 +62,9 @@ def test_an_unknown_option_is_refused_as_for_reading() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"key": "binary"}, "there is no column value"),
-        ({"value": "binary", "VALUE": "string"}, "columns 'value' and 'VALUE' are both value"),
-        ({"value": "int"}, "column value is of type int: binary or string is wanted"),
+        ({"key": "binary"}, "column value is missing"),
+        ({"value": "binary", "VALUE": "string"}, "columns 'value' and 'VALUE' both stand for column value"),
+        ({"value": "int"}, "column value is of type int: expected binary or string"),
         ({"value": "binary", "Partition": "bigint"}, "column partition is of type bigint"),
         ({"value": "binary", "headers": "map<string,binary>"}, "column headers is of type map"),
         ({"value": "binary"}, "neither option topic nor a column topic"),
@@ -77,7 +77,7 @@ def test_columns_that_cannot_be_written_are_refused_before_anything_is(columns: 
 
 def test_columns_that_differ_in_case_alone_are_refused_by_the_task_too(tmp_path: Path) -> None:
     twice = pa.RecordBatch.from_pydict({"value": pa.array(["1"]), "Offset": pa.array([1]), "VALUE": pa.array(["2"])})
-    with pytest.raises(ValueError, match="columns 'value' and 'VALUE' are both value: one of them is wanted"):
+    with pytest.raises(ValueError, match="columns 'value' and 'VALUE' both stand for column value"):
         started(tmp_path, topic="t").write([twice])
     unknown = pa.RecordBatch.from_pydict({"value": pa.array(["1"]), "x": pa.array([1]), "X": pa.array([2])})
     written(tmp_path, [unknown], topic="t")
@@ -90,7 +90,7 @@ def test_columns_that_differ_in_case_alone_are_refused_by_the_task_too(tmp_path:
 def test_a_partitions_directory_is_no_place_for_partitions(tmp_path: Path) -> None:
     topic_of(tmp_path, 1)
     before = state_of(tmp_path)
-    with pytest.raises(ValueError, match=f"option path is '{tmp_path}/t-0': .*give the data directory above it"):
+    with pytest.raises(ValueError, match=f"option path is '{tmp_path}/t-0': .*use the data directory that contains it"):
         started(tmp_path / "t-0", topic="u")
     assert state_of(tmp_path) == before
 
@@ -98,7 +98,7 @@ def test_a_partitions_directory_is_no_place_for_partitions(tmp_path: Path) -> No
 @pytest.mark.parametrize("below", ["", "/a", "/a/b"])
 def test_a_file_is_no_directory_to_write_to(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("text")
-    path, what = f"{tmp_path}/file{below}", f"a directory is wanted, and {tmp_path}/file is none"
+    path, what = f"{tmp_path}/file{below}", f"{tmp_path}/file is not a directory"
     with pytest.raises(ValueError, match=f"option path is '{path}': {what}"):
         started(Path(path), topic="t")
 
@@ -110,7 +110,7 @@ def test_a_file_is_no_directory_to_write_to(tmp_path: Path, below: str) -> None:
 def test_a_topic_cannot_have_fewer_partitions_again(tmp_path: Path, options: dict[str, Any]) -> None:
     topic_of(tmp_path, 4)
     before = state_of(tmp_path)
-    with pytest.raises(ValueError, match="option partitions is 2: t has 4"):
+    with pytest.raises(ValueError, match="option partitions is 2: t already has 4"):
         written(tmp_path, [values(b"new", partition=None)], partitions=2, **options)
     written_nothing = {name: data for name, data in state_of(tmp_path).items() if "_kafkalog_tmp" not in name}
     assert written_nothing == before
@@ -124,7 +124,7 @@ def test_a_topic_that_is_enlarged_meanwhile_is_not_written_to_as_before(tmp_path
     job = started(tmp_path, topic="t", partitions=2)
     messages = [job.write([values(b"new", partition=None)])]
     written(tmp_path, [values(b"other")], topic="t", partitions=3)
-    with pytest.raises(ValueError, match="option partitions is 2: t has 3"):
+    with pytest.raises(ValueError, match="option partitions is 2: t already has 3"):
         job.commit(messages)
 
 
@@ -146,7 +146,7 @@ def test_rows_that_name_a_partition_beyond_the_topics_enlarge_it_with_a_warning(
     """What lies between is made by the next job; one with the option `partitions` refuses such rows."""
     topic_of(tmp_path, 3)
     beyond = rows(*({"value": b"new", "topic": "t", "partition": number} for number in (0, 5)))
-    with pytest.raises(ValueError, match="a row's partition is 5: 0 to 2 can be"):
+    with pytest.raises(ValueError, match="a row's partition is 5: expected 0 to 2"):
         started(tmp_path, partitions=3).write([beyond])
     written(tmp_path, [beyond])
     assert [message.partition(": ")[2] for message in caplog.messages] == [

@@ -40,7 +40,7 @@ def test_places_in_two_segments_are_ordered_and_have_no_distance() -> None:
     assert old.on_older_segment(new)
     assert not new.on_older_segment(old)
     assert not old.on_same_segment(new)
-    with pytest.raises(ValueError, match="not known to lie in one segment"):
+    with pytest.raises(ValueError, match="not known to be in the same segment"):
         new.position_diff(old)
 
 

@@ -33,7 +33,7 @@ def test_an_offset_without_a_position_is_on_no_segment(other: LogOffsetMetadata)
 def test_offsets_in_different_or_unknown_segments_have_no_distance_in_bytes(
     other: LogOffsetMetadata,
 ) -> None:
-    with pytest.raises(ValueError, match="not known to lie in one segment"):
+    with pytest.raises(ValueError, match="not known to be in the same segment"):
         ON_SEGMENT_0.position_diff(other)
 
 

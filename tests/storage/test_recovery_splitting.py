@@ -92,7 +92,7 @@ def test_a_wrapper_is_split_by_the_offset_of_its_first_message(tmp_path: Path) -
 
 def test_a_segment_whose_offsets_fit_is_not_split(tmp_path: Path) -> None:
     write_segments(tmp_path, {0: numbered(0, 3)})
-    with opened_alone(tmp_path) as (segment, segments, home), pytest.raises(ValueError, match="nothing to split"):
+    with opened_alone(tmp_path) as (segment, segments, home), pytest.raises(ValueError, match="has no offset overflow"):
         split_overflowed_segment(segment, segments, home)
 
 
@@ -103,7 +103,7 @@ def test_the_parts_of_a_segment_cannot_be_split_again(tmp_path: Path) -> None:
         assert [part.base_offset for part in split.segments] == BASES[:3]
         assert split.deleted == []
         for part in split.segments:
-            with pytest.raises(ValueError, match="nothing to split"):
+            with pytest.raises(ValueError, match="has no offset overflow"):
                 split_overflowed_segment(part, segments, home)
 
 

@@ -1,6 +1,7 @@
-"""Columns to the Arrow batches that Spark takes: pieces gathered into Arrow's buffers, constants made once.
+"""Columns to Arrow batches for Spark: values are copied into Arrow's buffers, constant columns are created once.
 
-at most 8,192 rows and about 4 MiB a batch: below a few hundred rows Spark pays for batches, above some MiB for memory
+A batch has at most 8,192 rows and about 4 MiB. With fewer than some hundred rows, the cost of a batch dominates; with
+more than some MiB, the cost of memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 8192
 MOST_BYTES = 4 << 20
-# What a row takes besides key, value and headers, about.
+# The approximate bytes of a row besides key, value and headers.
 _ROW_BYTES = 64
 _MICROSECONDS = 1000
 _LARGEST_MS = (2**63 - 1) // _MICROSECONDS
@@ -31,7 +32,7 @@ _HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 
 
 class BatchMaker:
-    """Makes the batches of one split, of the columns asked for and nothing else."""
+    """Creates the Arrow batches of one split with the requested columns."""
 
     def __init__(self, columns: Sequence[Column], split: "Split") -> None:
         self._columns = columns
@@ -41,11 +42,17 @@ class BatchMaker:
         self._weighed = {each.source for each in columns} & {"key", "value", HEADERS}
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
-        """The records, in batches that are not too large. ValueError: null in a column that is said to have none."""
+        """Yield the records in batches of limited size.
+
+        Raises:
+            ValueError: A column that is not nullable has a null.
+            InvalidRecordError: A timestamp does not fit into microseconds.
+        """
         for start, end in self._cuts(columns):
             yield self._batch(columns if end - start == len(columns) else columns[start:end])
 
     def _cuts(self, columns: RecordColumns) -> Iterator[tuple[int, int]]:
+        """Yield the first row, and the row after the last, of each batch."""
         weights = np.full(len(columns), _ROW_BYTES, np.int64)
         if "key" in self._weighed:
             weights += columns.key_length
@@ -55,7 +62,7 @@ class BatchMaker:
             weights += 2 * columns.headers_length
         ends = weights.cumsum()
         start = 0
-        # As even as can be: a few rows that are left over cost as much as thousands.
+        # Batches of equal size: a last batch of a few rows would cost as much as thousands.
         most = -(-len(columns) // max(1, -(-len(columns) // MOST_ROWS)))
         while start < len(columns):
             room = MOST_BYTES + (int(ends[start - 1]) if start else 0)
@@ -64,6 +71,7 @@ class BatchMaker:
             start = end
 
     def _batch(self, columns: RecordColumns) -> pa.RecordBatch:
+        """Return one Arrow batch. Raise errors as `batches`."""
         try:
             arrays = [self._array(each.source, columns) for each in self._columns]
         except InvalidRecordError as error:
@@ -82,6 +90,7 @@ class BatchMaker:
         return self._constant(source, len(columns)) if make is None else make(columns)
 
     def _constant(self, source: str, count: int) -> pa.Array:
+        """Return a slice of a column whose value is the same in all rows."""
         if source not in self._constants:
             if source == CORRUPT:
                 self._constants[source] = pa.nulls(MOST_ROWS, pa.string())
@@ -93,7 +102,11 @@ class BatchMaker:
         return self._constants[source].slice(0, count)
 
     def damaged(self, damage: "Damage") -> Iterator[pa.RecordBatch]:
-        """One row that tells of damage; what is not known is null. ValueError: as `batches`."""
+        """Yield one row that describes damage; unknown values are null.
+
+        Raises:
+            ValueError: A column that is not nullable would have a null.
+        """
         known = {
             "topic": self._split.topic,
             "partition": self._split.partition,
@@ -125,7 +138,11 @@ def _offset(columns: RecordColumns) -> pa.Array:
 
 
 def _timestamp(columns: RecordColumns) -> pa.Array:
-    """Microseconds, so that not every int64 of milliseconds has a place."""
+    """Return the timestamps in microseconds.
+
+    Raises:
+        InvalidRecordError: A timestamp does not fit into an int64 of microseconds.
+    """
     ms = columns.timestamp
     if int(ms.max()) > _LARGEST_MS or int(ms.min()) < -_LARGEST_MS:
         wrong = int((np.abs(ms) > _LARGEST_MS).argmax())
@@ -140,9 +157,11 @@ def _timestamp(columns: RecordColumns) -> pa.Array:
 
 
 def _of_batch(field: str, dtype: type[np.generic]) -> Callable[[RecordColumns], pa.Array]:
+    """Return a function that makes a column from a field of the batch header."""
+
     def make(columns: RecordColumns) -> pa.Array:
         values = columns.batches[field].astype(dtype)
-        is_one = len(columns) and (values == values[0]).all()  # as in most pieces
+        is_one = len(columns) and (values == values[0]).all()  # the usual case
         return pa.array(np.full(len(columns), values[0]) if is_one else values[columns.batch])
 
     return make
@@ -154,14 +173,14 @@ def _is_control(columns: RecordColumns) -> pa.Array:
 
 
 def _sequence(columns: RecordColumns) -> pa.Array:
-    """A batch's first sequence and its records' places count on, and around from 2**31 - 1 to 0; -1 is none."""
+    """Return the sequence numbers, which wrap from 2**31 - 1 to 0; -1 if a batch has none."""
     base: NDArray[np.int64] = columns.batches["base_sequence"].astype(np.int64)[columns.batch]
     places = columns.offset - columns.batches["base_offset"][columns.batch]
     return pa.array(np.where(base < 0, base, (base + places) % _SEQUENCES).astype(np.int32))
 
 
 def _headers(columns: RecordColumns) -> pa.Array:
-    """Null where a record has none, as Spark's source gives it."""
+    """Return the headers; null if a record has none, as in Spark's source."""
     return headers_array(columns, _HEADER_FIELDS, none_is_null=True)
 
 

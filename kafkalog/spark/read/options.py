@@ -1,12 +1,13 @@
-"""The options of `format("kafkalog")`: the names and meanings of Spark's own Kafka source, as text, checked at once.
+"""The options of a read: those of Spark's own Kafka source, and a few more, as text.
 
     startingOffsets         earliest | {"orders": {"0": 23, "1": -2}}     -2 earliest, -1 latest
-    endingOffsets           latest   | {"orders": {"0": 50, "1": -1}}     the offset after the last
+    endingOffsets           latest   | {"orders": {"0": 50, "1": -1}}     the offset after the last one
     assign                  {"orders": [0, 1]}
     startingOffsetsByTimestamp  {"orders": {"0": 1700000000000}}          ms
 
-Where several say where to begin, one wins: startingTimestamp, then startingOffsetsByTimestamp, then startingOffsets; so
-with the end. Names and words are taken in any case. Every error names the option and its value.
+If several options give the start, the first of these wins: startingTimestamp, startingOffsetsByTimestamp,
+startingOffsets. The end has the same rule. Names and words are case-insensitive. Every error names the option and its
+value.
 """
 
 import difflib
@@ -24,12 +25,12 @@ from kafkalog.storage.read.fetch import EARLIEST, LATEST
 
 _log = logging.getLogger(__name__)
 
-# What brokers and controllers keep for themselves: read where it is named, matched by no pattern.
+# The topics of brokers and controllers: read if they are named, never matched by a pattern.
 INTERNAL_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA_TOPIC}
 )
-# Spark takes 0.05 to 0.15 s to begin a task in Python, in which 25 to 75 MB could be read: half as many tasks of twice
-# Spark's own 128 MB are up to a quarter faster.
+# Spark takes 0.05 to 0.15 s to start a Python task, the time to read 25 to 75 MB. With twice Spark's own 128 MB, reads
+# are up to a quarter faster.
 DEFAULT_SPLIT_BYTES = 256 << 20
 _MOST = 2**63 - 1
 _NAMES = (
@@ -57,10 +58,10 @@ _NAMES = (
     "maxOffsetsPerTrigger",
 )
 _BY_LOWER_CASE = {name.lower(): name for name in _NAMES}
-# What Spark says of a table, beside what the user has said.
+# The options that Spark adds for a table.
 _OF_TABLES = frozenset({"owner", "provider", "location", "is_managed_location", "external", "comment", "collation"})
-_VIEW = "CREATE TEMPORARY VIEW ... USING kafkalog OPTIONS (path '...') takes it"
-# So much of a value is shown.
+_VIEW = "use CREATE TEMPORARY VIEW ... USING kafkalog OPTIONS (path '...')"
+# The most characters of a value that an error shows.
 _SHOWN = 1000
 _ISO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SIZE = re.compile(r"([0-9]+)([kmg]?)(?:i?b)?")
@@ -70,7 +71,7 @@ Found = TypeVar("Found")
 
 
 class OnCorrupt(Enum):
-    """What to do with damage: raise, leave it out and go on behind it, or give a row that tells of it."""
+    """The reaction to damage: raise an error, skip it, or give a row that describes it."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -79,10 +80,14 @@ class OnCorrupt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which of the partitions that are found are read; all where nothing is said.
+    """The partitions to read; without an option, all that are found.
 
-    option: who said so. names: topics. pattern: a regular expression that is found anywhere in a topic's name, as
-    Spark's source takes it; topics that brokers keep for themselves are not looked at.
+    Attributes:
+        option: The name of the option.
+        names: The topics.
+        pattern: A regular expression that is searched in topic names, as in Spark's source. Internal topics never
+            match.
+        partitions: The partitions.
     """
 
     option: str | None = None
@@ -91,7 +96,7 @@ class Topics:
     partitions: frozenset[TopicPartition] = frozenset()
 
     def wanted(self, partition: TopicPartition) -> bool:
-        """Whether that partition is to be read."""
+        """Return whether the partition is to be read."""
         if self.pattern is not None:
             return partition.topic not in INTERNAL_TOPICS and re.search(self.pattern, partition.topic) is not None
         if self.option is None or partition.topic in self.names:
@@ -99,7 +104,7 @@ class Topics:
         return partition in self.partitions
 
     def missing(self, found: Iterable[TopicPartition]) -> list[str]:
-        """What was asked for by name and is not among what was found."""
+        """Return the topics and partitions that are given by name but not among those found."""
         found = set(found)
         topics = {each.topic for each in found}
         return [*sorted(self.names - topics), *(str(each) for each in sorted(self.partitions - found))]
@@ -107,10 +112,14 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to begin, or to end, as an option says it.
+    """The start or the end of a read.
 
-    option: its name. offset: EARLIEST or LATEST for every partition. timestamp: ms, for every partition. offsets,
-    timestamps: a figure a partition, which name all of them.
+    Attributes:
+        option: The name of the option.
+        offset: EARLIEST or LATEST, for all partitions.
+        timestamp: Milliseconds, for all partitions.
+        offsets: The offset of each partition.
+        timestamps: The timestamp of each partition, ms.
     """
 
     option: str
@@ -121,11 +130,11 @@ class Bound:
 
     @property
     def is_word(self) -> bool:
-        """Whether it is earliest or latest, for every partition."""
+        """Whether the bound is earliest or latest for all partitions."""
         return self.offset is not None
 
     def said_of(self, partition: TopicPartition) -> str:
-        """The option and what it says of a partition, as it was given."""
+        """Return the option and its value for a partition, as given."""
         figures = self.offsets if self.offsets is not None else self.timestamps
         figure = self.offset if self.timestamp is None else self.timestamp
         if figures is not None:
@@ -140,11 +149,23 @@ class Bound:
 class ReadOptions:
     """All options, parsed. Picklable.
 
-    paths: as given, globs and URLs too. split_bytes: about so much of a log is one task's. min_partitions: so many
-    tasks at least, where the log can be cut so often. max_records_per_partition: so many offsets at most a task.
-    committed: leave out what transactions have aborted, and stop at the last stable offset. latest_when_no_timestamp:
-    begin at the end where no record is as late as asked for (else that is an error). max_offsets_per_trigger: streams
-    only.
+    Attributes:
+        paths: The paths as given, with globs and URLs.
+        topics: The partitions to read.
+        starting: The start of the read.
+        ending: The end of the read.
+        min_partitions: The fewest tasks, if the log can be split into so many.
+        max_records_per_partition: The most offsets of a task.
+        split_bytes: The approximate bytes of a task.
+        fail_on_data_loss: Whether lost offsets are an error.
+        include_headers: Whether there is a column for headers.
+        include_metadata: Whether there are columns for metadata.
+        include_control: Whether control records are read.
+        committed: Whether to leave out aborted transactions and end at the last stable offset.
+        on_corrupt: The reaction to damage.
+        latest_when_no_timestamp: Whether to begin at the end if no record is late enough; otherwise that is an error.
+        max_offsets_per_trigger: The most offsets of a micro-batch.
+        streaming: Whether the options are those of a stream.
     """
 
     paths: tuple[str, ...]
@@ -166,16 +187,17 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any], *, streaming: bool = False) -> "ReadOptions":
-        """The options by name, in any case. Values are text; Python's numbers, truths, lists and dicts will do, too.
+        """Parse options. Names are case-insensitive. Values are text, or Python numbers, bools, lists and dicts.
 
-        ValueError: an option that does not exist, a value that cannot be, two that exclude each other, no path; it
-        names the option and its value.
+        Raises:
+            ValueError: An option is unknown or its value is invalid, two options exclude each other, or the path is
+                missing. The message has name and value.
         """
         given = _Given(options)
         if streaming:
             _refuse_ends(given)
         elif "maxOffsetsPerTrigger" in given:
-            _log.warning("maxOffsetsPerTrigger is for streams; this read does not look at it")
+            _log.warning("maxOffsetsPerTrigger is for streams; this batch read ignores it")
         return cls(
             paths=_paths(given),
             topics=_topics(given),
@@ -197,7 +219,7 @@ class ReadOptions:
 
 
 class _Given:
-    """What was given, by the names as they are written here."""
+    """The given options by their documented names."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._texts: dict[str, str] = {}
@@ -208,7 +230,11 @@ class _Given:
         return name in self._texts
 
     def get(self, name: str, parse: Callable[[str], Found]) -> Found | None:
-        """The value, parsed; None where there is none. ValueError: names the option."""
+        """Return the parsed value; None if the option is not given.
+
+        Raises:
+            ValueError: The value is invalid.
+        """
         text = self._texts.get(name)
         if text is None:
             return None
@@ -218,11 +244,12 @@ class _Given:
             raise ValueError(f"option {name}: {_shown(text)} is not {error}") from None
 
     def flag(self, name: str, *, otherwise: bool = False) -> bool:
+        """Return the value of an option that is true or false."""
         found = self.word(name, str(otherwise).lower(), str(not otherwise).lower())
         return found == "true"
 
     def word(self, name: str, otherwise: str, *others: str) -> str:
-        """One of these words, in any case."""
+        """Return the value of an option that is one of these words, in lower case."""
         allowed = (otherwise, *others)
 
         def parse(text: str) -> str:
@@ -243,9 +270,15 @@ def _text(value: object) -> str:
 
 
 def known_option(name: str, value: object, names: Mapping[str, str]) -> str:
-    """The option's name as it is documented; names: those there are, by their names in lower case.
+    """Return the documented name of an option.
 
-    ValueError: there is no such option; which one may be meant.
+    Args:
+        name: The name in any case.
+        value: The value, for the error.
+        names: The documented names by their lower case.
+
+    Raises:
+        ValueError: The option is unknown. The message suggests the nearest name.
     """
     lower = name.lower()
     if lower not in names:
@@ -258,12 +291,13 @@ def _shown(text: str) -> str:
 
 
 def _nearest(lower: str, names: Mapping[str, str]) -> str:
+    """Return advice for an unknown option, or an empty text."""
     if lower in _OF_TABLES:
         return f"; Spark adds it to the options of CREATE TABLE, without the path: {_VIEW}"
     near = difflib.get_close_matches(lower, names, n=1)
     if near:
-        return f"; is {names[near[0]]} meant?"
-    return "; no broker is asked: remove it" if lower.startswith("kafka.") else ""
+        return f"; did you mean {names[near[0]]}?"
+    return "; no broker is used: remove it" if lower.startswith("kafka.") else ""
 
 
 def _whole(text: str, what: str, least: int) -> int:
@@ -279,12 +313,12 @@ def _positive(text: str) -> int:
 def _milliseconds(text: str) -> int:
     what = "a time in milliseconds since 1970"
     if _ISO_TIME.match(text):
-        what += "; as Python has it: int(datetime.fromisoformat(text).timestamp() * 1000), as Spark: unix_millis(...)"
+        what += "; in Python int(datetime.fromisoformat(text).timestamp() * 1000), in Spark unix_millis(...)"
     return _whole(text, what, 0)
 
 
 def size_of(text: str) -> int:
-    """Bytes, as 65536, 64k, 64KiB or 1g say them; 0: no such text."""
+    """Return the bytes in a text such as 65536, 64k, 64KiB or 1g; 0 for any other text."""
     match = _SIZE.fullmatch(text.strip().lower())
     return int(match[1]) << _SHIFTS[match[2]] if match else 0
 
@@ -292,7 +326,7 @@ def size_of(text: str) -> int:
 def _bytes(text: str) -> int:
     size = size_of(text)
     if not 1 <= size <= _MOST:
-        raise ValueError("a number of bytes, as 268435456 or 256m")
+        raise ValueError("a number of bytes, such as 268435456 or 256m")
     return size
 
 
@@ -300,10 +334,15 @@ def _bytes(text: str) -> int:
 
 
 def _paths(given: _Given) -> tuple[str, ...]:
+    """Return the paths.
+
+    Raises:
+        ValueError: There is none, or one is a `file:` URL with a host.
+    """
     paths = (given.get("paths", _path_list) or ()) + ((given.text("path"),) if "path" in given else ())
     if not paths or not all(paths):
         raise ValueError(
-            f"option path is required: the directory of a partition, or one that holds some (of a table, {_VIEW})"
+            f"option path is required: a partition directory, or one that contains partitions (for a table, {_VIEW})"
         )
     for path in paths:
         _ensure_of_this_machine(path)
@@ -319,7 +358,11 @@ def _ensure_of_this_machine(path: str) -> None:
 
 
 def path_of_file_url(url: str) -> str:
-    """The path of file:/a%20b or file:///a%20b; `?` and `#` are characters of it. ValueError: it names a host."""
+    """Return the path of a URL such as file:/a%20b or file:///a%20b; `?` and `#` belong to the path.
+
+    Raises:
+        ValueError: The URL has a host.
+    """
     rest = url[len("file:") :]
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")
@@ -337,7 +380,12 @@ def _path_list(text: str) -> tuple[str, ...]:
 
 
 def _json(text: str, what: str) -> Any:
-    """ValueError: `what` it is not; a name is there twice, of which JSON's readers take the last."""
+    """Parse JSON.
+
+    Raises:
+        ValueError: The text is not JSON, or a name occurs twice in an object, of which Python's parser would take the
+            last.
+    """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -349,19 +397,24 @@ def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=once)
     except _TwiceError as error:
-        raise ValueError(f"{what}: {str(error)!r} is there twice") from None
+        raise ValueError(f"{what}: {str(error)!r} occurs twice") from None
     except (ValueError, RecursionError):
         raise ValueError(what) from None
 
 
 class _TwiceError(ValueError):
-    """A name is in a JSON object twice."""
+    """A name occurs twice in a JSON object."""
 
 
 # --- topics
 
 
 def _topics(given: _Given) -> Topics:
+    """Return the partitions that assign, subscribe or subscribePattern gives.
+
+    Raises:
+        ValueError: More than one of them is given, or a value is invalid.
+    """
     said = [name for name in ("assign", "subscribe", "subscribePattern") if name in given]
     if len(said) > 1:
         values = ", ".join(f"{name}={given.text(name)!r}" for name in said)
@@ -377,7 +430,7 @@ def _topics(given: _Given) -> Topics:
 def _subscribed(text: str) -> Topics:
     names = frozenset(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise ValueError("a list of topics, as orders,payments")
+        raise ValueError("a list of topics, such as orders,payments")
     return Topics("subscribe", names)
 
 
@@ -392,7 +445,7 @@ def _pattern(text: str) -> Topics:
 
 
 def _assigned(text: str) -> Topics:
-    what = 'a JSON object of lists of partitions, as {"orders": [0, 1]}'
+    what = 'a JSON object of lists of partitions, such as {"orders": [0, 1]}'
     found = _json(text, what)
     if not isinstance(found, dict) or not found:
         raise ValueError(what)
@@ -404,22 +457,22 @@ def _assigned(text: str) -> Topics:
     return Topics("assign", partitions=frozenset(partitions))
 
 
-# --- where to begin and to end
+# --- start and end
 
 
 def _refuse_ends(given: _Given) -> None:
     for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
         if name in given:
-            raise ValueError(f"option {name}: {given.text(name)!r} ends a batch; a stream has no end")
+            raise ValueError(f"option {name}: {given.text(name)!r} is for batch reads; a stream has no end")
 
 
 def _bound(given: _Given, side: Literal["starting", "ending"], otherwise: int, *, streaming: bool) -> Bound:
-    """The bound that the first of the three options gives."""
+    """Return the bound of the first of the three options that is given."""
     one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     timestamp = given.get(one, _milliseconds)
     if timestamp is not None:
         return Bound(one, timestamp=timestamp)
-    what = 'a JSON object of times in milliseconds, as {"orders": {"0": 1700000000000}}'
+    what = 'a JSON object of times in milliseconds, such as {"orders": {"0": 1700000000000}}'
     timestamps = given.get(each, lambda text: _figures(text, what, 0))
     if timestamps is not None:
         return Bound(each, timestamps=timestamps)
@@ -432,7 +485,7 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def _offsets(option: str, text: str, refused: int | None) -> Bound:
-    """refused: EARLIEST or LATEST, where that makes no sense."""
+    """Parse an option of offsets. `refused` is EARLIEST or LATEST if that is invalid for the option, else None."""
     allowed = " or ".join(word for word, offset in _WORDS.items() if offset != refused)
     word = _WORDS.get(text.lower())
     if word is not None:
@@ -440,7 +493,7 @@ def _offsets(option: str, text: str, refused: int | None) -> Bound:
             raise ValueError(f"{allowed}, or offsets, in a batch query")
         return Bound(option, offset=word)
     special = " ".join(f"({offset}: {word})" for word, offset in _WORDS.items() if offset != refused)
-    what = f'a JSON object of offsets, as {{"orders": {{"0": 23}}}} {special}, or the word {allowed}'
+    what = f'a JSON object of offsets, such as {{"orders": {{"0": 23}}}} {special}, or the word {allowed}'
     offsets = _figures(text, what, EARLIEST)
     for partition, offset in offsets.items():
         if offset == refused:
@@ -453,7 +506,7 @@ def _word(offset: int) -> str:
 
 
 def _figures(text: str, what: str, least: int) -> dict[TopicPartition, int]:
-    """The figures of {"topic": {"0": figure}}."""
+    """Return the numbers in {"topic": {"0": number}}."""
     found = _json(text, what)
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         raise ValueError(what)
@@ -462,7 +515,7 @@ def _figures(text: str, what: str, least: int) -> dict[TopicPartition, int]:
         for number, value in numbers.items():
             partition = TopicPartition(topic, _whole(number, what, 0))
             if partition in figures:
-                raise ValueError(f"{what}: {partition} is there twice")
+                raise ValueError(f"{what}: {partition} occurs twice")
             figures[partition] = _figure(value, what, least)
     return figures
 

@@ -1,11 +1,12 @@
-"""A segment in parts of at most so many records, for `maxRecordsPerPartition`: parts own bytes, whole batches mostly.
+"""Splits a segment into parts with a limited number of records, for `maxRecordsPerPartition`.
 
-    index entries     4 @0     9 @100    14 @200                    at most 10 records a part: cut at 200
-    headers           0-4 @0 | 5-9 @100 | 10-14 @200 | 2^32 @300    and at 300: nothing is where no batch is
+    index entries     4 @0     9 @100    14 @200                    at most 10 records a part: split at 200
+    headers           0-4 @0 | 5-9 @100 | 10-14 @200 | 2^32 @300    and at 300; offsets without a batch give no part
 
-The index tells where to cut; where its entries lie further apart than a part may be long, the headers between them are
-walked, once. So there are no more parts than batches, however far apart their offsets are. Only a batch with more
-records than a part may have is several parts', by offsets; the first of them tells of its damage.
+Parts are byte ranges of whole batches. The index gives the positions to split at; where its entries are further apart
+than the limit, the headers between them are scanned once. So there are no more parts than batches, however far apart
+their offsets are. Only a batch with more records than the limit is divided among several parts, by offset; the first of
+them reports its damage.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +21,10 @@ Walk = Callable[[int, int], Iterable[NDArray[np.void]]]
 
 
 class Part(NamedTuple):
-    """Batches that begin in [start, end), bytes, and of their records those with first <= offset <= last.
+    """The batches that begin at positions in [start, end), and of their records those with first <= offset <= last.
 
-    shared: the batch at `start` is the part's before, too.
+    Attributes:
+        shared: Whether the batch at `start` also belongs to the previous part.
     """
 
     start: int
@@ -33,16 +35,23 @@ class Part(NamedTuple):
 
 
 def parts_of(whole: Part, most: int, entries: NDArray[np.int64], walk: Walk) -> Iterator[Part]:
-    """The whole in parts of at most `most` records.
+    """Yield parts of `whole` with at most `most` records.
 
-    entries, shape (n, 2): (last offset, position) of batches, rising, none of them but where a batch begins. walk: the
-    header rows of the batches that begin between two positions.
+    Args:
+        whole: The range to split.
+        most: The most records of a part.
+        entries: (last offset, position) of some batches, in ascending order; int64, shape (n, 2).
+        walk: Returns the header tables of the batches that begin between two positions.
     """
     return _Parts(whole, most, entries, walk).parts()
 
 
 class _Parts:
-    """at: where the next part begins. first: no record from there on is before it. reached: what is known up to."""
+    """The state of a split.
+
+    `_at` is the start of the next part, `_first` the lowest offset from there on, and `_reached` the position up to
+    which headers have been scanned.
+    """
 
     def __init__(self, whole: Part, most: int, entries: NDArray[np.int64], walk: Walk) -> None:
         self._whole = whole
@@ -54,6 +63,7 @@ class _Parts:
         self._first = whole.first
 
     def parts(self) -> Iterator[Part]:
+        """Yield the parts."""
         whole = self._whole
         while whole.last - self._first >= self._most and self._reached < whole.end:
             if not self._is_in_reach():
@@ -67,11 +77,11 @@ class _Parts:
             yield self._until(whole.end)
 
     def _entry(self) -> int:
-        """The last index entry before which there are not too many offsets; -1: there is none."""
+        """Return the last index entry with at most the allowed number of offsets before it; -1 if there is none."""
         return int(np.searchsorted(self._offsets, self._first + self._most, "right")) - 1
 
     def _is_in_reach(self) -> bool:
-        """Whether to cut at that entry: the part is then no shorter than half of what it may be."""
+        """Return whether to split at that entry: the part then has at least half of the allowed records."""
         known = self._entry()
         if known < 0 or self._positions[known] <= self._at or self._positions[known] < self._reached:
             return False
@@ -79,12 +89,13 @@ class _Parts:
         return 2 * surely >= self._most
 
     def _until(self, end: int) -> Part:
+        """Return the part from the current start to `end`, and move the start to `end`."""
         made = self._whole._replace(start=self._at, end=end)
         self._at, self._reached = end, max(self._reached, end)
         return made
 
     def _walked(self) -> Iterator[Part]:
-        """The parts up to the next index entry, as far as they end before it."""
+        """Scan the headers up to the next index entry, and yield the parts that end before it."""
         following = int(np.searchsorted(self._positions, self._reached, "right"))
         end = int(self._positions[following]) if following < len(self._positions) else self._whole.end
         before = self._first - 1
@@ -97,7 +108,7 @@ class _Parts:
         self._reached = max(self._reached, end)
 
     def _batch(self, row: tuple[int, ...], before: int) -> "_Batch | None":
-        """None: the batch has, as its header tells, none of the offsets that are wanted."""
+        """Return the batch of a header; None if none of its offsets are wanted."""
         position, base, last, size, count, magic = row
         # The base offset of a wrapper is not in its header.
         base = max(before + 1, 0) if base < 0 else base
@@ -108,7 +119,7 @@ class _Parts:
         return _Batch(position, min(position + size, self._whole.end), base, last, records)
 
     def _with(self, batch: "_Batch") -> Iterator[Part]:
-        """The parts that end where this batch begins, or with it."""
+        """Yield the parts that end where this batch begins, or with it."""
         if batch.start > self._at and (batch.last - self._first >= self._most or batch.base < self._first):
             yield self._until(batch.start)
         if batch.start == self._at:
@@ -119,7 +130,7 @@ class _Parts:
             self._first = batch.last + 1
 
     def _shared(self, batch: "_Batch") -> Iterator[Part]:
-        """One batch as several parts: no more than it has bytes, whatever its header says of its offsets."""
+        """Yield parts of one batch, at most as many as it has bytes, whatever offsets its header claims."""
         span = batch.last - batch.base + 1
         count = min(-(-span // self._most), batch.end - batch.start)
         edges = [batch.base + span * k // count for k in range(count + 1)]
@@ -129,7 +140,7 @@ class _Parts:
 
 
 class _Batch(NamedTuple):
-    """A batch as its header tells: bytes [start, end), offsets base..last, and how many records there may be."""
+    """A batch as described by its header: bytes [start, end), offsets base..last, and the most records in them."""
 
     start: int
     end: int

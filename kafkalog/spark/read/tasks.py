@@ -1,4 +1,4 @@
-"""What travels from Spark's driver to a task: a split, read there with the columns of the query.
+"""The message from Spark's driver to a task: a split, which the task reads with the columns of the query.
 
 driver    SplitPartition(split), pickled        executor    read_partition -> Arrow batches of the split
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SplitPartition(InputPartition):
-    """What travels to one task: a split, as `value`."""
+    """A split, as `value`, for one task."""
 
     value: AnySplit
 
@@ -30,17 +30,24 @@ class SplitPartition(InputPartition):
 def read_partition(
     partition: InputPartition | None, columns: tuple[Column, ...], options: ReadOptions
 ) -> "Iterator[pa.RecordBatch]":
-    """The rows of one task."""
+    """Yield the rows of one task."""
     return read_split(getattr(partition, "value", None), columns, options)
 
 
 def columns_of_struct(schema: "StructType") -> tuple[Column, ...]:
-    """The columns of Spark's schema. ValueError: one does not exist, or has another type."""
+    """Return the columns of Spark's schema.
+
+    Raises:
+        ValueError: A column does not exist or has another type.
+    """
     return chosen_columns((field.name, _type_name(field.dataType), field.nullable) for field in schema.fields)
 
 
 def _type_name(data_type: "DataType") -> str:
-    """Spark's name of a type, which says nothing of the nulls in it; then that, too, where some may not be."""
+    """Return Spark's name of a type, with a note if elements or fields may not be null.
+
+    `simpleString` does not say whether they may.
+    """
     name = data_type.simpleString()
     strict = any(f'"{word}":false' in data_type.json() for word in ("containsNull", "nullable"))
     return f"{name} whose elements or fields may not be null" if strict else name

@@ -1,13 +1,13 @@
-"""Directories of a data directory exchanged for others: all of them, or none.
+"""Atomic replacement of several partition directories: all of them, or none.
 
-    <path>/orders-0                                  what readers see
-    <path>/_kafkalog_tmp/<job>/new/orders-0          complete, on the disk
-    <path>/_kafkalog_tmp/<job>/old/orders-0          where one goes that is not to be there any more
-    <path>/_kafkalog_tmp/<job>/commit.json           which are to be exchanged: once it is there, the job is committed
+    <path>/orders-0                                  the directory that readers see
+    <path>/_kafkalog_tmp/<job>/new/orders-0          the new directory, complete and flushed
+    <path>/_kafkalog_tmp/<job>/old/orders-0          the place of a removed directory
+    <path>/_kafkalog_tmp/<job>/commit.json           the directories to replace; the job is committed once it exists
 
-A process that dies before it has written commit.json has changed nothing. One that dies later has committed: whoever
-writes to the directory next finds the file and does the rest. Where something fails and the process lives, all is put
-back as it was. Each directory changes in one step where the system can exchange two names (Linux), else in two.
+A process that dies before it has written commit.json has changed nothing. If it dies later, the job is committed: the
+next writer to the data directory finds the file and completes the job. On an error in a living process, all changes are
+undone. A directory is replaced in one step if the system can exchange two names (Linux), else in two.
 """
 
 import ctypes
@@ -38,7 +38,14 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a job changes in a data directory: these logs come, those partitions go. job: the job's directory."""
+    """The changes of a job in a data directory.
+
+    Attributes:
+        data_dir: The data directory.
+        job: The directory of the job.
+        coming: The logs to put in place.
+        going: The names of the partitions to remove.
+    """
 
     data_dir: Path
     job: Path
@@ -46,9 +53,15 @@ class Exchange:
     going: Sequence[str]
 
     def run(self, lock: DirectoryLock) -> None:
-        """Do it, or nothing. lock: on the data directory. OSError: nothing was changed.
+        """Replace all directories, or none.
 
-        ExceptionGroup: nor could all be put back; it says whether the next writer completes the exchange.
+        Args:
+            lock: The lock of the data directory.
+
+        Raises:
+            OSError: The changes were undone.
+            ExceptionGroup: An error and another one while undoing the changes. The message says whether the next writer
+                completes the job.
         """
         for name in (NEW, OLD):
             (self.job / name).mkdir(exist_ok=True)
@@ -65,29 +78,35 @@ class Exchange:
 
     @classmethod
     def begun(cls, data_dir: Path, job: Path) -> "Exchange":
-        """The one that somebody began who died. ValueError: the file is damaged. OSError: it cannot be read."""
+        """Read the changes of a committed job that died before it was complete.
+
+        Raises:
+            ValueError: commit.json is damaged.
+            OSError: The file was not read.
+        """
         try:
             return cls(data_dir, job, *_read(job / JOURNAL))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            what = f"is not of version {_VERSION}, or damaged: settle by hand what of this job is to be in place"
+            what = f"is damaged or not of version {_VERSION}: put the directories of this job in place by hand"
             raise ValueError(f"{job / JOURNAL} {what}, and remove it ({type(error).__name__}: {error})") from error
 
     def complete(self, lock: DirectoryLock) -> None:
-        """Do what is not done yet. OSError: try again.
+        """Complete the remaining changes.
 
-        LogStateError: somebody has written since to a log that is to be replaced: what is right, a program cannot know.
+        Raises:
+            OSError: A change failed; call it again.
+            LogStateError: A log to be replaced was written to since, so the right outcome is unknown.
         """
         for each in self.coming:
             final = self._final(each)
             if not self._is_done(each) and segment_bytes_in(final) not in (None, each.replaces_bytes):
-                message = (
-                    f"was written to since a job that is not complete joined it; settle {self.job / JOURNAL} by hand"
-                )
+                message = f"was written to after an unfinished job copied it; resolve {self.job / JOURNAL} by hand"
                 raise LogStateError(message, str(final))
         self._do(lock)
         _remove_job(self.job)
 
     def _text(self) -> str:
+        """Return the content of commit.json."""
         coming = [asdict(each) for each in self.coming]
         return json.dumps({"version": _VERSION, "coming": coming, "going": list(self.going)}, indent=1)
 
@@ -95,10 +114,12 @@ class Exchange:
         return self.data_dir / str(log.topic_partition)
 
     def _is_done(self, log: JoinedLog) -> bool:
+        """Return whether a log is in place, by the inode of its directory."""
         final = self._final(log)
         return final.exists() and final.stat().st_ino == log.inode
 
     def _do(self, lock: DirectoryLock) -> None:
+        """Make the remaining changes and update the checkpoints."""
         known = sessions.read_checkpoints(self.data_dir)
         logs = [_not_before(each, known) if self._is_done(each) else each for each in self.coming]
         for each in self.coming:
@@ -114,6 +135,7 @@ class Exchange:
             sessions.forget_partition(self.data_dir, lock, partition)
 
     def _undo(self) -> None:
+        """Move all directories back."""
         for each in self.coming:
             name, final = str(each.topic_partition), self._final(each)
             new, old = self.job / NEW / name, self.job / OLD / name
@@ -126,6 +148,7 @@ class Exchange:
                 (self.job / OLD / name).rename(self.data_dir / name)
 
     def _take_back(self, lock: DirectoryLock, known: sessions.Checkpoints, error: BaseException) -> None:
+        """Undo the changes after `error`."""
         try:
             if not is_committed(self.job):
                 return
@@ -134,36 +157,38 @@ class Exchange:
             sync_directory(self.data_dir)
             (self.job / JOURNAL).unlink()
         except (OSError, KafkaLogError) as another:
-            what = "committed, but not in place; the next job there, or `recover`, completes it: do not write it again"
+            what = "committed but not complete; the next job there, or `recover`, completes it: do not write it again"
             raise ExceptionGroup(f"{self.job}: {what}", [another, *_alone(error)]) from error
         try:
             sync_directory(self.job)
         except OSError as another:
-            what = f"{JOURNAL} is removed, which may not outlast a power cut: the next job would then complete this one"
+            what = f"{JOURNAL} may reappear after a power failure; the next job would then complete this one"
             raise ExceptionGroup(f"{self.job}: {what}", [another, *_alone(error)]) from error
 
     def _clear_up(self) -> None:
-        """The exchange is done: what cannot be removed is no reason to do it once more."""
+        """Remove the directory of a complete job. A failure is logged only: the job must not be run again."""
         try:
             _remove_job(self.job)
         except OSError as error:
-            _log.warning("%s: all is in place; the next job there, or `recover`, removes this: %s", self.job, error)
+            _log.warning(
+                "%s: the job is complete; the next job there, or `recover`, removes this directory: %s", self.job, error
+            )
 
 
 def _alone(error: BaseException) -> list[Exception]:
-    """In a list, if a group of errors takes it: not what ends the process."""
+    """Return the error as a list for an `ExceptionGroup`; empty for KeyboardInterrupt and the like."""
     return [error] if isinstance(error, Exception) else []
 
 
 def _not_before(log: JoinedLog, known: sessions.Checkpoints) -> JoinedLog:
-    """Its offsets for the checkpoints, where somebody may have appended to it since."""
+    """Raise the offsets of a log to those in the checkpoints, because it may have been appended to since."""
     point = known.recovery_points.get(log.topic_partition, 0)
     mark = known.high_watermarks.get(log.topic_partition, 0)
     return replace(log, recovery_point=max(point, log.recovery_point), high_watermark=max(mark, log.high_watermark))
 
 
 def complete_begun(data_dir: Path, lock: DirectoryLock) -> list[Path]:
-    """Complete what others began who died; the directories of their jobs."""
+    """Complete the committed jobs of processes that died, and return the directories of the jobs."""
     found = sorted(data_dir.glob(f"{TEMPORARY}/*/{JOURNAL}"))
     for journal in found:
         Exchange.begun(data_dir, journal.parent).complete(lock)
@@ -171,22 +196,31 @@ def complete_begun(data_dir: Path, lock: DirectoryLock) -> list[Path]:
 
 
 def _read(journal: Path) -> tuple[list[JoinedLog], list[str]]:
-    """What comes and what goes. Whatever is raised of something else than such a file: what is wrong with it."""
+    """Read commit.json: the logs to put in place and the partitions to remove.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: The file is damaged.
+        OSError: The file was not read.
+    """
     if not stat.S_ISREG(journal.stat().st_mode):
-        # To read it might take for ever.
-        raise ValueError("no regular file")
+        # Reading a pipe or a device might never end.
+        raise ValueError("not a regular file")
     found = json.loads(journal.read_bytes())
     coming = [JoinedLog(TopicPartition(*each.pop("topic_partition")), **each) for each in found["coming"]]
     going = [str(name) for name in found["going"]]
     if found["version"] != _VERSION:
         raise ValueError(f"version {found['version']}")
     if not all(map(partition_of_dir, going + [str(each.topic_partition) for each in coming])):
-        raise ValueError("names that are none of partitions")
+        raise ValueError("names that are not those of partitions")
     return coming, going
 
 
 def is_committed(job: Path) -> bool:
-    """Whether a job's directory holds what is to be completed. OSError: it cannot be said."""
+    """Return whether a job is committed and not complete.
+
+    Raises:
+        OSError: It is unknown.
+    """
     try:
         (job / JOURNAL).lstat()
     except FileNotFoundError:
@@ -195,13 +229,13 @@ def is_committed(job: Path) -> bool:
 
 
 def remove_job(job: Path) -> None:
-    """Remove what a job has below the data directory; nothing where it is committed and not complete."""
+    """Remove the directory of a job, unless it is committed and not complete."""
     if not is_committed(job):
         _remove_job(job)
 
 
 def _remove_job(job: Path) -> None:
-    """commit.json first: what is left without it counts for nothing."""
+    """Remove the directory of a job, commit.json first: without it, the other files have no effect."""
     if is_committed(job):
         (job / JOURNAL).unlink()
         _keep_removed(job)
@@ -211,16 +245,19 @@ def _remove_job(job: Path) -> None:
 
 
 def _keep_removed(job: Path) -> None:
-    """Were commit.json back after a power cut, others may have written meanwhile to what it would remove."""
+    """Flush the removal of commit.json.
+
+    If it reappeared after a power failure, the next job would overwrite logs that may have changed since.
+    """
     try:
         sync_directory(job)
     except OSError as error:
-        what = "all is in place, and this is removed, which may not outlast a power cut: were it back, remove it"
+        what = "the job is complete; remove this file if it reappears after a power failure"
         _log.warning("%s: %s: %s", job / JOURNAL, what, error)
 
 
 def _put(new: Path, final: Path, old: Path) -> None:
-    """`new` takes the place of `final`, if that is there, which becomes `new`, or `old` where that takes two steps."""
+    """Move `new` to `final`. A directory there becomes `new` in an exchange, or else `old`."""
     if final.exists():
         if _exchanged(new, final):
             return
@@ -229,7 +266,7 @@ def _put(new: Path, final: Path, old: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Two names in one step; False where the system cannot do so."""
+    """Exchange two names in one step. Return False if the system does not support it."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

@@ -1,7 +1,7 @@
-"""The writer that Spark drives: `df.write.format("kafkalog").mode("append").option("topic", "orders").save(path)`.
+"""The writer for Spark: `df.write.format("kafkalog").mode("append").option("topic", "orders").save(path)`.
 
-Spark makes one on the driver, sends it to the executors, runs `write` once for each attempt of a task, and calls
-`commit` or `abort` on the driver with the messages of the attempts that count. All the work is `writer.WriteJob`'s.
+Spark creates it on the driver, sends it to the executors, runs `write` once for each attempt of a task, and calls
+`commit` or `abort` on the driver with the messages of the successful attempts. `WriteJob` does the work.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KafkaLogCommitMessage(WriterCommitMessage):  # type: ignore[misc, unused-ignore]
-    """What an attempt of a task has written."""
+    """The files that an attempt of a task has written."""
 
     files: TaskFiles
 
 
 class KafkaLogArrowWriter(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
-    """Writes Arrow batches of the sink's columns. See `WriteOptions` for options and columns, `WriteJob` for errors."""
+    """Writes Arrow batches. See `WriteOptions` for options and columns, and `WriteJob` for errors."""
 
     def __init__(self, options: Mapping[str, Any], schema: "StructType", overwrite: bool) -> None:
         columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         self._job = WriteJob.start(WriteOptions.parse(options), columns, overwrite=overwrite)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> KafkaLogCommitMessage:
-        """On an executor, once for each attempt of a task."""
+        """Write the rows of an attempt of a task, on an executor."""
         context = TaskContext.get()
         return KafkaLogCommitMessage(self._job.write(iterator, 0 if context is None else context.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, with the messages of the attempts that count."""
+        """Commit the successful attempts, on the driver."""
         self._job.commit(message.files for message in messages if isinstance(message, KafkaLogCommitMessage))
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - all of the job goes
-        """On the driver, when a task has failed for good, or `commit` has."""
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the job is removed as a whole
+        """Remove all that the job has written, on the driver, after a task or `commit` has failed."""
         self._job.abort()

@@ -1,16 +1,16 @@
-"""Rows of a DataFrame to partition directories, as a broker would have left them.
+"""Rows of a DataFrame to partition directories in the format of a broker.
 
-    driver      job = WriteJob.start(options, columns)        a directory of its own below <path>/_kafkalog_tmp
-    executors   job.write(batches, task) -> TaskFiles         a directory for each attempt of a task
-    driver      job.commit([TaskFiles, ...])                  joins them; then all is there, in one step
-                job.abort()                                   or nothing is
+    driver      job = WriteJob.start(options, columns)        creates a directory below <path>/_kafkalog_tmp
+    executors   job.write(batches, task) -> TaskFiles         writes to a directory for each attempt of a task
+    driver      job.commit([TaskFiles, ...])                  joins the files and puts all in place
+                job.abort()                                   or removes all
 
-Only what the messages name is joined: what a task left that failed, was killed or ran twice goes with the job's
-directory. The data directory is locked while a job is committed, as a broker locks it, and left as after a clean stop.
+Only the files named in commit messages are joined. Files of attempts that failed, were killed or ran twice are removed
+with the job's directory. The data directory is locked during a commit, as a broker locks it, and left in the state of a
+clean shutdown.
 
-Order: the records of a partition keep the order of the rows within a task, and the tasks follow one another in the
-order of their numbers, as they do when Spark collects a DataFrame. So what is sorted, or was read by offset, is written
-so; what was shuffled has the order that the shuffle gave it.
+Order: the records of a partition have the order of the rows within a task, and tasks follow by number, as when Spark
+collects a DataFrame. So the order of sorted rows, and of rows read by offset, is kept.
 """
 
 import logging
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 Taken = TypeVar("Taken")
 _log = logging.getLogger(__name__)
-# How long another job may take to commit to the same directory.
+# The most time to wait while another job commits to the same directory.
 LOCK_WAIT_S = 600.0
-# How long one may take to look whether it can.
+# The most time to wait for a lock when a job starts.
 LOCK_WAIT_AT_START_S = 1.0
 _LOCK_RETRY_S = 0.1
-# So many partitions are joined together: mostly they wait for the disk.
+# The number of partitions joined at the same time: joining mostly waits for the disk.
 _JOINED_AT_ONCE = 4
 
 
@@ -61,8 +61,11 @@ _JOINED_AT_ONCE = 4
 class WriteJob:
     """One write of a DataFrame. Picklable.
 
-    overwrite: the topics that are written are replaced, with all their partitions; other topics stay. counts: how many
-    partitions the topics had when it began.
+    Attributes:
+        options: The options.
+        overwrite: Whether to replace the written topics with all their partitions. Other topics stay.
+        name: The name of the job's directory.
+        counts: The number of partitions of each topic when the job began.
     """
 
     options: WriteOptions
@@ -74,11 +77,19 @@ class WriteJob:
     def start(
         cls, options: WriteOptions, columns: Sequence[tuple[str, str]] | None = None, *, overwrite: bool = False
     ) -> "WriteJob":
-        """Begin a job on the driver: the directory is made if it is missing. columns: names and Spark's types.
+        """Begin a job on the driver. Create the data directory if it is missing.
 
-        ValueError: columns that cannot be written, a path that is no data directory's, fewer partitions than the topic
-        has. InconsistentTopicIdError: topicId is not the topic's. LogLockedError: a broker runs there, or somebody else
-        writes. OSError.
+        Args:
+            options: The options.
+            columns: The columns' names and Spark types.
+            overwrite: As `WriteJob.overwrite`.
+
+        Raises:
+            ValueError: A column has the wrong type or is missing, the path is not a data directory, or the topic has
+                more partitions than the option says.
+            InconsistentTopicIdError: The topic has another id than option topicId.
+            LogLockedError: A broker or another writer uses the data directory.
+            OSError: The directory was not read or created.
         """
         if columns is not None:
             check_columns(columns, options)
@@ -97,13 +108,17 @@ class WriteJob:
 
     @property
     def directory(self) -> Path:
-        """Where all lies that is not committed."""
+        """The directory of all uncommitted files."""
         return self.options.path / TEMPORARY / self.name
 
     def write(self, batches: Iterable["pa.RecordBatch"], task: int = 0) -> TaskFiles:
-        """Write the rows of a task; any number of attempts may do so at once, none sees the other.
+        """Write the rows of an attempt of a task. Attempts may run at the same time; they are independent.
 
-        Nothing of it counts until it is committed. ValueError, TypeError: a row that cannot be written. OSError.
+        Nothing is visible before `commit`.
+
+        Raises:
+            ValueError, TypeError: A row is invalid.
+            OSError: A file was not written.
         """
         sorter = RowSorter(self.options, self.counts, task)
         with TaskWriter(self.directory / TASKS, task, self.options) as writer:
@@ -113,12 +128,18 @@ class WriteJob:
             return writer.finish()
 
     def commit(self, tasks: Iterable[TaskFiles]) -> list[TopicPartition]:
-        """Make the records of these tasks visible, all or, where something is raised, none; which partitions changed.
+        """Put the records of these tasks in place and return the changed partitions.
 
-        Waits for other jobs that commit to the same directory. LogLockedError: a broker, or somebody who takes too
-        long, writes there. CorruptRecordError: a task's file is not as it was left. ExceptionGroup: what had been
-        changed could not be put back; it says whether the next job to commit, or `recover`, completes it. OSError,
-        LogStateError of a log that could not be flushed before, and what `kafkalog.open` raises of one that is damaged.
+        All partitions change, or on an error none. Waits while other jobs commit to the same directory.
+
+        Raises:
+            LogLockedError: A broker uses the directory, or another writer for too long.
+            CorruptRecordError: A task's file has changed.
+            ExceptionGroup: The changes were not undone after an error. The message says whether the next job to commit,
+                or `recover`, completes them.
+            LogStateError: An earlier flush of the log failed.
+            OSError: A file was not read or written.
+            KafkaLogError: As `kafkalog.open`, for a damaged log.
         """
         done = sorted(tasks, key=lambda each: each.task)
         with _locked(self.options.path) as (session, lock):
@@ -133,14 +154,15 @@ class WriteJob:
         return partitions
 
     def abort(self) -> None:
-        """Remove all that the job has written. Tasks that still run fail."""
+        """Remove all files of the job. Tasks that still run will fail."""
         if is_committed(self.directory):
-            _log.warning("%s is committed, and is completed by the next job", self.directory)
+            _log.warning("%s is committed; the next job completes it", self.directory)
         remove_job(self.directory)
 
     # --- on the driver
 
     def _check_topic_id(self) -> None:
+        """Raise `InconsistentTopicIdError` if a partition of the topic has another id than the option."""
         wanted, topic = self.options.topic_id, self.options.topic
         if wanted is None or self.overwrite:
             return
@@ -151,21 +173,23 @@ class WriteJob:
                 raise InconsistentTopicIdError("the topic has another id", str(path), None, wanted, found.topic_id)
 
     def _check_counts(self, topics: Iterable[str], present: Mapping[str, int]) -> None:
+        """Raise `ValueError` if a topic has more partitions than the option says."""
         wanted = self.options.partitions
         if self.overwrite or wanted is None:
             return
         for topic in sorted(topics):
             if wanted < (found := present.get(topic, 0)):
-                raise ValueError(f"option partitions is {wanted}: {topic} has {found}, and cannot have fewer again")
+                raise ValueError(f"option partitions is {wanted}: {topic} already has {found}")
 
     def _warn_of_growth(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """Log which topics have more partitions than before."""
         for topic, found in before.items():
             if found < (wanted := after.get(topic, 0)):
                 what = "keys go to other partitions than before"
                 _log.warning("%s: %s had %s partitions and has %s: %s", self.options.path, topic, found, wanted, what)
 
     def _joined(self, tasks: list[TaskFiles], present: set[TopicPartition], *, was_clean: bool) -> Exchange:
-        """What there is to exchange, made and on the disk."""
+        """Join the files to new logs, flushed, and return the changes to make."""
         shutil.rmtree(self.directory / NEW, ignore_errors=True)
         (self.directory / NEW).mkdir()
         sources = self._sources(tasks)
@@ -187,7 +211,7 @@ class WriteJob:
         return Exchange(self.options.path, self.directory, coming, [str(each) for each in going])
 
     def _sources(self, tasks: list[TaskFiles]) -> dict[TopicPartition, list[Source]]:
-        """Each partition's files, in the order in which they are joined."""
+        """Return the files of each partition, in the order in which they are joined."""
         sources: dict[TopicPartition, list[Source]] = {}
         for task in tasks:
             for file in task.files:
@@ -196,7 +220,7 @@ class WriteJob:
         return sources
 
     def _empty_ones(self, written: Iterable[TopicPartition], present: set[TopicPartition]) -> set[TopicPartition]:
-        """Partitions that the topics have besides those that rows went to."""
+        """Return the partitions of the topics that no row goes to."""
         topics = {each.topic for each in written}
         if self.options.topic is not None and (self.overwrite or self.options.partitions):
             topics.add(self.options.topic)
@@ -204,11 +228,12 @@ class WriteJob:
         return every if self.overwrite else every - present
 
     def _count_of(self, topic: str) -> int:
+        """Return the number of partitions of a topic: the option, or the number in the directory, or 1."""
         return self.options.partitions or self.counts.get(topic, 1)
 
 
 def _in_order(futures: Iterable[Future[JoinedLog]]) -> list[JoinedLog]:
-    """The results; where one is an error, what has not begun does not begin."""
+    """Return the results in order. After an error, cancel the tasks that have not begun."""
     waiting = list(futures)
     try:
         return [future.result() for future in waiting]
@@ -218,10 +243,13 @@ def _in_order(futures: Iterable[Future[JoinedLog]]) -> list[JoinedLog]:
 
 
 def recover(path: str | os.PathLike[str]) -> list[Path]:
-    """Complete what jobs have committed to that data directory that died before all was in place; their directories.
+    """Complete the jobs in a data directory that died after the commit, and return their directories.
 
-    LogStateError: somebody has written since to what is to be replaced. ValueError: what a job has committed cannot be
-    read. LogLockedError, OSError.
+    Raises:
+        LogStateError: A log to be replaced was written to since.
+        ValueError: commit.json of a job is damaged.
+        LogLockedError: A broker or another writer uses the directory.
+        OSError: A file was not read or written.
     """
     data_dir = Path(path)
     with _locked(data_dir) as (_, lock):
@@ -229,47 +257,57 @@ def recover(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def _complete_begun(path: Path, lock: DirectoryLock) -> list[Path]:
+    """Complete the committed jobs of processes that died, log them, and return their directories."""
     found = complete_begun(path, lock)
     for job in found:
-        _log.warning("%s: completed; whoever committed it died before", job)
+        _log.warning("%s: completed a job that a process committed before it died", job)
     return found
 
 
 def _partitions_in(path: Path) -> list[TopicPartition]:
+    """Return the partitions in a data directory, in order."""
     named = (partition_of_dir(each.name) for each in path.iterdir() if each.is_dir())
     return sorted(each for each in named if each is not None)
 
 
 def _counts(partitions: Iterable[TopicPartition]) -> dict[str, int]:
-    """How many partitions each topic has."""
+    """Return the number of partitions of each topic."""
     counts: dict[str, int] = {}
     for topic, number in partitions:
-        # A higher number is a directory's that stands alone, not that of so many partitions.
+        # A higher number is that of a single directory, not of a topic with so many partitions.
         if number < MOST_PARTITIONS:
             counts[topic] = max(counts.get(topic, 0), number + 1)
     return counts
 
 
 def _make_data_dir(path: Path) -> None:
-    """ValueError: a file is there, or a partition. OSError."""
+    """Create the data directory.
+
+    Raises:
+        ValueError: The path is a file or a partition.
+        OSError: It was not created.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         there = next(each for each in (path, *path.parents) if os.path.lexists(each))
-        raise ValueError(f"option path is {str(path)!r}: a directory is wanted, and {there} is none") from None
+        raise ValueError(f"option path is {str(path)!r}: {there} is not a directory") from None
     if segment_files(path):
-        what = "the directory of a partition; give the data directory above it, whose partitions are to be written"
+        what = "this is a partition; use the data directory that contains it"
         raise ValueError(f"option path is {str(path)!r}: {what}")
 
 
 def _refuse_a_broker(path: Path) -> None:
-    """Now, not when all has been written. Where other jobs are under way it may be one of them that commits."""
+    """Check the lock at the start of a job, not only after all rows are written.
+
+    If other jobs are active, one of them may be committing, so the lock is not checked.
+    """
     if not (path / TEMPORARY).exists():
         _retried(lambda: lock_data_dir(path), LOCK_WAIT_AT_START_S).release()
 
 
 def _make(directory: Path) -> None:
-    """Another job that ends may remove the directory above."""
+    """Create a directory, again if another job removes its empty parent in between."""
     for _ in range(10):
         try:
             directory.mkdir(parents=True)
@@ -281,7 +319,7 @@ def _make(directory: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[tuple[sessions.Session, DirectoryLock]]:
-    """The data directory is ours. What comes into it has been closed in order, whatever goes wrong on the way."""
+    """Lock the data directory for a session, whose partitions count as cleanly closed even after an error."""
     lock = DirectoryLock.of_data_dir(path)
     session = _retried(lambda: sessions.begin(path, lock), LOCK_WAIT_S)
     try:
@@ -291,16 +329,20 @@ def _locked(path: Path) -> Iterator[tuple[sessions.Session, DirectoryLock]]:
 
 
 def _end(session: sessions.Session, lock: DirectoryLock) -> None:
-    """What was done stays done without the mark of a clean stop: logs are then recovered when they are opened."""
+    """End the session. Without the clean shutdown file, logs are recovered when they are next opened."""
     try:
         sessions.end(session, lock, [], in_order=True)
     except OSError as error:
-        what = "no mark of a clean stop could be left; logs are recovered when they are opened"
+        what = "the clean shutdown file was not written; logs are recovered when they are next opened"
         _log.warning("%s: %s: %s", lock.directory, what, error)
 
 
 def _retried(take: Callable[[], Taken], wait_s: float) -> Taken:
-    """What is to be taken, when nobody else has it any more. LogLockedError: somebody still has it."""
+    """Call `take` until it gets the lock.
+
+    Raises:
+        LogLockedError: The lock is still taken after `wait_s` seconds.
+    """
     give_up = time.monotonic() + wait_s
     while True:
         try:

@@ -1,11 +1,11 @@
-"""The files of all tasks joined to the log of one partition, in a directory of its own beside the true one.
+"""Joins the files of all tasks to the log of one partition, in a new directory.
 
-    tasks/0-.../orders-0/....log   offsets 0 1 2      what is there already: offsets 0 .. 99
+    tasks/0-.../orders-0/....log   offsets 0 1 2      existing log: offsets 0 .. 99
     tasks/1-.../orders-0/....log   offsets 0 1        -> offsets 0 .. 99, 100 101 102, 103 104
 
-Neither the offset of a batch nor its leader epoch is covered by its checksum: they are written into the headers, and
-nothing is decompressed. A log that is to be appended to is not touched: its sealed segments, which nobody changes any
-more, are linked into the new directory, all else is copied.
+The checksum of a batch covers neither its offset nor its leader epoch: both are written into the headers, and nothing
+is decompressed. An existing log is not changed: its sealed segments, which are immutable, are hard-linked into the new
+directory; other files are copied.
 """
 
 import os
@@ -48,7 +48,7 @@ _SEALED_FILES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A task's file of the partition."""
+    """A task's file for the partition."""
 
     path: Path
     file: PartitionFile
@@ -56,7 +56,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The log that is appended to. was_clean: whoever wrote it last closed it. checkpoints: of its data directory."""
+    """The existing log to append to.
+
+    Attributes:
+        directory: Its directory.
+        was_clean: Whether its last writer closed it cleanly.
+        checkpoints: The checkpoints of its data directory.
+    """
 
     directory: Path
     was_clean: bool
@@ -65,9 +71,10 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class JoinedLog:
-    """What checkpoints have to say of a log that was joined, and by what its directory is known, whatever its name.
+    """The offsets of a joined log for the checkpoints, and the inode of its directory, which identifies it.
 
-    replaces_bytes: of the segments that it replaces; None: there is nothing to replace.
+    Attributes:
+        replaces_bytes: The size of the segments that it replaces; None if it replaces nothing.
     """
 
     topic_partition: TopicPartition
@@ -81,9 +88,14 @@ class JoinedLog:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How a partition's log is made: in `directory`, which is not there yet, to take the place of `final`.
+    """The parameters of a join.
 
-    topic_id: of its topic.
+    Attributes:
+        directory: The new directory, which does not exist yet.
+        final: The directory that it will replace.
+        partition: The partition.
+        topic_id: The id of its topic.
+        segment_bytes: The largest size of a segment.
     """
 
     directory: Path
@@ -93,11 +105,18 @@ class Joining:
     segment_bytes: int
 
     def join(self, sources: Iterable[Source], before: Before | None = None) -> JoinedLog:
-        """Make it; all of it is on the disk then.
+        """Create the log and flush it.
 
-        CorruptRecordError: a task's file is not as the task left it. InconsistentTopicIdError: `before` is of another
-        topic. LogStateError: it has a segment that Kafka would not open. OSError. Whatever else `kafkalog.open` raises
-        of a log that is damaged.
+        Args:
+            sources: The files, in order.
+            before: The existing log to append to.
+
+        Raises:
+            CorruptRecordError: A task's file has changed.
+            InconsistentTopicIdError: `before` belongs to another topic.
+            LogStateError: `before` has a segment that Kafka would not open.
+            OSError: A file was not read or written.
+            KafkaLogError: As `kafkalog.open`, if `before` is damaged.
         """
         if before is not None:
             _clone(before, self.directory)
@@ -122,7 +141,7 @@ class Joining:
         )
 
     def _config(self) -> LogConfig:
-        """Segments are rolled by size alone: rows come in any order of time."""
+        """Return a config that rolls segments by size alone: rows come in any order of time."""
         return LogConfig(segment_bytes=self.segment_bytes, segment_ms=INT64_MAX, max_message_bytes=INT32_MAX)
 
     def _opening(self, before: Before | None) -> Opening:
@@ -138,13 +157,14 @@ class Joining:
 
 
 def segment_bytes_in(directory: Path) -> int | None:
-    """Bytes of all segments; None: no such directory."""
+    """Return the bytes of all segments; None if the directory does not exist."""
     if not directory.exists():
         return None
     return sum(path.stat().st_size for _, path in segment_files(directory))
 
 
 def _append(log: WritableLog, source: Source, piece_bytes: int) -> None:
+    """Append a task's file with the offsets and the leader epoch of the log."""
     first, epoch = log.log_end_offset, log.leader_epochs.latest_epoch
     for piece, rows in _pieces(source, piece_bytes):
         for at, offset in zip(rows["position"].tolist(), rows["base_offset"].tolist(), strict=True):
@@ -153,12 +173,12 @@ def _append(log: WritableLog, source: Source, piece_bytes: int) -> None:
         log.append_as_follower(ByteBufferMessageSet(piece))
     found = log.log_end_offset - first
     if found != source.file.records:
-        message = "a task's file does not have the records that the task wrote"
+        message = "a task's file has another number of records than the task wrote"
         raise CorruptRecordError(message, str(source.path), None, source.file.records, found)
 
 
 def _pieces(source: Source, piece_bytes: int) -> Iterator[tuple[bytearray, NDArray[np.void]]]:
-    """Whole batches, about so many bytes together, and their headers."""
+    """Yield complete batches of about `piece_bytes` together, with their header table."""
     waiting, left = bytearray(), source.file.size
     with open(source.path, "rb") as file:
         while left and (data := file.read(min(left, piece_bytes))):
@@ -170,16 +190,16 @@ def _pieces(source: Source, piece_bytes: int) -> Iterator[tuple[bytearray, NDArr
                 piece, waiting = waiting[:end], waiting[end:]
                 yield piece, rows
     if left or waiting:
-        message = "a task's file is shorter than the task left it, or does not end with a batch"
+        message = "a task's file was truncated or ends within a batch"
         raise CorruptRecordError(message, str(source.path), source.file.size - left - len(waiting))
 
 
 def _clone(before: Before, target: Path) -> None:
-    """A directory with the same log. A log that may have to be repaired is copied whole."""
+    """Create a directory with the same log. If the log may need recovery, all files are copied."""
     segments = segment_files(before.directory)
     for _, path in segments:
         if path.stat().st_size > INT32_MAX:
-            what = "the log cannot be appended to: Kafka opens no segment of 2 GiB or more"
+            what = "the segment is too large for Kafka to open, so nothing is appended to the log"
             raise LogStateError(what, str(path), None, f"at most {INT32_MAX} bytes", path.stat().st_size)
     target.mkdir()
     bases = [base for base, _ in segments][:-1]
@@ -192,7 +212,7 @@ def _clone(before: Before, target: Path) -> None:
 
 
 def _linked(path: Path, to: Path) -> bool:
-    """Not every file system has links."""
+    """Create a hard link. Return False if the file system does not support it."""
     try:
         to.hardlink_to(path)
     except OSError:

@@ -1,14 +1,14 @@
-"""What a DataFrame's writer is told: its options, as text, and the columns it takes, those of Spark's own Kafka sink.
+"""The options of a write, as text, and its columns: those of Spark's own Kafka sink.
 
     path          a data directory on a file system that the driver and all executors share
-    topic         for all rows; without it each row's column `topic` says
-    partitions    how many partitions a topic has; without it as many as it has in the directory, or one
+    topic         the topic of all rows; default: each row's column `topic`
+    partitions    the number of partitions of a topic; default: as in the directory, or 1
     compression   none | gzip | snappy | lz4 | zstd
-    batchBytes    a batch is about so large; segmentBytes: a segment is not larger
-    topicId       of the topic that `topic` names, 22 characters of base64url; without it the one it has, or a new one
+    batchBytes    the approximate size of a batch; segmentBytes: the largest size of a segment
+    topicId       the id of `topic`, 22 characters of base64url; default: its present one, or a new one
 
-Names of options and columns are taken in any case; columns that are none of the sink's (offset, timestampType) are left
-alone.
+Names of options and columns are case-insensitive. Columns that the sink does not have (offset, timestampType) are
+ignored.
 """
 
 import re
@@ -26,14 +26,14 @@ from kafkalog.storage.log_config import LogConfig
 
 DEFAULT_BATCH_BYTES = 1 << 16
 DEFAULT_SEGMENT_BYTES = LogConfig().segment_bytes
-# A topic's partitions are numbered without gaps, so that a high number stands for as many directories.
+# Partitions are numbered without gaps, so a high number requires as many directories.
 MOST_PARTITIONS = 999_999
-# A batch's header and a record without anything in it.
+# A batch header and an empty record.
 _SMALLEST_BATCH = 70
 _CODECS = {each.name.lower(): each for each in CompressionType} | {"uncompressed": CompressionType.NONE}
 
 _BYTES = ("binary", "string")
-# Spark's names for what each column may be.
+# The types of each column, as Spark calls them.
 COLUMN_TYPES = {
     "key": _BYTES,
     "value": _BYTES,
@@ -46,7 +46,7 @@ COLUMN_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """All options, parsed. Picklable. Sizes in bytes; None: not said."""
+    """All options, parsed. Picklable. Sizes are in bytes; None: not given."""
 
     path: Path
     topic: str | None = None
@@ -60,13 +60,15 @@ class WriteOptions:
         if self.batch_bytes > self.segment_bytes:
             raise ValueError(f"option batchBytes is {self.batch_bytes}: more than segmentBytes, {self.segment_bytes}")
         if self.topic_id is not None and self.topic is None:
-            raise ValueError(f"option topicId is {self.topic_id!r}, and no option topic says whose it is")
+            raise ValueError(f"option topicId is {self.topic_id!r}, which requires option topic")
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> "WriteOptions":
-        """The options by name, in any case.
+        """Parse options. Names are case-insensitive.
 
-        ValueError: an option that does not exist, a value that cannot be, no path; it names the option and its value.
+        Raises:
+            ValueError: An option is unknown or its value is invalid, or the path is missing. The message has name and
+                value.
         """
         given = {known_option(name, value, _BY_LOWER_CASE): str(value) for name, value in options.items()}
         if "path" not in given:
@@ -77,33 +79,45 @@ class WriteOptions:
 
 
 def sink_columns(names: Iterable[str]) -> dict[str, int]:
-    """At which place each of the sink's columns is, by its name in lower case. ValueError: it is there twice."""
+    """Return the index of each of the sink's columns, by its name in lower case.
+
+    Raises:
+        ValueError: A column occurs more than once.
+    """
     found: dict[str, tuple[int, str]] = {}
     for place, name in enumerate(names):
         lower = name.lower()
         if lower in found and lower in COLUMN_TYPES:
-            raise ValueError(f"columns {found[lower][1]!r} and {name!r} are both {lower}: one of them is wanted")
+            raise ValueError(f"columns {found[lower][1]!r} and {name!r} both stand for column {lower}")
         found[lower] = place, name
     return {name: place for name, (place, _) in found.items() if name in COLUMN_TYPES}
 
 
 def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> None:
-    """Whether columns of these names and types, in Spark's words, can be written. ValueError: not so."""
+    """Check that columns with these names and Spark types are enough for a write.
+
+    Raises:
+        ValueError: A column has the wrong type, occurs more than once or is missing.
+    """
     places = sink_columns(name for name, _ in columns)
     found = {name: columns[place][1] for name, place in places.items()}
     if "value" not in found:
-        raise ValueError("there is no column value, which holds what is to be written")
+        raise ValueError("column value is missing")
     for name, kind in found.items():
         if kind not in (allowed := COLUMN_TYPES[name]):
-            raise ValueError(f"column {name} is of type {kind}: {' or '.join(allowed)} is wanted")
+            raise ValueError(f"column {name} is of type {kind}: expected {' or '.join(allowed)}")
     if options.topic is None and "topic" not in found:
-        raise ValueError("neither option topic nor a column topic says where the rows go")
+        raise ValueError("no topic: neither option topic nor a column topic is given")
 
 
 def check_topic(topic: str) -> str:
-    """The same name. ValueError: no topic can be called so."""
+    """Return `topic` if it is a valid name.
+
+    Raises:
+        ValueError: It is not.
+    """
     if partition_of_dir(f"{topic}-0") is None:
-        raise ValueError(f"{topic!r} is no name for a topic: up to 249 of a-z A-Z 0-9 . _ -")
+        raise ValueError(f"{topic!r} is not a topic name: up to 249 of a-z A-Z 0-9 . _ -")
     return topic
 
 
@@ -118,34 +132,34 @@ def _path(text: str) -> Path:
     if text.lower().startswith("file:/"):
         return Path(path_of_file_url(text))
     if "://" in text:
-        raise ValueError("only directories that are mounted can be written to")
+        raise ValueError("expected a local or mounted directory, not a URL")
     if not text:
-        raise ValueError("a directory is wanted")
+        raise ValueError("expected a directory")
     return Path(text)
 
 
 def _count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= MOST_PARTITIONS:
-        raise ValueError(f"a whole number from 1 to {MOST_PARTITIONS} is wanted")
+        raise ValueError(f"expected a whole number from 1 to {MOST_PARTITIONS}")
     return int(text)
 
 
 def _size(text: str) -> int:
     size = size_of(text)
     if not _SMALLEST_BATCH <= size <= INT32_MAX:
-        raise ValueError(f"bytes from {_SMALLEST_BATCH} to 2g - 1 are wanted, such as 65536, 64k or 1g")
+        raise ValueError(f"expected {_SMALLEST_BATCH} to 2g - 1 bytes, such as 65536, 64k or 1g")
     return size
 
 
 def _codec(text: str) -> CompressionType:
     if text.lower() not in _CODECS:
-        raise ValueError(f"one of {', '.join(_CODECS)} is wanted")
+        raise ValueError(f"expected one of {', '.join(_CODECS)}")
     return _CODECS[text.lower()]
 
 
 def _topic_id(text: str) -> str:
     if not is_topic_id(text):
-        raise ValueError("22 characters of base64url are wanted that are not all A")
+        raise ValueError("expected 22 characters of base64url, not all A")
     return text
 
 
@@ -159,5 +173,5 @@ _RULES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "topicId": ("topic_id", _topic_id),
 }
 _BY_LOWER_CASE = {name.lower(): name for name in _RULES}
-# What no read takes, in lower case.
+# The options that no read has, in lower case.
 WRITE_ONLY = frozenset(_BY_LOWER_CASE) - {"path"}

@@ -1,13 +1,14 @@
-"""Which partition a record goes to, as Kafka's default partitioner has it.
+"""The partition of a record, chosen as Kafka's default partitioner does.
 
-    key       murmur2(key) with its sign bit off, modulo the number of partitions
-    no key    one partition until about a batch's bytes are in it, then the next: the batches stay full
+    key       murmur2(key) without its sign bit, modulo the number of partitions
+    no key    one partition for about the bytes of a batch, then the next: batches are full
 
-Kafka goes on to a partition drawn at random; here it is the next one, so that a task that is run again writes the same.
+Kafka continues with a random partition; here it is the next one, so that a repeated task writes the same files.
 
-murmur2 takes four bytes at a time, little-endian, and up to three that are left. Over many keys that is one step of
-numpy for all first words, one for all second words, and so on. Source: clients/.../common/utils/Utils.java,
-clients/.../producer/internals/BuiltInPartitioner.java.
+murmur2 hashes four bytes at a time, little-endian, and then up to three remaining ones. For many keys this is one step
+of numpy for the first words of all keys, one for the second words, and so on.
+
+Source: clients/.../common/utils/Utils.java, clients/.../producer/internals/BuiltInPartitioner.java.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,23 +24,23 @@ _M = 0x5BD1E995
 _R = 24
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
-# So few keys are hashed sooner one by one.
+# With at most so many keys left, hashing one by one is faster.
 _FEW = 8
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's hash of these bytes, a signed 32-bit number."""
+    """Return Kafka's hash of the bytes, a signed 32-bit number."""
     value = _rest(_SEED ^ len(data), data)
     return value - (1 << 32) if value > _POSITIVE else value
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a record with this key, of so many."""
+    """Return the partition of a record with this key."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
 def _rest(value: int, data: bytes) -> int:
-    """The hash after the bytes that are left, given what it is after those before."""
+    """Return the hash after the last bytes of a key, given the hash before them."""
     whole = len(data) & ~3
     for at in range(0, whole, 4):
         word = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
@@ -52,7 +53,7 @@ def _rest(value: int, data: bytes) -> int:
 
 
 def murmur2_of(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int32]:
-    """`murmur2` of the keys that lie at these places of `data`, all of them inside of it."""
+    """Return `murmur2` of the keys at these places in `data`."""
     order = np.argsort(-lengths, kind="stable")
     places = _Places(data, starts[order], lengths[order])
     values = np.uint32(_SEED) ^ places.lengths.astype(np.uint32)
@@ -69,25 +70,27 @@ def murmur2_of(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDAr
 
 
 class _Places:
-    """Where keys lie, the longest first. `words` has the four bytes that begin at each byte."""
+    """The places of keys, longest first. `words[i]` is the little-endian word that begins at byte i."""
 
     def __init__(self, data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-        # Room for a word at every byte, so that none is read beyond the end.
+        # Padding, so that a word at the last byte is not read beyond the end.
         self._bytes = np.concatenate([data, np.zeros(4, np.uint8)])
         self.words: NDArray[np.uint32] = np.ndarray((len(data) + 1,), "<u4", self._bytes, strides=(1,))
         self.starts, self.lengths = starts, lengths
         self._rising = -(lengths // 4)
 
     def longer_than(self, count: int) -> int:
-        """How many keys have more than `count` whole words."""
+        """Return how many keys have more than `count` whole words."""
         return int(np.searchsorted(self._rising, -count, "left"))
 
     def bytes_from(self, i: int, at: int) -> bytes:
+        """Return the bytes of key i from byte `at` on."""
         start = int(self.starts[i])
         return self._bytes[start + at : start + int(self.lengths[i])].tobytes()
 
 
 def _take_word(values: NDArray[np.uint32], word: NDArray[np.uint32]) -> None:
+    """Update the hashes with a word of each key."""
     word *= np.uint32(_M)
     word ^= word >> np.uint32(_R)
     word *= np.uint32(_M)
@@ -96,7 +99,7 @@ def _take_word(values: NDArray[np.uint32], word: NDArray[np.uint32]) -> None:
 
 
 def _finish(values: NDArray[np.uint32], places: _Places, first: int) -> None:
-    """Of the keys from `first` on: the up to three bytes that are left, and the last stirring."""
+    """Finish the hashes of the keys from `first` on: hash up to three remaining bytes, and mix."""
     starts, lengths = places.starts[first:], places.lengths[first:]
     left = lengths & 3
     tail = places.words[starts + lengths - left] & ((1 << (left * 8)) - 1).astype(np.uint32)
@@ -109,8 +112,9 @@ def _finish(values: NDArray[np.uint32], places: _Places, first: int) -> None:
 class Partitioner:
     """Assigns the records of one task to partitions, batch by batch.
 
-    sticky_bytes: so many bytes of records without a key go to one partition before the next one has its turn. first:
-    where they begin; another one for each task, so that not all of them begin in the same partition.
+    Args:
+        sticky_bytes: The bytes of records without a key that go to one partition before the next.
+        first: The first partition for them; it differs between tasks, so that they do not all begin with the same one.
     """
 
     def __init__(self, sticky_bytes: int, first: int = 0) -> None:
@@ -121,7 +125,13 @@ class Partitioner:
     def assign(
         self, keys: "BinaryColumn", sizes: NDArray[np.int64], partitions: NDArray[np.int32]
     ) -> NDArray[np.int32]:
-        """The partition of each record. sizes: bytes of each record; partitions: of how many, for each."""
+        """Return the partition of each record.
+
+        Args:
+            keys: The keys.
+            sizes: The size of each record, bytes.
+            partitions: The number of partitions of each record's topic.
+        """
         hashes = murmur2_of(keys.data, keys.starts, np.maximum(keys.lengths, 0))
         assigned = (hashes & np.int32(_POSITIVE)) % partitions
         without = keys.lengths < 0
@@ -134,7 +144,7 @@ class Partitioner:
 
 
 class BinaryColumn(NamedTuple):
-    """Where the values of a column lie in `data`; a length of -1 is null."""
+    """The places of a column's values in `data`; a length of -1 is null."""
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -142,7 +152,7 @@ class BinaryColumn(NamedTuple):
 
     @classmethod
     def of(cls, array: "pa.Array") -> "BinaryColumn":
-        """Of an Arrow array, binary or large_binary; its bytes are not copied."""
+        """Create a column from a binary or large_binary Arrow array without copying its bytes."""
         import pyarrow as pa
 
         count, (_, offsets, data) = len(array), array.buffers()
@@ -158,9 +168,9 @@ class BinaryColumn(NamedTuple):
 
     @classmethod
     def of_nulls(cls, count: int) -> "BinaryColumn":
-        """So many nulls."""
+        """Create a column of `count` nulls."""
         return cls(np.zeros(0, np.uint8), np.zeros(count, np.int64), np.full(count, -1, np.int64))
 
     def where(self, chosen: NDArray[np.bool_]) -> "BinaryColumn":
-        """Some of the values."""
+        """Return the chosen values."""
         return BinaryColumn(self.data, self.starts[chosen], self.lengths[chosen])

@@ -1,11 +1,11 @@
-"""Rows of a DataFrame to records, sorted by the partitions they go to.
+"""Rows of a DataFrame to records, sorted by partition.
 
     key       value      topic   partition          (orders, 0)  records, in the order of the rows
     --------------------------------------    ->    (orders, 2)  records, ...
     binary    binary     string  int or null        (users, 0)   ...
 
-Keys and values are taken where they lie in Arrow's buffers; headers, which few rows have, one by one. A row's own
-partition comes before the partitioner's. A timestamp that is null becomes the time of now; -1 ms is none, and stays so.
+Keys and values are read from Arrow's buffers; headers, which are rare, one by one. A partition given in a row overrides
+the partitioner's. A null timestamp becomes the current time; -1 ms means no timestamp and is kept.
 """
 
 import time
@@ -26,9 +26,9 @@ from kafkalog.storage.file_names import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# So many rows are looked at together: what is copied of them stays small.
+# The number of rows processed together, which limits the memory for copies.
 ROWS_AT_ONCE = 8192
-# Bytes of a record besides its key and value, roughly.
+# The approximate bytes of a record besides key and value.
 _RECORD_OVERHEAD = 8
 _NS_IN_MS = 1_000_000
 _NS = {"s": 1_000_000_000, "ms": _NS_IN_MS, "us": 1000, "ns": 1}
@@ -42,7 +42,7 @@ class Portion(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """Where each row goes: the topics, and for each row which of them, and which partition of it."""
+    """The topics, and for each row the index of its topic and its partition."""
 
     topics: list[str]
     topic: NDArray[np.int64]
@@ -50,7 +50,13 @@ class _Chosen(NamedTuple):
 
 
 class RowSorter:
-    """Makes records of a task's rows. task: its number; counts: how many partitions topics have that are there."""
+    """Converts the rows of a task to records.
+
+    Args:
+        options: The options.
+        counts: The number of partitions of the existing topics.
+        task: The number of the task.
+    """
 
     def __init__(self, options: WriteOptions, counts: Mapping[str, int], task: int = 0) -> None:
         self._options = options
@@ -58,10 +64,12 @@ class RowSorter:
         self._partitioner = Partitioner(options.batch_bytes, first=task)
 
     def portions(self, batch: "pa.RecordBatch") -> Iterator[Portion]:
-        """The records of the rows, by partition.
+        """Yield the records of the rows by partition.
 
-        ValueError: a row without a topic, or that no partition or record can be; it says which; a column twice.
-        TypeError: a column of another type.
+        Raises:
+            ValueError: A row has no topic, or its partition, timestamp or headers are invalid, or a column occurs
+                twice.
+            TypeError: A column has the wrong type.
         """
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield from self._portions(batch.slice(start, ROWS_AT_ONCE))
@@ -82,6 +90,7 @@ class RowSorter:
             yield Portion(partition, records[first:end])
 
     def _choose(self, columns: dict[str, "pa.Array"], key: BinaryColumn, value: BinaryColumn) -> _Chosen:
+        """Return the topic and the partition of each row."""
         topics, topic = self._topics(columns.get("topic"), len(key.lengths))
         counts = np.array([self._count_of(each) for each in topics], np.int32)
         sizes = np.maximum(key.lengths, 0) + np.maximum(value.lengths, 0) + _RECORD_OVERHEAD
@@ -95,18 +104,23 @@ class RowSorter:
         return self._options.partitions or self._counts.get(topic, 1)
 
     def _topics(self, column: "pa.Array | None", count: int) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the topics, and for each row the index of its topic.
+
+        Raises:
+            ValueError: A row has no topic or an invalid one.
+        """
         if self._options.topic is not None:
             return [self._options.topic], np.zeros(count, np.int64)
         if column is None:
-            raise ValueError("neither option topic nor a column topic says where the rows go")
+            raise ValueError("no topic: neither option topic nor a column topic is given")
         if column.null_count:
-            raise ValueError(f"{column.null_count} rows have no topic, and there is no option topic")
+            raise ValueError(f"{column.null_count} rows have no topic, and option topic is not given")
         coded = column.dictionary_encode()
         topics = [check_topic(each) for each in coded.dictionary.to_pylist()]
         return topics, coded.indices.to_numpy().astype(np.int64)
 
     def _given(self, column: "pa.Array | None", count: int) -> NDArray[np.int64]:
-        """The partitions that the rows name; -1: none."""
+        """Return the partitions in the rows; -1: not given."""
         if column is None:
             return np.full(count, -1, np.int64)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
@@ -114,25 +128,30 @@ class RowSorter:
         most = (self._options.partitions or MOST_PARTITIONS) - 1
         wrong = given[valid & ((given < 0) | (given > most))]
         if len(wrong):
-            raise ValueError(f"a row's partition is {wrong[0]}: 0 to {most} can be")
+            raise ValueError(f"a row's partition is {wrong[0]}: expected 0 to {most}")
         return given
 
 
 def _binary(column: "pa.Array | None", name: str, count: int) -> BinaryColumn:
+    """Return a column of keys or values; nulls if the column is missing.
+
+    Raises:
+        TypeError: The column is neither binary nor string.
+    """
     import pyarrow as pa
 
     if column is None:
         return BinaryColumn.of_nulls(count)
     kind, wide = column.type, pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     if not wide and not pa.types.is_string(kind) and not pa.types.is_binary(kind):
-        raise TypeError(f"column {name} is of type {kind}: binary or string is wanted")
+        raise TypeError(f"column {name} is of type {kind}: expected binary or string")
     return BinaryColumn.of(column.cast(pa.large_binary() if wide else pa.binary()))
 
 
 def _records(
     key: BinaryColumn, value: BinaryColumn, times: NDArray[np.int64], order: NDArray[np.int64]
 ) -> list[Record]:
-    """Records of all rows, in that order; without headers."""
+    """Return records of all rows in the given order, without headers."""
     block = np.zeros((8, len(order)), np.int64)
     block[1] = times[order]
     block[2], block[3] = key.starts[order], key.lengths[order]
@@ -145,27 +164,32 @@ def _records(
 
 
 def _timestamps(column: "pa.Array | None", count: int) -> NDArray[np.int64]:
-    """Milliseconds; where there is none, the time of now. ValueError: before 1970."""
+    """Return the timestamps in ms, with the current time for nulls.
+
+    Raises:
+        ValueError: A timestamp is before 1970.
+        TypeError: The column is no timestamp.
+    """
     import pyarrow as pa
 
     now = time.time_ns() // _NS_IN_MS
     if column is None:
         return np.full(count, now, np.int64)
     if not pa.types.is_timestamp(column.type):
-        raise TypeError(f"column timestamp is of type {column.type}: a timestamp is wanted")
+        raise TypeError(f"column timestamp is of type {column.type}: expected a timestamp")
     unit = _NS[column.type.unit]
     numbers = column.cast(pa.int64())
     given = numbers.fill_null(0).to_numpy()
     times: NDArray[np.int64] = given * (unit // _NS_IN_MS) if unit > _NS_IN_MS else given // (_NS_IN_MS // unit)
     if (times < -1).any():
-        raise ValueError(f"a row's timestamp is {times.min()} ms: Kafka knows none before 1970, but -1 for none at all")
+        raise ValueError(f"a row's timestamp is {times.min()} ms: expected 0 or more, or -1 for no timestamp")
     if column.null_count:
         times = np.where(column.is_null().to_numpy(zero_copy_only=False), now, times)
     return times
 
 
 def _put_headers(records: list[Record], column: "pa.Array | None", order: NDArray[np.int64]) -> None:
-    """Records that have headers are made anew, with them."""
+    """Replace the records that have headers by new ones with headers."""
     if column is None or column.null_count == len(column):
         return
     counts = column.value_lengths().fill_null(0).to_numpy()

@@ -1,9 +1,9 @@
-"""What one task writes: for each partition the batches of its records, beside the directory's own partitions.
+"""The files of one task: for each partition the batches of its records.
 
     <path>/_kafkalog_tmp/<job>/tasks/<number>-<attempt>/orders-0/00000000000000000000.log
 
-Offsets count from 0, so that the file can be read as it is; the driver, which joins the files of all tasks, writes the
-true ones into the batches' headers. Nothing is flushed: what counts is on the disk when the job is committed.
+Offsets begin at 0, so that each file is a valid log. The driver joins the files of all tasks and writes the final
+offsets into the batch headers. Nothing is flushed here: the commit flushes the joined files.
 """
 
 import shutil
@@ -22,13 +22,13 @@ from kafkalog.spark.write.options import WriteOptions
 from kafkalog.storage.file_names import LOG_SUFFIX, TopicPartition, offset_file
 from kafkalog.storage.files.durable import naming
 
-# What is compressed into one batch is not more, however well it compresses.
+# The most bytes before compression of a batch, however well they compress.
 _MOST_UNCOMPRESSED = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFile:
-    """A task's records of one partition: bytes and records of its file."""
+    """A task's file for one partition: its size in bytes and number of records."""
 
     partition: TopicPartition
     size: int
@@ -37,9 +37,12 @@ class PartitionFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """What a task has written. Picklable, and small: it travels from the executor to the driver.
+    """The files of a task. Small and picklable: it is sent from the executor to the driver.
 
-    task: its number, the order in which tasks are joined. name: of its directory.
+    Attributes:
+        task: The number of the task, the order in which tasks are joined.
+        name: The name of its directory.
+        files: The files.
     """
 
     task: int
@@ -48,16 +51,17 @@ class TaskFiles:
 
     @property
     def records(self) -> int:
-        """Records of all partitions."""
+        """The number of records in all partitions."""
         return sum(each.records for each in self.files)
 
 
 class TaskWriter:
-    """Writes the records of one attempt of a task, to a directory that no other attempt knows.
+    """Writes the records of one attempt of a task to a directory of its own.
 
-    `add` records, then `finish`. In a `with`, whose end without `finish` leaves nothing behind.
-    FileNotFoundError: the job's directory is not there: the job has ended, or this machine does not see the driver's
-    file system.
+    A context manager: leaving it without `finish` removes the directory.
+
+    Raises:
+        FileNotFoundError: The job has ended, or this machine does not see the driver's file system.
     """
 
     def __init__(self, tasks: Path, task: int, options: WriteOptions) -> None:
@@ -73,14 +77,23 @@ class TaskWriter:
             raise FileNotFoundError(error.errno, message, str(tasks)) from None
 
     def add(self, partition: TopicPartition, records: Iterable[Record]) -> None:
-        """Append records to a partition. RecordBatchTooLargeError: one that no segment holds. OSError."""
+        """Append records to a partition.
+
+        Raises:
+            RecordBatchTooLargeError: A record is larger than a segment.
+            OSError: A file was not written.
+        """
         batches = self._partitions.get(partition)
         if batches is None:
             batches = self._partitions[partition] = _Batches(self._directory / str(partition), self._options)
         batches.add(records)
 
     def finish(self) -> TaskFiles:
-        """Write what is left; no more can be added. OSError: the disk refuses."""
+        """Write the remaining records and return the files. Nothing may be added afterwards.
+
+        Raises:
+            OSError: A file was not written.
+        """
         files = tuple(
             PartitionFile(partition, *batches.finish()) for partition, batches in sorted(self._partitions.items())
         )
@@ -96,7 +109,7 @@ class TaskWriter:
 
 
 class _Batches:
-    """The batches of one partition. The file is open only while a batch is written: there may be many partitions."""
+    """The batches of one partition. The file is open only during a write, because there may be many partitions."""
 
     def __init__(self, directory: Path, options: WriteOptions) -> None:
         directory.mkdir()
@@ -110,21 +123,29 @@ class _Batches:
         self._size = self._records = 0
 
     def add(self, records: Iterable[Record]) -> None:
+        """Add records, and write the batches that become full."""
         waiting, left = iter(records), None
         while (left := self._builder.fill(waiting, self._room, first=left, ratio=self._expected_ratio())) is not None:
             self._write()
 
     def finish(self) -> tuple[int, int]:
-        """(bytes, records) of the file."""
+        """Write the last batch and return the bytes and records of the file."""
         self._write()
         return self._size, self._records
 
     def _expected_ratio(self) -> float:
+        """Return the estimated ratio of compressed to uncompressed size of the next batch."""
         if self._options.compression is CompressionType.NONE:
             return 1.0
         return max(self._ratio * COMPRESSION_RATE_ESTIMATION_FACTOR, self._lowest_ratio)
 
     def _write(self) -> None:
+        """Write the collected records as a batch.
+
+        Raises:
+            RecordBatchTooLargeError: A record is larger than a segment.
+            OSError: The file was not written.
+        """
         builder, count = self._builder, self._builder.records_count
         if not count:
             return
@@ -137,7 +158,7 @@ class _Batches:
         with naming(self._path), open(self._path, "ab") as file:
             file.write(batch)
         found = builder.estimated_compression_ratio
-        # Bad news is believed at once, good news by half.
+        # A worse ratio counts fully, a better one half, so that batches do not become too large.
         self._ratio = max(found, (found + self._ratio) / 2)
         self._size += len(batch)
         self._records += count

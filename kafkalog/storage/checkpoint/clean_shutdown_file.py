@@ -1,10 +1,10 @@
-"""`.kafka_cleanshutdown`: the last one that wrote to this data directory stopped in order.
+"""`.kafka_cleanshutdown`: the last writer of this data directory stopped cleanly.
 
     {"version":0,"brokerEpoch":17}
 
-That the file is there is what counts: the logs are whole, and nothing need be recovered. It goes before they are
-loaded, so that a crash leaves none. The epoch (-1: none) is what a broker shows the controller when it comes back, to
-prove that it lost nothing since; whoever changes its logs has none to give. Older brokers leave the file empty.
+If the file exists, the logs are complete and need no recovery. It is deleted before the logs are loaded, so it is
+missing after a crash. A broker sends the epoch (-1: none) to the controller on its next start, as proof that it has
+lost nothing. A writer other than that broker writes -1. Older brokers leave the file empty.
 
 Source: storage/.../checkpoint/CleanShutdownFileHandler.java.
 """
@@ -19,30 +19,38 @@ _VERSION = 0
 
 
 def was_clean_shutdown(directory: Path) -> bool:
-    """Whether a data directory was left in order, and nobody has been there since."""
+    """Return whether the last writer of a data directory stopped cleanly."""
     return (directory / CLEAN_SHUTDOWN_FILE).exists()
 
 
 def read_broker_epoch(directory: Path) -> int | None:
-    """The epoch that the broker left; None where there is no file, or it does not say."""
+    """Return the epoch that the broker wrote; None if the file is missing or has no epoch."""
     if not (directory / CLEAN_SHUTDOWN_FILE).is_file():
         return None
     try:
         text = (directory / CLEAN_SHUTDOWN_FILE).read_text("utf-8", "replace")
-        epoch = json.JSONDecoder().raw_decode(text.lstrip())[0]["brokerEpoch"]  # as Kafka, whatever follows
+        epoch = json.JSONDecoder().raw_decode(text.lstrip())[0]["brokerEpoch"]  # like Kafka, ignore what follows
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return epoch if type(epoch) is int else None
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int = -1) -> None:
-    """Say that a data directory is left in order. Every log must be on the disk before. OSError: it was not said."""
+    """Mark a data directory as cleanly shut down. Every log must have been flushed.
+
+    Raises:
+        OSError: The file was not written.
+    """
     content = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomically(directory / CLEAN_SHUTDOWN_FILE, content.encode())
 
 
 def delete_clean_shutdown(directory: Path) -> bool:
-    """Take it back, before anything is changed; False where it was not said. OSError: it still stands."""
+    """Delete the mark before the directory is changed. Return False if there was none.
+
+    Raises:
+        OSError: The file was not deleted.
+    """
     try:
         (directory / CLEAN_SHUTDOWN_FILE).unlink()
     except FileNotFoundError:

@@ -1,13 +1,13 @@
-"""Which leader epoch began at which offset: kept in memory and in `leader-epoch-checkpoint`.
+"""The start offsets of leader epochs: cached in memory, stored in `leader-epoch-checkpoint`.
 
     0        version
     3        number of lines
     0 0      epoch 0 has the offsets 0..9
-    2 10     epoch 2 those from 10 on (epoch 1 appended nothing)
-    5 25     epoch 5, the latest, those from 25 to the log's end
+    2 10     epoch 2 has the offsets 10..24 (epoch 1 appended nothing)
+    5 25     epoch 5, the latest, has the offsets from 25 to the log end
 
-A replica asks for the end of an epoch to find where its log and the leader's part ways. Both numbers always rise:
-a new entry drops those it contradicts. Source: storage/.../epoch/LeaderEpochFileCache.java.
+A replica asks for the end of an epoch to find where its log diverges from the leader's. Both numbers always increase:
+a new entry removes those that it contradicts. Source: storage/.../epoch/LeaderEpochFileCache.java.
 """
 
 import logging
@@ -34,14 +34,20 @@ _epoch, _start_offset = attrgetter("epoch"), attrgetter("start_offset")
 
 
 class LeaderEpochCache:
-    """The leader epochs of a log. One thread at a time changes it; any number read it without waiting.
+    """The leader epochs of a log. One thread at a time may change it; any thread may read it without a lock.
 
-    What is assigned is on the disk when `assign` returns. What is truncated is written by the scheduler, or at once
-    where there is none: a crash may leave entries too many in the file, never too few, and loading the log truncates
-    again. Not `writable`: changes stay in memory.
+    `assign` writes the file before it returns. Truncation lets the scheduler write the file, or writes it at once
+    without a scheduler: after a crash the file may have too many entries, never too few, and loading the log truncates
+    again.
 
-    path: the checkpoint file; created, empty, if it is missing and the cache writable. CorruptCheckpointError: it does
-    not follow its format. OSError: it cannot be read or created.
+    Args:
+        path: The checkpoint file. If it is missing and the cache is writable, an empty one is created.
+        writable: Whether changes are written to the file.
+        scheduler: Writes the file after truncation.
+
+    Raises:
+        CorruptCheckpointError: The file does not follow its format.
+        OSError: The file was not read or created.
     """
 
     def __init__(self, path: Path, *, writable: bool = True, scheduler: Scheduler | None = None) -> None:
@@ -49,14 +55,16 @@ class LeaderEpochCache:
         self.writable = writable
         self._scheduler = scheduler
         self._lock = threading.Lock()
-        # Whether the scheduler is still to write what has changed.
+        # Whether a scheduled write of the entries is pending.
         self._unwritten = False
         self._entries: tuple[EpochEntry, ...] = ()
         if writable and not path.exists():
             path.touch()
         for entry in read_leader_epoch_checkpoint(path):
             if min(entry) < 0:
-                raise CorruptCheckpointError("an epoch or offset is negative", str(path), None, "0 or more", entry)
+                raise CorruptCheckpointError(
+                    "a leader epoch or its start offset is negative", str(path), None, "0 or more", entry
+                )
             self._entries = _with_entry(self._entries, entry)
 
     def __repr__(self) -> str:
@@ -70,7 +78,7 @@ class LeaderEpochCache:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no entries: no batch of format 2 was ever appended, or all is truncated."""
+        """Whether there are no entries: no batch of format 2 was appended, or all were truncated."""
         return not self._entries
 
     @property
@@ -87,33 +95,33 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The last epoch in which something was appended; None if there is none."""
+        """The last epoch with an entry; None if there is none."""
         latest = self.latest_entry
         return latest.epoch if latest else None
 
     def previous_epoch(self, epoch: int) -> int | None:
-        """The largest epoch below this one; None if there is none."""
+        """Return the largest epoch below this one; None if there is none."""
         entries = self._entries
         at = bisect_left(entries, epoch, key=_epoch)
         return entries[at - 1].epoch if at else None
 
     def next_epoch(self, epoch: int) -> int | None:
-        """The smallest epoch above this one; None if there is none."""
+        """Return the smallest epoch above this one; None if there is none."""
         entries = self._entries
         at = bisect_right(entries, epoch, key=_epoch)
         return entries[at].epoch if at < len(entries) else None
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch in which the record of this offset was appended; None for one before all entries."""
+        """Return the epoch in which a record was appended; None if its offset is before all entries."""
         entries = self._entries
         at = bisect_right(entries, offset, key=_start_offset)
         return entries[at - 1].epoch if at else None
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above the requested one; (-1, -1) where nothing can be said.
+        """Return (epoch, end offset) of the largest epoch not above the requested one; (-1, -1) if it is unknown.
 
-        The latest epoch ends where the log does. An epoch before all entries is answered with itself and the start of
-        the first: what it had is deleted, and from there on a replica can go on.
+        The latest epoch ends at the log end. For an epoch before all entries, the result is that epoch and the start
+        offset of the first entry: the epoch's records are deleted, and a replica can continue from there.
         """
         entries = self._entries
         above = bisect_right(entries, requested_epoch, key=_epoch)
@@ -126,14 +134,17 @@ class LeaderEpochCache:
         return entries[above - 1].epoch if above else requested_epoch, entries[above].start_offset
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that the epoch begins at this offset, which drops entries that are not below it in both numbers.
+        """Add the start of an epoch. Remove the entries whose epoch or start offset is not below it.
 
-        Nothing changes if it is the latest epoch and had begun before. ValueError: a negative number. OSError: the
-        file could not be written; the cache is as it was.
+        Nothing changes if it is the latest epoch and started before `start_offset`.
+
+        Raises:
+            ValueError: A number is negative.
+            OSError: The file was not written; the cache is unchanged.
         """
         entry = EpochEntry(epoch, start_offset)
         if min(entry) < 0:
-            raise ValueError(f"a leader epoch and its start offset are 0 or more, not {entry}")
+            raise ValueError(f"a leader epoch or its start offset is negative: {entry}")
         with self._lock:
             entries = _with_entry(self._entries, entry)
             if entries is not self._entries:
@@ -142,15 +153,19 @@ class LeaderEpochCache:
                 self._entries = entries
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch is appended at this offset. ValueError, OSError: as `assign`."""
+        """Note that a batch of this epoch is appended at this offset. Raise errors as `assign`."""
         entries = self._entries
         latest = entries[-1] if entries else None
-        # An append that was refused later may have left a later start.
+        # An append that failed later may have left an entry with a larger start offset.
         if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
             self.assign(epoch, start_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drop the entries that begin at this offset or later. OSError: the file could not be written."""
+        """Remove the entries that start at this offset or later.
+
+        Raises:
+            OSError: The file was not written.
+        """
         with self._lock:
             kept = bisect_left(self._entries, end_offset, key=_start_offset)
             if end_offset < 0 or kept == len(self._entries):
@@ -159,9 +174,10 @@ class LeaderEpochCache:
         self._flush_later()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Let the entries begin at this offset: of those before it the last one stays, and now begins there.
+        """Remove the entries before this offset, except the last of them, which then starts there.
 
-        OSError: the file could not be written.
+        Raises:
+            OSError: The file was not written.
         """
         with self._lock:
             dropped = bisect_right(self._entries, start_offset, key=_start_offset)
@@ -172,34 +188,47 @@ class LeaderEpochCache:
         self._flush_later()
 
     def clear_and_flush(self) -> None:
-        """Drop all entries, in the file too. OSError: the file could not be written; the cache is as it was."""
+        """Remove all entries, also from the file.
+
+        Raises:
+            OSError: The file was not written; the cache is unchanged.
+        """
         with self._lock:
             self._write(())
             self._entries = ()
 
     def flush(self) -> None:
-        """Write the entries to the file. OSError: it could not be written."""
+        """Write the entries to the file.
+
+        Raises:
+            OSError: The file was not written.
+        """
         with self._lock:
             self._write(self._entries)
 
     def close(self) -> None:
-        """Write what the scheduler was to write, and no more after that. OSError: it could not be written."""
+        """Write the file if a write is pending. Later changes are not written.
+
+        Raises:
+            OSError: The file was not written.
+        """
         with self._lock:
             if self._unwritten:
                 self._write(self._entries)
             self.writable = False
 
     def retire(self) -> None:
-        """Write no more."""
+        """Stop writing to the file."""
         with self._lock:
             self.writable = False
 
     def moved_to(self, path: Path) -> None:
-        """The file has this path from now on: its directory was renamed."""
+        """Set the path of the file after its directory was renamed."""
         with self._lock:
             self.path = path
 
     def _flush_later(self) -> None:
+        """Schedule a write of the file, or write it now if there is no scheduler."""
         if self._scheduler is None:
             self.flush()
         elif self.writable:
@@ -210,7 +239,7 @@ class LeaderEpochCache:
         try:
             self.flush()
         except FileNotFoundError:
-            logger.debug("%s is not written: its directory has gone", self.path)
+            logger.debug("%s is not written: its directory was deleted", self.path)
 
     def _write(self, entries: tuple[EpochEntry, ...]) -> None:
         if self.writable:
@@ -219,7 +248,7 @@ class LeaderEpochCache:
 
 
 def _with_entry(entries: tuple[EpochEntry, ...], entry: EpochEntry) -> tuple[EpochEntry, ...]:
-    """The entries with one more, without those it contradicts; the very same where it says nothing new."""
+    """Return the entries with one added and those that it contradicts removed; the same tuple if nothing changes."""
     if entries and entries[-1].epoch == entry.epoch and entries[-1].start_offset <= entry.start_offset:
         return entries
     kept = min(
@@ -229,7 +258,7 @@ def _with_entry(entries: tuple[EpochEntry, ...], entry: EpochEntry) -> tuple[Epo
 
 
 def _warn_of_conflicts(cache: LeaderEpochCache, entry: EpochEntry, entries: tuple[EpochEntry, ...]) -> None:
-    """One entry that begins at the same offset is no conflict: in its epoch nothing was appended."""
+    """Log the entries that a new one removes. One with the same start offset is no conflict: its epoch is empty."""
     dropped = cache.entries[len(entries) - 1 :]
     if len(dropped) > 1 or (dropped and dropped[0].start_offset != entry.start_offset):
         logger.warning("%s: the new entry %s drops %s", cache.path, entry, dropped)

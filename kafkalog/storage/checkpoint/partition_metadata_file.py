@@ -1,10 +1,10 @@
-"""`partition.metadata`: which topic a partition's directory belongs to.
+"""`partition.metadata`: the topic that a partition directory belongs to.
 
     version: 0
-    topic_id: bUPDMCVQRZiKdmIvGGjhHg      a UUID, base64url without padding; no newline behind it
+    topic_id: bUPDMCVQRZiKdmIvGGjhHg      a UUID, base64url without padding; no newline follows
 
-A topic that is deleted and made again has another id, so a broker that finds the old directory knows that it is stale.
-KRaft brokers remove a directory without this file. Source: storage/.../checkpoint/{PartitionMetadataFile,
+A topic that is deleted and created again has a new id, so a broker recognizes an old directory as stale. KRaft brokers
+remove a directory without this file. Source: storage/.../checkpoint/{PartitionMetadataFile,
 PartitionMetadataReadBuffer}.java, clients/.../common/Uuid.java.
 """
 
@@ -29,21 +29,26 @@ _NO_ID = "A" * 22
 
 
 class PartitionMetadata(NamedTuple):
-    """What `partition.metadata` says. `topic_id`: 22 characters of base64url."""
+    """The content of `partition.metadata`. `topic_id`: 22 characters of base64url."""
 
     version: int
     topic_id: str
 
 
 def random_topic_id() -> str:
-    """A new topic id. It never begins with `-`, which a command line would take for an option."""
+    """Return a new topic id. It never begins with `-`, which command lines would read as an option."""
     while (topic_id := _encoded(uuid4().bytes)).startswith("-"):
         pass
     return topic_id
 
 
 def topic_id_in(data_dir: Path, topic: str) -> str:
-    """The id that a topic's partitions below a data directory have, or a new one. CorruptCheckpointError, OSError."""
+    """Return the id in the partitions of a topic below a data directory, or a new one.
+
+    Raises:
+        CorruptCheckpointError: A `partition.metadata` does not follow its format.
+        OSError: A file or the directory was not read.
+    """
     for directory in sorted(data_dir.iterdir()):
         partition = partition_of_dir(directory.name)
         if partition is not None and partition.topic == topic:
@@ -54,9 +59,11 @@ def topic_id_in(data_dir: Path, topic: str) -> str:
 
 
 def read_partition_metadata(path: Path) -> PartitionMetadata | None:
-    """What the file says; None where it is missing.
+    """Return the content of the file; None if it is missing.
 
-    CorruptCheckpointError: it does not follow its format. OSError: it cannot be read.
+    Raises:
+        CorruptCheckpointError: The file does not follow its format.
+        OSError: The file was not read.
     """
     check_regular(path)
     try:
@@ -72,28 +79,31 @@ def read_partition_metadata(path: Path) -> PartitionMetadata | None:
 
 
 def write_partition_metadata(path: Path, topic_id: str, *, sync: bool = True) -> None:
-    """Say which topic the partition belongs to; nothing is written if the file says so already.
+    """Write the topic id of a partition, unless the file has it already.
 
-    InconsistentTopicIdError: it says otherwise. ValueError: no topic id. CorruptCheckpointError: the file that is there
-    does not follow its format. OSError: it was not written.
+    Raises:
+        InconsistentTopicIdError: The file has another topic id.
+        ValueError: `topic_id` is not a topic id.
+        CorruptCheckpointError: The existing file does not follow its format.
+        OSError: The file was not written.
     """
     if not is_topic_id(topic_id):
-        raise ValueError(f"{topic_id!r} is no topic id: 22 characters of base64url that are not all A")
+        raise ValueError(f"{topic_id!r} is not a topic id: 22 characters of base64url, not all A")
     known = read_partition_metadata(path)
     if known is None:
         write_atomically(path, f"version: {_VERSION}\ntopic_id: {topic_id}".encode(), sync=sync)
     elif known.topic_id != topic_id:
-        what = "the partition belongs to a topic of another id"
+        what = "the partition belongs to a topic with another id"
         raise InconsistentTopicIdError(what, str(path), None, topic_id, known.topic_id)
 
 
 def is_topic_id(text: str) -> bool:
-    """Whether this is a topic's id as Kafka writes it."""
+    """Return whether this is a topic id as Kafka writes it."""
     return len(text) == len(_NO_ID) and _canonical(text) == text and text != _NO_ID
 
 
 def _value(path: Path, lines: list[str], number: int) -> str:
-    """What stands behind the colon. Kafka looks neither at what stands before it, nor at colons with nothing behind."""
+    """Return the value after the colon. Like Kafka, ignore the name before it and trailing colons without a value."""
     words = _COLON.split(re.sub(r"(:\s+)+$", "", lines[number])) if number < len(lines) else []
     if len(words) != 2:
         found = repr(lines[number][:80]) if number < len(lines) else "the end of the file"
@@ -105,12 +115,12 @@ def _value(path: Path, lines: list[str], number: int) -> str:
 def _read_topic_id(path: Path, text: str) -> str:
     topic_id = _canonical(text)
     if topic_id is None or topic_id == _NO_ID:
-        raise CorruptCheckpointError("no topic id", str(path), None, "22 characters of base64url", repr(text))
+        raise CorruptCheckpointError("not a topic id", str(path), None, "22 characters of base64url", repr(text))
     return topic_id
 
 
 def _canonical(text: str) -> str | None:
-    """As Kafka writes it, without the padding and the four bits too many that it reads over."""
+    """Return a topic id as Kafka writes it: without padding, and with its 4 unused bits cleared, as Kafka reads it."""
     return _encoded(urlsafe_b64decode(text[:22] + "==")) if _TOPIC_ID.fullmatch(text) else None
 
 

@@ -1,9 +1,9 @@
-"""Reading a log's segments: batches by offset, offsets by time, and which transactions were aborted.
+"""Reads over the segments of a log: batches by offset, offsets by timestamp, aborted transactions.
 
     segment | segment | active segment
-        ^ start offset: the batch that holds it, found by the index     ^ bound: nothing from here on is seen
+        ^ start offset: its batch, found through the index              ^ bound: the read ends before it
 
-What is shared by a log that is only read and one that is written to. Source: storage/.../internals/log/LocalLog.java
+Used by read-only and writable logs. Source: storage/.../internals/log/LocalLog.java
 (`read`, `addAbortedTransactions`), UnifiedLog.java (`fetchOffsetByTimestamp`).
 """
 
@@ -20,7 +20,7 @@ from kafkalog.storage.segment.file_message_set import TimestampAndOffset
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
-# What stands for a time in Kafka's requests for an offset.
+# The special timestamps of Kafka's ListOffsets requests.
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -31,7 +31,15 @@ EARLIEST_PENDING_UPLOAD = -6
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """What is asked for: bytes from the batch that holds start_offset on, and nothing from `bound` on."""
+    """The arguments of a read.
+
+    Attributes:
+        start_offset: The offset whose batch is the first one.
+        max_length: The most bytes to return.
+        min_one_message: Return the first batch completely, even if it is larger than `max_length`.
+        bound: The end of the read.
+        with_aborted: Whether to return the aborted transactions.
+    """
 
     start_offset: int
     max_length: int
@@ -41,7 +49,11 @@ class Fetch:
 
 
 def fetch(segments: LogSegments, log_end: LogOffsetMetadata, asked: Fetch) -> FetchDataInfo:
-    """The batches asked for, all of one segment. OffsetOutOfRangeError: after the log's end, or before its segments."""
+    """Return the requested batches, all of one segment.
+
+    Raises:
+        OffsetOutOfRangeError: The start offset is after the log end or before the first segment.
+    """
     start, bound = asked.start_offset, asked.bound
     segment = segments.floor(start)
     if start > log_end.message_offset or segment is None:
@@ -58,12 +70,16 @@ def fetch(segments: LogSegments, log_end: LogOffsetMetadata, asked: Fetch) -> Fe
 
 
 def offset_metadata(segments: LogSegments, log_end: LogOffsetMetadata, offset: int) -> LogOffsetMetadata:
-    """Where the batch that holds an offset lies. OffsetOutOfRangeError: no segment can."""
+    """Return the place of the batch that contains an offset.
+
+    Raises:
+        OffsetOutOfRangeError: The offset is after the log end or before the first segment.
+    """
     return fetch(segments, log_end, Fetch(offset, 1, False, log_end)).fetch_offset_metadata
 
 
 def _end_of(segment: LogSegment, bound: LogOffsetMetadata) -> int | None:
-    """How far a read may go in a segment, bytes; None: what lies there is not to be seen, or where is not known."""
+    """Return the position, bytes, where a read in this segment ends; None if nothing may be read or it is unknown."""
     if segment.base_offset < bound.segment_base_offset:
         return segment.size
     if segment.base_offset == bound.segment_base_offset and not bound.message_offset_only:
@@ -74,7 +90,7 @@ def _end_of(segment: LogSegment, bound: LogOffsetMetadata) -> int | None:
 def _out_of_range(segments: LogSegments, log_end: LogOffsetMetadata, offset: int) -> OffsetOutOfRangeError:
     first = segments.first
     expected = f"{'no segment' if first is None else first.base_offset}..{log_end.message_offset}"
-    return OffsetOutOfRangeError("no such offset in the log", None, None, expected, offset)
+    return OffsetOutOfRangeError("the offset is not in the log", None, None, expected, offset)
 
 
 # --- aborted transactions
@@ -83,6 +99,7 @@ def _out_of_range(segments: LogSegments, log_end: LogOffsetMetadata, offset: int
 def _with_aborted(
     segments: LogSegments, log_end: LogOffsetMetadata, asked: Fetch, segment: LogSegment, found: FetchDataInfo
 ) -> FetchDataInfo:
+    """Add the aborted transactions to the result of a read."""
     at = found.fetch_offset_metadata
     first = OffsetEntry(at.message_offset, at.relative_position_in_segment)
     upper = segment.fetch_upper_bound_offset(first, found.message_set.size_in_bytes)
@@ -96,7 +113,10 @@ def _with_aborted(
 
 
 def aborted_txns(segments: LogSegments, first: LogSegment, start: int, end: int) -> Iterator[AbortedTxn]:
-    """The aborted transactions with records in [start, end), from segment `first` on, perhaps a few more."""
+    """Yield the aborted transactions with records in [start, end), perhaps with a few others.
+
+    The search begins at segment `first`.
+    """
     for segment in (first, *segments.higher_segments(first.base_offset)):
         result = segment.collect_aborted_txns(start, end)
         yield from result.aborted_txns
@@ -108,12 +128,14 @@ def aborted_txns(segments: LogSegments, first: LogSegment, start: int, end: int)
 
 
 def offset_for_timestamp(segments: LogSegments, log_start: int, timestamp: int) -> TimestampAndOffset | None:
-    """The first record from log_start on that is as late as `timestamp` (ms)."""
+    """Return the first record at or after `log_start` whose timestamp is `timestamp` (ms) or later; None if there is
+    none.
+    """
     first = segments.first_as_late_as(timestamp)
     found = None if first is None else first.find_offset_by_timestamp(timestamp, log_start)
     if found is not None or first is None:
         return found
-    # Its only such records lie before the log's start.
+    # All such records of the first segment are before the log start offset.
     later = (each for each in segments.higher_segments(first.base_offset) if each.size_in_bytes)
     late = (each for each in later if each.largest_timestamp >= timestamp)
     places = (each.find_offset_by_timestamp(timestamp, log_start) for each in late)
@@ -123,7 +145,11 @@ def offset_for_timestamp(segments: LogSegments, log_start: int, timestamp: int) 
 def special_offset(
     segments: LogSegments, log_start: int, log_end: int, epochs: LeaderEpochCache, timestamp: int
 ) -> TimestampAndOffset | None:
-    """What a special value stands for. ValueError: it is none."""
+    """Return the offset that a special timestamp stands for.
+
+    Raises:
+        ValueError: `timestamp` is not a special value.
+    """
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         first = epochs.earliest_entry
         known = first is not None and first.start_offset <= log_start
@@ -138,7 +164,7 @@ def special_offset(
 
 
 def _latest_record(segments: LogSegments) -> TimestampAndOffset | None:
-    """The first record with the largest timestamp of all; format 0 has none."""
+    """Return the first record with the largest timestamp; None if there is none or its format is 0."""
     latest = max(segments.values, key=lambda each: each.max_timestamp_and_offset_so_far.timestamp, default=None)
     if latest is None:
         return None

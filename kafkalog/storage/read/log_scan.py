@@ -1,9 +1,10 @@
-"""`Walk`: a log read from an offset on, segment after segment, beside whoever writes it.
+"""`Walk`: a scan over the segments of a log, while another process may write to it.
 
     segment | segment | active segment
-        ^ cursor: the next offset that is wanted                ^ stop
+        ^ cursor: the next offset to return                     ^ stop
 
-Segments are rolled, merged, cut and deleted meanwhile: the cursor tells where to go on in those that there are then.
+Segments may be rolled, merged, truncated and deleted during the scan. It continues at the cursor in the segments that
+exist by then.
 """
 
 import operator
@@ -27,23 +28,27 @@ _BATCHES: Callable[[FileMessageSet], Iterator[RecordBatch]] = operator.methodcal
 
 
 class Walk:
-    """From offset `start` on, and not to `stop`. For one reader, who reads once.
+    """A scan of the offsets from `start` to before `stop`. It may be iterated over once.
 
-    segments: gives those of the log as they are now. directory: theirs, for what is told of errors.
+    Args:
+        segments: Returns the current segments of the log.
+        directory: The partition directory, for errors.
+        start: The first offset.
+        stop: The offset after the last.
     """
 
     def __init__(self, segments: Callable[[], LogSegments], directory: Path, start: int, stop: int) -> None:
         self._segments_now = segments
         self._directory = directory
         self._stop = stop
-        # The offset up to which the log has been read, and whether that took it beyond a segment.
+        # The next offset to return, and whether the scan has left its first segment.
         self._cursor = start
         self._moved = False
 
-    # --- what is read
+    # --- iteration
 
     def columns(self, aborted: AbortedBatches | None, *, threads: int, check_crcs: bool) -> Iterator[RecordColumns]:
-        """The records, without those of `aborted`. What it raises: see `Log.records`."""
+        """Yield the records, without those of `aborted`. Raise errors as `Log.records`."""
         walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
         walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
         for segment, following, message_set in self.message_sets(loaded=threads == 1):
@@ -64,7 +69,7 @@ class Walk:
                     break
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The batches. What it raises: see `Log.records`."""
+        """Yield the batches. Raise errors as `Log.records`."""
         for segment, _, message_set in self.message_sets():
             for batch in read_on(self._as_it_is(segment), message_set, _BATCHES, lambda: self._cursor):
                 if batch.magic >= 2 and batch.base_offset >= self._stop:
@@ -76,11 +81,13 @@ class Walk:
                     return
 
     def message_sets(self, *, loaded: bool = False) -> Iterator[tuple[LogSegment, int, FileMessageSet]]:
-        """The segments to read from the cursor on, the offsets where they end, and their entries from there on.
+        """Yield the segments from the cursor on, with the offset where each ends and its entries.
 
-        loaded: as `FileMessageSet.starting_at`.
-        A segment that is read from its start has a file opened for it, and closed: of those who read a log from end to
-        end, none drives out what others keep open.
+        For a segment that is read from its start, a file is opened and closed again. So a full scan does not evict the
+        open files of other readers.
+
+        Args:
+            loaded: As `FileMessageSet.starting_at`.
         """
         while self._cursor < self._stop and (found := self._next(loaded)) is not None:
             segment, following, entries = found
@@ -92,19 +99,25 @@ class Walk:
     # --- from segment to segment
 
     def _next(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
-        """The segment to read next, the one behind it, and the entries; None where there is nothing more to read.
+        """Return the next segment, the one after it and the entries; None at the end.
 
-        FileNotFoundError, OffsetOutOfRangeError: the records at the cursor have been deleted.
+        Raises:
+            FileNotFoundError, OffsetOutOfRangeError: The records at the cursor have been deleted.
         """
         try:
             return self._opened(loaded)
         except FileNotFoundError:
             if self._moved:
                 raise
-            # Where nothing has been read yet the log may begin later, too, than it just did.
+            # Nothing has been read yet, so the scan may also begin at a log start offset that has just been raised.
             return steadily(partial(self._opened, loaded))
 
     def _opened(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
+        """Return the segment at the cursor, the one after it and the entries; None at the end.
+
+        Raises:
+            FileNotFoundError, OffsetOutOfRangeError: The records at the cursor have been deleted.
+        """
         segments, at = self._segments_now(), self._cursor
         segment = segments.floor(at) or segments.first
         if segment is None or segment.base_offset >= self._stop:
@@ -116,10 +129,14 @@ class Walk:
         return segment, following, entries
 
     def _leave(self, following: LogSegment | None, now: LogSegment | None) -> bool:
-        """A segment has been read to its end; answers whether there may be more to read.
+        """Move the cursor past a segment that has been read. Return whether there may be more to read.
 
-        following: the segment behind it when it was begun; now: the one there is. Where it is another, the end that was
-        read may not be where the segment ends now: it was merged, or cut and is the active one again.
+        If another segment follows now than at the start of reading, the segment's end may have changed: it was merged,
+        or was truncated and is active again. The cursor then stays.
+
+        Args:
+            following: The segment that followed when reading began.
+            now: The segment that follows now.
         """
         if following is None:
             return now is not None
@@ -129,13 +146,22 @@ class Walk:
         return True
 
     def _as_it_is(self, segment: LogSegment) -> Callable[[], LogSegment]:
-        """A segment as it is when it is asked for: the active one again, perhaps, whose torn tail is no damage."""
+        """Return a function that gets the current state of a segment.
+
+        It may have become active again; its torn tail is no damage then.
+        """
         return lambda: self._segments_now().get(segment.base_offset) or segment
 
-    # --- what is wrong
+    # --- errors
 
     def _check_is_now_own(self, segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> None:
-        """CorruptRecordError: an offset of another segment; unless that was cut off and it is written here now."""
+        """Raise an error for an offset outside the segment, unless the segments have changed since.
+
+        After a truncation, the offset may be in its range now.
+
+        Raises:
+            CorruptRecordError: The segments have not changed.
+        """
         segments = self._segments_now()
         now = segments.higher(segment.base_offset)
         is_there = segments.get(segment.base_offset) is segment
@@ -148,7 +174,7 @@ class Walk:
 
 
 def _own(base: int, following: int, part: RecordColumns) -> int:
-    """How many records come before the first whose offset cannot be in the segment: no checksum covers offsets."""
+    """Return how many records precede the first whose offset is outside the segment. No checksum covers offsets."""
     return int(((part.offset < base) | (part.offset >= following)).argmax())
 
 

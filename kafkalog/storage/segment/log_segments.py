@@ -4,10 +4,10 @@
     floor(100)                          ^
     lower(90)                ^
     higher(90)                                      ^
-    between(50, 91)          ^          ^           the last is the active one: what is appended goes there
+    between(50, 91)          ^          ^           the last segment is the active one: appends go there
 
-One writer, any number of readers, and no reader waits: each change puts a new pair of tuples in the place of the old,
-so that whoever has taken the old one goes on with a log as it was. Kafka: `LogSegments`.
+One thread writes, any number of threads read, and no reader waits: each change replaces the pair of tuples, so a reader
+continues with a snapshot of the log. Kafka: `LogSegments`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,23 +20,25 @@ from kafkalog.storage.segment.log_segment import LogSegment
 
 
 class _Sorted(NamedTuple):
+    """The segments and their base offsets, in order."""
+
     bases: tuple[int, ...]
     segments: tuple[LogSegment, ...]
 
 
 class LogSegments:
-    """Segments in the order of their base offsets, each but the last sealed. Iterable, from the oldest on."""
+    """Segments by base offset; all but the last are sealed. Iterating gives them oldest first."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._sorted = _Sorted((), ())
-        # Of some segments' first: the largest timestamp up to each. Sealed ones keep theirs.
+        # The largest timestamp up to each of the first segments. Timestamps of sealed segments do not change.
         self._latest: tuple[_Sorted, tuple[int, ...]] = self._sorted, ()
         self._replace({each.base_offset: each for each in segments})
 
-    # --- changing: one thread at a time
+    # --- changes: one thread at a time
 
     def add(self, segment: LogSegment) -> LogSegment | None:
-        """Add a segment; returns the one of the same base offset that it takes the place of, if there is one."""
+        """Add a segment. Return the segment with the same base offset that it replaces, if there is one."""
         bases, segments = self._sorted
         if not bases or segment.base_offset > bases[-1]:
             if segments:
@@ -49,7 +51,7 @@ class LogSegments:
         return replaced
 
     def remove(self, base_offset: int) -> LogSegment | None:
-        """Remove the segment of that base offset and return it, if there is one. Its files stay as they are."""
+        """Remove the segment with this base offset and return it, if there is one. Its files are not changed."""
         by_base = dict(zip(*self._sorted, strict=True))
         removed = by_base.pop(base_offset, None)
         if removed is not None:
@@ -57,16 +59,17 @@ class LogSegments:
         return removed
 
     def replace(self, old: LogSegment, new: LogSegment) -> None:
-        """Put `new` in the place of `old`, in one step, whatever their base offsets. Files stay as they are."""
+        """Replace `old` by `new` in one step; base offsets may differ. Files are not changed."""
         by_base = dict(zip(*self._sorted, strict=True))
         del by_base[old.base_offset]
         self._replace(by_base | {new.base_offset: new})
 
     def clear(self) -> None:
-        """Remove all segments. Their files stay as they are."""
+        """Remove all segments. Their files are not changed."""
         self._sorted = _Sorted((), ())
 
     def _replace(self, by_base: dict[int, LogSegment]) -> None:
+        """Replace all segments in one step. Seal all but the last."""
         bases = tuple(sorted(by_base))
         segments = tuple(by_base[base] for base in bases)
         for each in segments[:-1]:
@@ -77,23 +80,24 @@ class LogSegments:
         self._sorted = _Sorted(bases, segments)
 
     def close(self) -> None:
-        """Close all segments, each also where another fails."""
+        """Close all segments, even if one fails."""
         self._each(lambda segment: segment.close())
 
     def release(self) -> None:
-        """Close the files of all segments as they are, as if the process had died."""
+        """Close the files of all segments without flushing or trimming, as after a crash."""
         self._each(lambda segment: segment.release())
 
     def update_parent_dir(self, directory: Path) -> None:
-        """Find all files in another directory from here on: their own has been renamed."""
+        """Set the directory of all files after it was renamed."""
         self._each(lambda segment: segment.update_parent_dir(directory))
 
     def _each(self, action: Callable[[LogSegment], None]) -> None:
+        """Call `action` for all segments, even if one call fails."""
         with ExitStack() as last:
             for segment in reversed(self._sorted.segments):
                 last.callback(action, segment)
 
-    # --- asking: any thread
+    # --- queries: any thread
 
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._sorted.segments)
@@ -106,74 +110,85 @@ class LogSegments:
 
     @property
     def values(self) -> tuple[LogSegment, ...]:
-        """All segments, from the oldest on."""
+        """All segments, oldest first."""
         return self._sorted.segments
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
-        """Their base offsets."""
+        """The base offsets of all segments."""
         return self._sorted.bases
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no segment."""
+        """Whether there are no segments."""
         return not self._sorted.bases
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of all `.log` files. OSError: one has gone."""
+        """The bytes of all `.log` files.
+
+        Raises:
+            OSError: A file has been deleted.
+        """
         return sum(segment.size_in_bytes for segment in self._sorted.segments)
 
     @property
     def first(self) -> LogSegment | None:
-        """The oldest segment."""
+        """The oldest segment; None if there is none."""
         segments = self._sorted.segments
         return segments[0] if segments else None
 
     @property
     def last(self) -> LogSegment | None:
-        """The newest segment."""
+        """The newest segment; None if there is none."""
         segments = self._sorted.segments
         return segments[-1] if segments else None
 
     @property
     def active(self) -> LogSegment:
-        """The newest segment, which is appended to. IndexError: there is none."""
+        """The newest segment, which appends go to.
+
+        Raises:
+            IndexError: There are no segments.
+        """
         return self._sorted.segments[-1]
 
     def get(self, base_offset: int) -> LogSegment | None:
-        """The segment of exactly that base offset."""
+        """Return the segment with exactly this base offset; None if there is none."""
         bases, segments = self._sorted
         at = bisect_left(bases, base_offset)
         return segments[at] if at < len(bases) and bases[at] == base_offset else None
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The last segment whose base is at most `offset`: the one that holds it, if any does."""
+        """Return the last segment whose base offset is at most `offset`; None if there is none."""
         bases, segments = self._sorted
         at = bisect_right(bases, offset)
         return segments[at - 1] if at else None
 
     def lower(self, offset: int) -> LogSegment | None:
-        """The last segment whose base is below `offset`."""
+        """Return the last segment whose base offset is below `offset`; None if there is none."""
         bases, segments = self._sorted
         at = bisect_left(bases, offset)
         return segments[at - 1] if at else None
 
     def higher(self, offset: int) -> LogSegment | None:
-        """The first segment whose base is above `offset`."""
+        """Return the first segment whose base offset is above `offset`; None if there is none."""
         bases, segments = self._sorted
         at = bisect_right(bases, offset)
         return segments[at] if at < len(bases) else None
 
     def higher_segments(self, offset: int) -> tuple[LogSegment, ...]:
-        """The segments whose base is above `offset`."""
+        """Return the segments whose base offset is above `offset`."""
         bases, segments = self._sorted
         return segments[bisect_right(bases, offset) :]
 
     def first_as_late_as(self, timestamp: int) -> LogSegment | None:
-        """The first segment whose largest timestamp is `timestamp` (ms) or more, empty ones passed over.
+        """Return the first segment whose largest timestamp is `timestamp` (ms) or later; None if there is none.
 
-        OSError: one has gone.
+        Empty segments are skipped.
+
+        Raises:
+            OSError: A file has been deleted.
         """
         current, (known, latest) = self._sorted, self._latest
         if known is not current:
@@ -187,7 +202,7 @@ class LogSegments:
         return active[0] if active and active[0].largest_timestamp >= timestamp else None
 
     def _look_at_more(self, current: _Sorted, known: tuple[int, ...], timestamp: int) -> tuple[int, ...]:
-        """The largest timestamp up to each sealed segment, as far as the first that is as late as `timestamp`."""
+        """Extend the largest timestamps up to each sealed segment, until one is `timestamp` or later."""
         latest = list(known)
         for segment in current.segments[len(known) : -1]:
             latest.append(max(_latest_in(segment), latest[-1] if latest else -1))
@@ -197,19 +212,20 @@ class LogSegments:
         return self._latest[1]
 
     def between(self, start: int, end: int) -> tuple[LogSegment, ...]:
-        """The segments that may hold offsets in [start, end): from the one that `start` falls into on.
+        """Return the segments that may contain offsets in [start, end).
 
-        ValueError: start > end.
+        Raises:
+            ValueError: `start` is above `end`.
         """
         if start > end:
-            raise ValueError(f"offsets {start} to {end} are no range")
+            raise ValueError(f"start {start} is above end {end}")
         bases, segments = self._sorted
         if start == end:
             return ()
         return segments[max(0, bisect_right(bases, start) - 1) : bisect_left(bases, end)]
 
     def values_from(self, start: int) -> tuple[LogSegment, ...]:
-        """The segments that may hold offsets from `start` on."""
+        """Return the segments that may contain offsets from `start` on."""
         bases, segments = self._sorted
         return segments[max(0, bisect_right(bases, start) - 1) :]
 
@@ -218,9 +234,9 @@ class LogSegments:
 
 
 def _latest_in(segment: LogSegment) -> int:
-    """A segment's largest timestamp, ms; -1 where compaction has left nothing in it.
+    """Return the largest timestamp of a segment, ms; -1 if compaction has emptied it.
 
-    Kafka takes an empty segment for as old as its file, and looks no further for any time before that.
+    Kafka uses the mtime of an empty segment's file, and so its search for an earlier time ends there.
     """
     latest = segment.largest_record_timestamp
     if latest is not None:

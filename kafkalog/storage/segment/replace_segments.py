@@ -1,13 +1,13 @@
-"""Segments taken out of a log and put in its place, so that a crash at any moment leaves either the old or the new.
+"""Replacement of segments, such that a crash at any moment leaves either the old or the new ones.
 
-An index holds offsets as 31 bits relative to its segment's base. A segment whose offsets outgrow that, as brokers
-before 2.0 could write them, is split into as many as it takes, each based at its first batch:
+An index stores offsets in 31 bits, relative to the segment's base offset. Brokers before 2.0 could write segments whose
+offsets exceed that. Such a segment is split into several, each with the base offset of its first batch:
 
     00000000000000000000.log                offsets 0 .. 9, 3_000_000_000 .. 3_000_000_009
     00000000000000000000.log.cleaned        offsets 0 .. 9                            written and flushed
     00000000003000000000.log.cleaned        offsets 3_000_000_000 .. 3_000_000_009
-    ... .log.swap                           highest base first; once all are, the new ones count (see `swap_files`)
-    00000000000000000000.log.deleted        the old one, deleted after file.delete.delay.ms
+    ... .log.swap                           highest base first; once all are renamed, they are valid (see `swap_files`)
+    00000000000000000000.log.deleted        the old segment, deleted after file.delete.delay.ms
     ... .log                                in place
 
 Source: `splitOverflowedSegment`, `replaceSegments`, `deleteSegmentFiles` in storage/.../internals/log/LocalLog.java.
@@ -47,9 +47,14 @@ _LARGEST_RELATIVE_OFFSET = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentHome:
-    """Where the segments of a partition lie, how they are made, and who deletes their files. clock: ms.
+    """The context of a partition's segments: where they are, and how they are created and deleted.
 
-    decompression_limit: bytes that one batch may decompress to.
+    Attributes:
+        directory: The partition directory.
+        config: The settings of the topic.
+        scheduler: Deletes files later.
+        clock: Returns the current time, ms.
+        decompression_limit: The most bytes that one batch may decompress to.
     """
 
     directory: Path
@@ -61,7 +66,7 @@ class SegmentHome:
     def segment(
         self, base_offset: int, *, file_already_exists: bool = False, sealed: bool = False, suffix: str = ""
     ) -> LogSegment:
-        """As `LogSegment.open`."""
+        """Open or create a segment, as `LogSegment.open`."""
         return LogSegment.open(
             self.directory,
             base_offset,
@@ -75,16 +80,24 @@ class SegmentHome:
 
 
 class SplitSegment(NamedTuple):
-    """What came of splitting: the segments in place of the old one; and that one, unless one has its base offset."""
+    """The result of a split.
+
+    Attributes:
+        deleted: The old segment, unless a new one has its base offset.
+        segments: The new segments.
+    """
 
     deleted: list[LogSegment]
     segments: list[LogSegment]
 
 
 def delete_segment_files(segments: Collection[LogSegment], home: SegmentHome) -> None:
-    """Rename the segments' files to `.deleted` now, and have the scheduler delete them after file.delete.delay.ms.
+    """Rename the segments' files to `.deleted`, and schedule their deletion after file.delete.delay.ms.
 
-    Whoever still reads them may go on until then. OSError: a file cannot be renamed.
+    Current readers can use the files until then.
+
+    Raises:
+        OSError: A file was not renamed.
     """
     for segment in segments:
         if not segment.has_suffix(DELETED_SUFFIX):
@@ -99,14 +112,16 @@ def delete_segment_files(segments: Collection[LogSegment], home: SegmentHome) ->
 
 
 def split_overflowed_segment(segment: LogSegment, segments: LogSegments, home: SegmentHome) -> SplitSegment:
-    """Put in the place of `segment` as many as it takes for every offset to fit, with the same bytes in all.
+    """Replace `segment` by several with the same bytes, such that the offsets of each fit its index.
 
-    ValueError: its offsets fit. CorruptRecordError: a batch ends before it begins. OSError: a file cannot be written;
-    the segment is as it was.
+    Raises:
+        ValueError: The offsets of `segment` already fit.
+        CorruptRecordError: The last offset of a batch is below its base offset.
+        OSError: A file was not written; the segment is unchanged.
     """
     if not segment.has_overflow:
-        raise ValueError(f"the offsets of {segment.path} fit: there is nothing to split")
-    _log.warning("%s: its offsets are too far apart for one segment; it is split", segment.path)
+        raise ValueError(f"{segment.path} has no offset overflow")
+    _log.warning("%s: splitting the segment, because its offsets exceed the range of an index", segment.path)
     pieces: list[LogSegment] = []
     try:
         _copy_into_pieces(segment, pieces, home)
@@ -123,10 +138,13 @@ def split_overflowed_segment(segment: LogSegment, segments: LogSegments, home: S
 def replace_segments(
     segments: LogSegments, new: Sequence[LogSegment], old: Sequence[LogSegment], home: SegmentHome
 ) -> list[LogSegment]:
-    """Put segments whose files are `.cleaned` in the place of old ones, whose files are deleted later.
+    """Replace `old` segments by `new` ones, whose files are `.cleaned`. The old files are deleted later.
 
-    Returns the old ones at whose base offset there is no segment any more. OSError: a file cannot be renamed; what has
-    been done by then, loading the log completes.
+    Returns:
+        The old segments whose base offset no segment has now.
+
+    Raises:
+        OSError: A file was not renamed. The next loading of the log completes the replacement.
     """
     in_order = sorted(new, key=_base_offset)
     for segment in reversed(in_order):
@@ -150,6 +168,7 @@ def _base_offset(segment: LogSegment) -> int:
 
 
 def _copy_into_pieces(segment: LogSegment, pieces: list[LogSegment], home: SegmentHome) -> None:
+    """Copy all bytes of `segment` to new segments, which are added to `pieces`."""
     position = 0
     for run in _sound_runs(segment):
         rows = run
@@ -160,34 +179,37 @@ def _copy_into_pieces(segment: LogSegment, pieces: list[LogSegment], home: Segme
                 count = _fitting(rows, pieces[-1].base_offset)
             position += _copy(segment, position, rows[:count], pieces[-1])
             rows = rows[count:]
-    # A torn tail, or damage: recovery finds it in the last piece and decides.
+    # A torn tail, or damage: recovery finds it in the last new segment and decides.
     if position < segment.size_in_bytes:
         pieces[-1].log.append(segment.log.read(position, segment.size_in_bytes - position))
 
 
 def _copy(segment: LogSegment, position: int, rows: NDArray[np.void], piece: LogSegment) -> int:
+    """Append rows of a header table to a new segment and return their length, bytes."""
     if not len(rows):
-        raise CorruptRecordError("a batch ends before it begins", str(segment.path), position)
+        raise CorruptRecordError("the last offset of a batch is below its base offset", str(segment.path), position)
     length = int(rows["size_in_bytes"].sum())
     piece.append(int(rows["last_offset"][-1]), segment.log.read(position, length), spans_of(rows))
     return length
 
 
 def _sound_runs(segment: LogSegment) -> Iterator[NDArray[np.void]]:
+    """Yield the header tables of valid batches up to damage or the end."""
     try:
         yield from segment.log.header_runs()
     except CorruptRecordError as error:
-        _log.warning("%s; what follows is kept as it is", error)
+        _log.warning("%s; the bytes from there on are copied unchanged", error)
 
 
 def _fitting(rows: NDArray[np.void], base_offset: int) -> int:
-    """How many of the first rows have offsets that a segment of this base may hold."""
+    """Return how many of the first rows have offsets that fit a segment with this base offset."""
     relative = rows["last_offset"] - base_offset
     too_far = (relative < 0) | (relative > _LARGEST_RELATIVE_OFFSET)
     return int(too_far.argmax()) if too_far.any() else len(rows)
 
 
 def _new_piece(segment: LogSegment, position: int, home: SegmentHome) -> LogSegment:
+    """Create the new segment that begins with the batch at `position`."""
     base_offset = next(segment.log.batches(position)).base_offset
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
         offset_file(home.directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
@@ -195,6 +217,7 @@ def _new_piece(segment: LogSegment, position: int, home: SegmentHome) -> LogSegm
 
 
 def _finish(pieces: Sequence[LogSegment], mtime_ns: int) -> None:
+    """Flush the new segments and give them the mtime of the old one."""
     for piece in pieces:
         piece.on_become_inactive_segment()
         piece.flush()
