@@ -73,8 +73,8 @@ class Scheduler(Protocol):
 class BackgroundScheduler:
     """Runs tasks in a thread of its own, which starts with the first task and ends with `shutdown`.
 
-    Exceptions of a task are logged, and the other tasks continue. A program that exits without `shutdown` is not
-    delayed: `shutdown` is called at exit, so no task is interrupted half-way. In a forked child no task runs.
+    Exceptions of a task are logged, and the other tasks continue. A program may exit without `shutdown`: it is called
+    at exit, so that no task is interrupted half-way. In a forked child no task runs.
     """
 
     def __init__(self, name: str = "kafkalog-scheduler") -> None:
@@ -92,9 +92,9 @@ class BackgroundScheduler:
     def schedule(self, name: str, task: Task, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
         """Run `task` once after `delay_ms`, and then every `period_ms` if that is above 0.
 
-        Tasks that are due at the same time run in the order of scheduling. A period begins at the due time of the last
-        run, or at its end if it took longer than the period. After `shutdown` and in a forked child, the task is
-        cancelled.
+        Tasks that are due at the same time run in the order of scheduling. The next run is due one period after the due
+        time of the last run, or at the end of that run if that is later. After `shutdown` and in a forked child, the
+        task is cancelled.
         """
         scheduled = ScheduledTask(name, task, period_ms)
         # In a forked child the lock may be held forever, by a thread that does not exist there.
