@@ -206,7 +206,7 @@ def test_a_failed_truncation_closes_the_log_to_appends_and_loses_no_earlier_reco
     with pytest.raises(OSError, match="Input/output"):
         log.truncate_to(1)
     machine.disk.heal()
-    with pytest.raises(LogStateError, match="opened again"):
+    with pytest.raises(LogStateError, match="open it again"):
         append(log, b"a")
     with pytest.raises(LogStateError):
         log.flush()

@@ -301,7 +301,7 @@ def test_a_transaction_index_that_cannot_be_written_keeps_the_last_stable_offset
             with pytest.raises(OSError, match="No space"):
                 producer.abort()
         assert (log.log_end_offset, log.last_stable_offset) == (11, 0)
-        with pytest.raises(LogStateError, match="opened again"):
+        with pytest.raises(LogStateError, match="open it again"):
             append(log, b"later")
     with crashed(directory) as log:
         replicated(log)
