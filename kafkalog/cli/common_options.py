@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LogPath(click.Path):
-    """A path; a stream is none. Whether it may be read is told by who opens it, as of all that cannot be read."""
+    """A path, or a URL of a store; a stream is none. Who opens it tells whether it may be read."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
@@ -23,6 +23,13 @@ class LogPath(click.Path):
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
             self.fail("a log must be a file or a directory; it is not read from stdin", param, ctx)
+        from kafkalog.storage.remote_path import is_remote, to_path
+
+        if is_remote(value):
+            try:
+                return to_path(value)
+            except (ImportError, ValueError) as error:
+                self.fail(str(error), param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli import SOUND
+from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ Examples:
 
 
 @click.command(short_help="Show the last records, and those that come.", epilog=EPILOG)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=LogPath())
 @click.option("-n", "--records", "count", type=click.IntRange(min=0), default=10, show_default=True, help="So many.")
 @click.option("-f", "--follow", is_flag=True, help="Then show each record that is appended.")
 @click.option("--committed", is_flag=True, help="As a read_committed consumer: no aborted or undecided transactions.")

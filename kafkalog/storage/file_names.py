@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
+from kafkalog.storage.remote_path import RemotePath, to_path
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -97,8 +98,9 @@ def segment_files(directory: Path) -> list[tuple[int, Path]]:
 
 def real_path(path: str | os.PathLike[str]) -> Path:
     """Where a path leads to, links followed as far as they go: whose name tells which partition it is."""
+    path = to_path(path)
     # Not Path.resolve(), which before Python 3.13 raises RuntimeError of a link that leads to itself.
-    return Path(os.path.realpath(path))
+    return path if isinstance(path, RemotePath) else Path(os.path.realpath(path))
 
 
 def offset_file(directory: Path, offset: int, suffix: str) -> Path:
@@ -108,5 +110,7 @@ def offset_file(directory: Path, offset: int, suffix: str) -> Path:
 
 def file_names(directory: Path) -> list[str]:
     """The names of the files, not of directories, in order. OSError: the directory cannot be listed."""
+    if isinstance(directory, RemotePath):
+        return [path.name for path in directory.iterdir() if path.is_file()]
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in entries if entry.is_file())
