@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.options import ReadOptions
-from kafkalog.spark.read.partition_source import PartitionSource
+from kafkalog.spark.read.partition import Partition
 from kafkalog.spark.read.planner import (
     AnySplit,
     OffsetRange,
@@ -75,7 +75,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
         """Where a new query begins. ValueError, OSError, KafkaLogError: as `discover` and `starting_offsets`."""
 
-        def initial(sources: list[PartitionSource]) -> Json:
+        def initial(sources: list[Partition]) -> Json:
             return _to_json(starting_offsets(self._options, sources))
 
         self._initial = self._on_what_is_there(initial)
@@ -92,7 +92,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         OffsetOutOfRangeError: what is to be read next is lost, and failOnDataLoss is true.
         """
 
-        def latest(sources: list[PartitionSource]) -> Json:
+        def latest(sources: list[Partition]) -> Json:
             ends = latest_offsets(self._options, sources) if self._target is None else self._target
             return self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
 
@@ -106,7 +106,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return known
         return latest
 
-    def _after(self, start: Json, ends: Offsets, limit: Any, sources: list[PartitionSource]) -> Json:
+    def _after(self, start: Json, ends: Offsets, limit: Any, sources: list[Partition]) -> Json:
         begin = _from_json(start)
         ends = self._not_before(begin, ends, sources)
         if limit is not None and ReadMaxRows is not None and isinstance(limit, ReadMaxRows):
@@ -115,7 +115,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         return {**_to_json(ends), _FIRST: start} if start == self._initial else _to_json(ends)
 
-    def _not_before(self, begin: Offsets, ends: Offsets, sources: list[PartitionSource]) -> Offsets:
+    def _not_before(self, begin: Offsets, ends: Offsets, sources: list[Partition]) -> Offsets:
         """The ends, none before where reading has come to, but where the log was truncated."""
         logs = {each.topic_partition: each for each in sources}
         found = dict(ends)
@@ -148,7 +148,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         splits = self._on_what_is_there(partial(self._splits, start, end))
         return [SplitPartition(split) for split in splits]
 
-    def _splits(self, start: Json, end: Json, sources: list[PartitionSource]) -> list[AnySplit]:
+    def _splits(self, start: Json, end: Json, sources: list[Partition]) -> list[AnySplit]:
         stop = _from_json(end)
         begin = _from_json(end.get(_FIRST, start))
         for partition in sorted(begin.keys() - stop.keys()):
@@ -156,9 +156,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._ranges({**earliest_offsets(sources), **begin}, stop, sources)
         return plan_splits(self._options, ranges, sources)
 
-    def _ranges(
-        self, begin: Offsets, stop: Offsets, sources: list[PartitionSource]
-    ) -> dict[TopicPartition, tuple[int, int]]:
+    def _ranges(self, begin: Offsets, stop: Offsets, sources: list[Partition]) -> dict[TopicPartition, tuple[int, int]]:
         """From where to where each partition is read, as far as it is still there."""
         logs = {each.topic_partition: each for each in sources}
         found: dict[TopicPartition, tuple[int, int]] = {}
@@ -183,11 +181,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- what is lost
 
-    def _lost_in(self, source: PartitionSource, lost: OffsetRange, how: str) -> None:
+    def _lost_in(self, source: Partition, lost: OffsetRange, how: str) -> None:
         what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are {how}"
         self._lost(what, source, f"{lost.start}..{lost.end - 1}")
 
-    def _lost(self, what: str, source: PartitionSource | None, wanted: object) -> None:
+    def _lost(self, what: str, source: Partition | None, wanted: object) -> None:
         if not self._options.fail_on_data_loss:
             _log.warning("%s", what)
             return
@@ -195,7 +193,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         path = source.path if source else None
         raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false goes on without them", path, None, there, wanted)
 
-    def _on_what_is_there(self, make: Callable[[list[PartitionSource]], Result]) -> Result:
+    def _on_what_is_there(self, make: Callable[[list[Partition]], Result]) -> Result:
         """What is made of the partitions as they are now."""
 
         def made() -> Result:
