@@ -1,3 +1,5 @@
+from typing import Protocol
+
 import numpy as np
 from _typeshed import ReadableBuffer
 from numpy.typing import NDArray
@@ -11,6 +13,9 @@ BAD_MAGIC: int
 SIZE_TOO_LARGE: int
 HEADER_DTYPE: np.dtype[np.void]
 
+class _Viewed(Protocol):
+    def view(self, position: int, length: int, /) -> memoryview: ...
+
 def scan_headers(
     buffer: ReadableBuffer,
     position: int = 0,
@@ -21,7 +26,7 @@ def scan_headers(
     span: int = -1,
 ) -> tuple[NDArray[np.void], int, int, int, int]: ...
 def scan_file_headers(
-    fd: int,
+    file: int | _Viewed,
     start: int,
     end: int,
     limit: int = -1,
@@ -29,7 +34,7 @@ def scan_file_headers(
     max_size: int = -1,
 ) -> tuple[NDArray[np.void], int, int, int, int]: ...
 def find_file_entry(
-    fd: int,
+    file: int | _Viewed,
     start: int,
     end: int,
     offset: int,
@@ -37,7 +42,7 @@ def find_file_entry(
     hint: int = -1,
 ) -> tuple[tuple[int, int, int, int, int, int] | None, int, int, int, int]: ...
 def load_file_entry(
-    fd: int,
+    file: int | _Viewed,
     start: int,
     end: int,
     offset: int,

@@ -7,11 +7,13 @@ Kafka's twin is `FileLogInputStream` (magic is not looked at) and, with `strict_
 The contract (statuses, their order and figures) stands in DESIGN.md.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.ref cimport PyObject
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from kafkalog._speedups.buffer_pool cimport Block as Memory
 from kafkalog._speedups.cursor cimport load_int, load_long, load_short
@@ -100,8 +102,8 @@ cdef enum:
 
 
 cdef struct Source:
-    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file (fd >= 0) refills it, which
-    # has room for `window` bytes, on demand.
+    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file refills it, which has room for
+    # `window` bytes, on demand: one of this machine (fd >= 0), or a `Viewed` (neither: all is in memory).
     uint8_t* data
     int64_t base
     int64_t held
@@ -109,6 +111,14 @@ cdef struct Source:
     int64_t window
     int fd
     int error
+    PyObject* viewed
+
+
+@cython.final
+cdef class Viewed:
+    """A `ByteSource` that a scan reads from, and the exception with which reading ended."""
+    cdef object source
+    cdef object failure
 
 
 cdef struct Scan:
@@ -120,12 +130,31 @@ cdef struct Scan:
     int status
 
 
+cdef void copy_view(Source* source, int64_t at, int64_t wanted) noexcept with gil:
+    """As `refill`, from a `Viewed`. After an exception the file ends at `at`."""
+    cdef Viewed viewed = <Viewed> source.viewed
+    cdef const uint8_t[::1] view
+    try:
+        view = viewed.source.view(at, wanted)
+        source.held = min(wanted, <int64_t> view.shape[0])
+        if source.held:
+            memcpy(source.data, &view[0], <size_t> source.held)
+    except BaseException as failure:
+        viewed.failure = failure
+        source.held = 0
+    if source.held < wanted:
+        source.end = at + source.held
+
+
 cdef void refill(Source* source, int64_t at, int64_t wanted) noexcept nogil:
     """Read `wanted` bytes of the file from `at`; a file that has become shorter ends where its bytes do."""
     cdef ssize_t got
     source.base = at
     source.held = 0
     wanted = min(wanted, source.end - at)
+    if source.viewed != NULL:
+        copy_view(source, at, wanted)
+        return
     while source.held < wanted:
         got = pread(source.fd, source.data + source.held, <size_t> (wanted - source.held), at + source.held)
         if got < 0 and errno == EINTR:
@@ -138,10 +167,14 @@ cdef void refill(Source* source, int64_t at, int64_t wanted) noexcept nogil:
         source.held += got
 
 
+cdef inline bint in_memory(const Source* source) noexcept nogil:
+    return source.fd < 0 and source.viewed == NULL
+
+
 cdef inline const uint8_t* peek(Source* source, int64_t at, int64_t length, int64_t read_ahead) noexcept nogil:
     """Where bytes [at, at + length) lie in memory, after reading at least them; NULL where the file has lost them."""
     if at < source.base or at + length > source.base + source.held:
-        if source.fd < 0:
+        if in_memory(source):
             return NULL
         refill(source, at, max(length, read_ahead))
         if length > source.held:
@@ -292,7 +325,7 @@ cdef Py_ssize_t rows_likely(const Source* source, int64_t start):
     """How many entries there are in memory if all are as large as the first: a table that has to grow is copied."""
     cdef int64_t left = source.end - start
     cdef int64_t size
-    if source.fd >= 0 or left < LOG_OVERHEAD:
+    if not in_memory(source) or left < LOG_OVERHEAD:
         return 0
     size = LOG_OVERHEAD + max(<int64_t> RECORD_OVERHEAD_V0, <int64_t> load_int(source.data + start + SIZE_AT))
     return <Py_ssize_t> min(left // size + left // (8 * size) + 1, <int64_t> LIKELY_ROWS)
@@ -320,8 +353,6 @@ cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t
         parts.append(rows[:scan.rows])
         if scan.status != AT_LIMIT or scan.at >= until or read == limit:
             break
-    if source.error:
-        raise OSError(source.error, strerror(source.error))
     return (parts[0] if len(parts) == 1 else joined(parts)), scan.status, scan.at, scan.expected, scan.found
 
 
@@ -345,29 +376,57 @@ def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t
     source.window = WINDOW_BYTES
     source.fd = -1
     source.error = 0
+    source.viewed = NULL
     if start < 0 or start > source.end:
         raise ValueError(f"start {start} is outside the buffer of {source.end} bytes")
     return scan_all(&source, position, start, limit, strict_magic, max_size, span)
 
 
-def scan_file_headers(int fd, int64_t start, int64_t end, Py_ssize_t limit=-1, int64_t span=-1, int64_t max_size=-1):
+cdef Viewed open_source(Source* source, object file):
+    """Let `source` read from a descriptor or a `ByteSource`. Whoever scans keeps what is returned, which may be None."""
+    cdef Viewed viewed
+    source.base = source.held = 0
+    source.error = 0
+    if isinstance(file, int):
+        source.fd = file
+        source.viewed = NULL
+        return None
+    viewed = Viewed.__new__(Viewed)
+    viewed.source = file
+    source.fd = -1
+    source.viewed = <PyObject*> viewed
+    return viewed
+
+
+cdef int check(const Source* source, Viewed viewed) except -1:
+    """Raise the error with which reading ended, if it did."""
+    if source.error:
+        raise OSError(source.error, strerror(source.error))
+    if viewed is not None and viewed.failure is not None:
+        raise viewed.failure
+    return 0
+
+
+def scan_file_headers(object file, int64_t start, int64_t end, Py_ssize_t limit=-1, int64_t span=-1, int64_t max_size=-1):
     """As `scan_headers`, over bytes [start, end) of an open file, reading little more than the headers.
 
-    Positions are file positions. A file that ends before `end`, or shrinks meanwhile, ends where its bytes do. The
-    GIL is released. ValueError: start or end negative, or start > end; OSError: the file cannot be read.
+    file: a descriptor, or a `ByteSource`, of which views are taken. Positions are file positions. A file that ends
+    before `end`, or shrinks meanwhile, ends where its bytes do. The GIL is released but for taking views. ValueError:
+    start or end negative, or start > end; OSError: the file cannot be read; whatever the `ByteSource` raises.
     """
     cdef Source source
+    cdef Viewed viewed
     cdef bytes window
     if not 0 <= start <= end:
         raise ValueError(f"[{start}, {end}) is not a range of a file")
     window = PyBytes_FromStringAndSize(NULL, WINDOW_BYTES)  # not shared with anyone, so it may be written to
+    viewed = open_source(&source, file)
     source.data = <uint8_t*> PyBytes_AS_STRING(window)
-    source.base = source.held = 0
     source.end = end
     source.window = WINDOW_BYTES
-    source.fd = fd
-    source.error = 0
-    return scan_all(&source, 0, start, limit, False, max_size, span)
+    found = scan_all(&source, 0, start, limit, False, max_size, span)
+    check(&source, viewed)
+    return found
 
 
 cdef inline int64_t beginning(const Header* row) noexcept nogil:
@@ -431,29 +490,27 @@ cdef struct Search:
     int64_t hint
 
 
-cdef bint search_file(int fd, const Search* search, Header* row, Scan* scan) except -1:
+cdef bint search_file(object file, const Search* search, Header* row, Scan* scan) except -1:
     """As `find_entry`, in a file."""
     cdef Source source
+    cdef Viewed viewed
     cdef bint reached
     cdef uint8_t[SEARCH_WINDOW_BYTES] window
     if not 0 <= search.start <= search.end:
         raise ValueError(f"[{search.start}, {search.end}) is not a range of a file")
+    viewed = open_source(&source, file)
     source.data = window
-    source.base = source.held = 0
     source.end = search.end
     source.window = SEARCH_WINDOW_BYTES
-    source.fd = fd
-    source.error = 0
     scan.at = search.start
     scan.last_size = scan.rows = 0
     with nogil:
         reached = find_entry(&source, search.offset, search.timestamp, search.hint, row, scan)
-    if source.error:
-        raise OSError(source.error, strerror(source.error))
+    check(&source, viewed)
     return reached
 
 
-def find_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
+def find_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
     """The first entry in bytes [start, end) of an open file whose last offset and largest timestamp reach both figures.
 
     Of the offset alone (timestamp INT64_MIN) the one that holds it, or the first that begins after it: one that begins
@@ -462,41 +519,40 @@ def find_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t 
     Returns (row, status, at, expected, found): row is (position, size, base offset, last offset, largest timestamp,
     magic), the base offset -1 for a wrapper; or None where the walk ended before, as in `scan_file_headers`. hint: the
     entry at `start` begins at this offset or before (-1: not asked); where it does not, LIMIT at `start`.
-    The GIL is released. ValueError, OSError: as `scan_file_headers`.
+    file, errors: as `scan_file_headers`.
     """
     cdef Search search = Search(start, end, offset, timestamp, hint)
     cdef Scan scan
     cdef Header row
-    if not search_file(fd, &search, &row, &scan):
+    if not search_file(file, &search, &row, &scan):
         return None, scan.status, scan.at, scan.expected, scan.found
     fields = row.position, row.size_in_bytes, row.base_offset, row.last_offset, row.max_timestamp, row.magic
     return fields, scan.status, scan.at, scan.expected, scan.found
 
 
-def load_file_entry(int fd, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
+def load_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
     """The same entry, whole: its row of the header table, and its bytes, which are read after its header.
 
     Returns (entry, status, at, expected, found): entry is (one row of `HEADER_DTYPE`, a read-only memoryview of the
     bytes, position, size), with fewer bytes than its size where the file has just become shorter; or None where there
-    is no such entry. The GIL is released. ValueError, OSError: as `scan_file_headers`.
+    is no such entry. file, errors: as `scan_file_headers`.
     """
     cdef Search search = Search(start, end, offset, timestamp, hint)
     cdef Scan scan
     cdef Header row
     cdef Source source
+    cdef Viewed viewed
     cdef Memory table, data
-    if not search_file(fd, &search, &row, &scan):
+    if not search_file(file, &search, &row, &scan):
         return None, scan.status, scan.at, scan.expected, scan.found
     table = <Memory?> Block(sizeof(Header))
     data = <Memory?> Block(row.size_in_bytes)
+    viewed = open_source(&source, file)
     source.data = <uint8_t*> data.memory
     source.end = scan.at + row.size_in_bytes
-    source.fd = fd
-    source.error = 0
     with nogil:
         refill(&source, scan.at, row.size_in_bytes)
-    if source.error:
-        raise OSError(source.error, strerror(source.error))
+    check(&source, viewed)
     (<Header*> table.memory)[0] = row
     view = PyMemoryView_FromObject(data)[:source.held].toreadonly()
     entry = np.ndarray(1, HEADER_DTYPE, table), view, row.position, row.size_in_bytes

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli import FINDINGS, SOUND
+from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import abandon, complain, flush_stdout, is_terminal, write_text
 from kafkalog.cli.signals import Terminated, raised
 
@@ -51,7 +52,7 @@ Examples:
 
 
 @click.command(short_help="Append lines from stdin to a partition.", epilog=EPILOG)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=LogPath())
 @click.option(
     "-f", "--format", "form", type=click.Choice(["lines", "jsonl"]), default="lines", show_default=True,
     help="The format of a line of stdin.",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LogPath(click.Path):
-    """A path, but not `-`. Missing permission to read it is reported when it is opened, like all errors of reading."""
+    """A path, or a URL of a store, but not `-`. Missing permission is reported when it is opened, as all errors are."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
@@ -23,6 +23,13 @@ class LogPath(click.Path):
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
             self.fail("a log is not read from stdin; give a file or a directory", param, ctx)
+        from kafkalog.storage.remote_path import is_remote, to_path
+
+        if is_remote(value):
+            try:
+                return to_path(value)
+            except (ImportError, ValueError) as error:
+                self.fail(str(error), param, ctx)
         return super().convert(value, param, ctx)
 
 

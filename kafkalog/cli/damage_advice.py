@@ -12,7 +12,8 @@ from kafkalog.record.decoding import Entries, Reading
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.scan.records import surviving
 from kafkalog.storage.file_names import segment_base_offset
-from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.remote_path import to_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 
@@ -22,9 +23,9 @@ def way_round(source: Source, error: KafkaLogError) -> str:
     if error.position is None or error.path not in paths:
         return ""
     i = paths.index(error.path)
-    batch = _next_batch(Path(error.path), error.position)
+    batch = _next_batch(to_path(error.path), error.position)
     if batch is None:
-        following = segment_base_offset(Path(paths[i + 1]).name) if i + 1 < len(paths) else None
+        following = segment_base_offset(to_path(paths[i + 1]).name) if i + 1 < len(paths) else None
         return "" if following is None else _advice(following)
     offset = batch.base_offset
     return _advice(offset if _can_be_asked_for(source.files[i], offset, batch.position) else None)
@@ -36,7 +37,7 @@ def _advice(offset: int | None) -> str:
 
 def _next_batch(path: Path, position: int) -> RecordBatch | None:
     """Return the next batch at or after a position that can be decoded; None if there is none."""
-    with closing(ReadableFile(path)) as file:
+    with closing(open_source(path)) as file:
         for entries in surviving(file, scope_of(path)):
             if isinstance(entries, Entries):
                 rows = entries.rows[entries.rows["position"] >= position]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.output import NO_TIMESTAMP
@@ -38,10 +37,11 @@ def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> s
 def _times(source: Source) -> str:
     """Return the range of timestamps in words."""
     from kafkalog.cli.header_summary import Summary, summarise
+    from kafkalog.storage.remote_path import to_path
 
     total = Summary()
     for file in source.files:
-        total.add(summarise(Path(file.path), sealed=file.sealed))
+        total.add(summarise(to_path(file.path), sealed=file.sealed))
     if total.last_timestamp == NO_TIMESTAMP:
         return "it has no timestamps"
     return f"its times go from {time_text(total.first_timestamp)} to {time_text(total.last_timestamp)}"

@@ -16,7 +16,8 @@ from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, CompressionType
 from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.record.layout import RECORD_BATCH_OVERHEAD
 from kafkalog.storage.file_names import segment_base_offset
-from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.files.byte_source import ByteSource
+from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], None
     advance = advance or (lambda _: None)
     summary = Summary(segments=1, start_offset=segment_base_offset(path.name))
     try:
-        with FileMessageSet(path, sealed=sealed) as file, closing(ReadableFile(path)) as source:
+        with FileMessageSet(path, sealed=sealed) as file, closing(open_source(path)) as source:
             summary.size_in_bytes = file.size_in_bytes
             error = _read_headers(file, source, summary, advance)
         if error is not None:
@@ -153,7 +154,7 @@ def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], None
 
 
 def _read_headers(
-    file: FileMessageSet, source: ReadableFile, summary: Summary, advance: Callable[[int], None]
+    file: FileMessageSet, source: ByteSource, summary: Summary, advance: Callable[[int], None]
 ) -> KafkaLogError | None:
     """Take in all headers of a file. Return what is wrong; then the summary is of no use."""
     before: Rows | None = None
@@ -182,7 +183,7 @@ def _surviving(path: Path, sealed: bool, error: KafkaLogError) -> Summary:
     from kafkalog.scan.records import Damage, surviving
 
     summary = Summary(segments=1, start_offset=segment_base_offset(path.name), tail="damaged")
-    with closing(ReadableFile(path)) as file:
+    with closing(open_source(path)) as file:
         summary.size_in_bytes = summary.tail_size = file.size
         for part in surviving(file, replace(scope_of(path), sealed=sealed)):
             if isinstance(part, Damage):
@@ -217,13 +218,13 @@ def _ensure_known(file: FileMessageSet, rows: "Rows") -> None:
         batch.ensure_valid()
 
 
-def _ensure_nothing_hidden(source: ReadableFile, rows: "Rows") -> None:
+def _ensure_nothing_hidden(source: ByteSource, rows: "Rows") -> None:
     """CorruptRecordError: offsets are missing behind a batch whose checksum does not hold."""
     # The base offset of a wrapper is not in its header: -1 is never greater.
     _ensure_valid(source, rows[:-1][rows["base_offset"][1:] > rows["last_offset"][:-1] + 1])
 
 
-def _ensure_valid(source: ReadableFile, rows: "Rows") -> None:
+def _ensure_valid(source: ByteSource, rows: "Rows") -> None:
     """CorruptRecordError: a checksum does not hold."""
     from kafkalog._speedups.checksum import first_invalid
     from kafkalog.record.batch_validity import wrong_checksum

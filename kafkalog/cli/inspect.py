@@ -14,6 +14,7 @@ from kafkalog.cli import SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import complain, is_terminal
 from kafkalog.errors import NotALogError
+from kafkalog.storage.remote_path import is_remote
 
 if TYPE_CHECKING:
     from inspector.headless import Options
@@ -71,6 +72,8 @@ def inspect(
 
     Always read-only, and safe while a broker is running. The last line shows the available keys; ? shows all of them.
     """
+    if is_remote(path):
+        raise click.UsageError(f"the inspector reads files of this machine, not {path}")
     try:
         if screen is not None:
             return _headless(path, screen, form or "text", _told(_settings(config, utc, theme)), looking)

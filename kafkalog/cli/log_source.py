@@ -15,6 +15,7 @@ from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 from kafkalog.storage.file_names import TopicPartition, parse_partition_dir, real_path, segment_base_offset
 from kafkalog.storage.log import Log
 from kafkalog.storage.read_only_log import ReadOnlyLog
+from kafkalog.storage.remote_path import to_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 # Offsets are Java longs.
@@ -75,7 +76,7 @@ class Source:
     @property
     def _base_offset(self) -> int:
         assert isinstance(self._log, FileMessageSet)
-        return segment_base_offset(Path(self._log.path).name) or 0
+        return segment_base_offset(to_path(self._log.path).name) or 0
 
     def columns(self, wanted: Range) -> Iterator[RecordColumns]:
         """The records that are wanted, as arrays."""
@@ -117,7 +118,7 @@ class Source:
         """From the one that holds the offset `first` on."""
         for file in self.files:
             for batch in (file.starting_at(first) if first else file).batches():
-                yield Located(Path(file.path), batch)
+                yield Located(to_path(file.path), batch)
 
     def _first_to_read(self, wanted: Range) -> int | None:
         """The first offset for which a batch must be read; None: none must."""

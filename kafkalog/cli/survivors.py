@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import starmap
-from pathlib import Path
 
 from kafkalog.cli.log_source import Located, Source
 from kafkalog.errors import KafkaLogError
@@ -13,6 +12,7 @@ from kafkalog.record.record_columns import RecordColumns
 from kafkalog.scan.records import Damage, batches, last_offset, records
 from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 from kafkalog.storage.file_names import segment_base_offset
+from kafkalog.storage.remote_path import to_path
 
 
 class SurvivingSource(Source):
@@ -34,7 +34,7 @@ class SurvivingSource(Source):
         try:
             return super().start_offset
         except KafkaLogError:
-            return segment_base_offset(Path(self.files[0].path).name) or 0
+            return segment_base_offset(to_path(self.files[0].path).name) or 0
 
     @property
     def end_offset(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli import SOUND
+from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ Examples:
 
 
 @click.command(short_help="Show the last records, then new ones.", epilog=EPILOG)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=LogPath())
 @click.option(
     "-n",
     "--records",

@@ -22,7 +22,8 @@ from kafkalog.fsck.header_checks import Bounds
 from kafkalog.record import decompress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import segment_base_offset, segment_files
-from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.remote_path import to_path
 
 PathLike = str | os.PathLike[str]
 Place = DataDir | PartitionDir | LogFile
@@ -59,7 +60,7 @@ def verify_file(path: PathLike, options: Options | None = None, *, sealed: bool 
     Returns:
         The findings, computed while they are read.
     """
-    path, options = Path(path), options or Options()
+    path, options = to_path(path), options or Options()
     scope = scope_of(path)
     is_sealed = scope.sealed if sealed is None else sealed
     return _timed(_file(path, scope.bounds, is_sealed, options), options.summary)
@@ -75,7 +76,7 @@ def scope_of(path: Path) -> Scope:
 def verify_partition(directory: PathLike, options: Options | None = None) -> Iterator[Finding]:
     """Check the segments of a partition directory; a segment that cannot be read is a finding, not an error."""
     options = options or Options()
-    return _timed(_partition(Path(directory), options), options.summary)
+    return _timed(_partition(to_path(directory), options), options.summary)
 
 
 def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Finding]:
@@ -87,7 +88,7 @@ def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Find
     try:
         place = discover(path)
     except (OSError, NotALogError) as error:
-        return _timed(iter([not_readable(Path(path), error)]), options.summary)
+        return _timed(iter([not_readable(to_path(path), error)]), options.summary)
     return verify_place(place, options)
 
 
@@ -140,7 +141,7 @@ def _partition(directory: Path, options: Options) -> Iterator[Finding]:
 
 def _file(path: Path, bounds: Bounds, sealed: bool, options: Options, *, listed: bool = False) -> Iterator[Finding]:
     try:
-        file = ReadableFile(path)
+        file = open_source(path)
     except (OSError, NotALogError) as error:
         if listed and isinstance(error, FileNotFoundError):
             yield Finding(

@@ -154,6 +154,13 @@ def header_at(source: Source, position: int) -> Rows:
     return _Walk(source, Bounds()).header_at(position)
 
 
+def sound_header_at(source: Source, position: int) -> Rows:
+    """Return the header row, shape (1,), of the batch that begins at a position and whose checksum holds; or none."""
+    walk = _Walk(source, Bounds())
+    rows = walk.header_at(min(position, source.size))
+    return rows if len(rows) and walk.is_sound(rows[0]) else rows[:0]
+
+
 def readable(rows: Rows) -> Flags:
     """Return which of `rows` are of a known format and not shorter than its header."""
     magic, size = rows["magic"], rows["size_in_bytes"]
@@ -269,7 +276,7 @@ class _Walk:
         while stop.more and links < _LINKS:
             entries, stop = self._scan(stop.position, _PEEK_BYTES)
             links += len(entries.rows)
-            if any(map(self._is_sound, entries.rows)):
+            if any(map(self.is_sound, entries.rows)):
                 return True
         if links >= _LINKS:
             return True
@@ -278,7 +285,8 @@ class _Walk:
             return self._right_size(int(rows["position"][i]), self._size) is None
         return stop.status == framing.END
 
-    def _is_sound(self, row: np.void) -> bool:
+    def is_sound(self, row: np.void) -> bool:
+        """Return whether the format is known and the checksum holds."""
         magic, size = int(row["magic"]), int(row["size_in_bytes"])
         known = 0 <= magic <= 2 and size >= SHORTEST[magic]
         return known and self._sound.checksum(row) == int(row["checksum"])

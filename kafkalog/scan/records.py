@@ -28,9 +28,11 @@ from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns, between
 from kafkalog.storage.file_names import segment_base_offset
-from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.files.byte_source import ByteSource
+from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.log import Log
 from kafkalog.storage.read.log_scan import NO_END
+from kafkalog.storage.remote_path import to_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 
@@ -113,7 +115,7 @@ def batches(log: Log | FileMessageSet, start: int = 0, *, report: Report) -> Ite
     for file, scope in _files(log, start):
         for entries in _from(start, surviving(file, scope, keep_damaged=True), report):
             for batch in batches_of(entries, Reading(path=scope.path)):
-                yield Path(scope.path), batch
+                yield to_path(scope.path), batch
 
 
 def last_offset(file: FileMessageSet) -> int | None:
@@ -126,13 +128,13 @@ def last_offset(file: FileMessageSet) -> int | None:
     return last
 
 
-def _files(log: Log | FileMessageSet, start: int) -> Iterator[tuple[ReadableFile, Scope]]:
+def _files(log: Log | FileMessageSet, start: int) -> Iterator[tuple[ByteSource, Scope]]:
     """Yield the files that may hold offset `start` or later, each open until the next one."""
-    paths = [segment.path for segment in log.segments] if isinstance(log, Log) else [Path(log.path)]
+    paths = [segment.path for segment in log.segments] if isinstance(log, Log) else [to_path(log.path)]
     following = [segment_base_offset(path.name) for path in paths[1:]]
     for path, next_base in zip(paths, [*following, None], strict=True):
         if next_base is None or next_base > start:
-            with closing(ReadableFile(path)) as file:
+            with closing(open_source(path)) as file:
                 yield file, scope_of(path)
 
 

@@ -21,12 +21,13 @@ try:
 except ImportError as error:
     raise ImportError("format('kafkalog') needs pyspark 4.0 or later: pip install 'kafkalog[spark]'") from error
 
-from kafkalog.spark.read.discover import is_remote, local_path
+from kafkalog.spark.read.discover import local_path
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.planner import plan_splits
 from kafkalog.spark.read.tasks import SplitPartition, columns_of_struct, read_partition
 from kafkalog.spark.schema import Column, ddl
 from kafkalog.spark.write.options import WRITE_ONLY
+from kafkalog.storage.remote_path import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa

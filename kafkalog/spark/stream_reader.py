@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.options import ReadOptions
-from kafkalog.spark.read.partition_source import PartitionSource
+from kafkalog.spark.read.partition import Partition
 from kafkalog.spark.read.planner import (
     AnySplit,
     OffsetRange,
@@ -79,7 +79,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ValueError, OSError, KafkaLogError: As `discover` and `starting_offsets`.
         """
 
-        def initial(sources: list[PartitionSource]) -> Json:
+        def initial(sources: list[Partition]) -> Json:
             return _to_json(starting_offsets(self._options, sources))
 
         self._initial = self._on_what_is_there(initial)
@@ -97,7 +97,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             OffsetOutOfRangeError: Unread offsets are lost, and failOnDataLoss is true.
         """
 
-        def latest(sources: list[PartitionSource]) -> Json:
+        def latest(sources: list[Partition]) -> Json:
             ends = latest_offsets(self._options, sources) if self._target is None else self._target
             return self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
 
@@ -111,7 +111,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return known
         return latest
 
-    def _after(self, start: Json, ends: Offsets, limit: Any, sources: list[PartitionSource]) -> Json:
+    def _after(self, start: Json, ends: Offsets, limit: Any, sources: list[Partition]) -> Json:
         """Return the end of a micro-batch that begins at `start`, within `limit`."""
         begin = _from_json(start)
         ends = self._not_before(begin, ends, sources)
@@ -121,7 +121,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         return {**_to_json(ends), _FIRST: start} if start == self._initial else _to_json(ends)
 
-    def _not_before(self, begin: Offsets, ends: Offsets, sources: list[PartitionSource]) -> Offsets:
+    def _not_before(self, begin: Offsets, ends: Offsets, sources: list[Partition]) -> Offsets:
         """Return the ends, each at least the offset read so far unless the log was truncated below it."""
         logs = {each.topic_partition: each for each in sources}
         found = dict(ends)
@@ -158,7 +158,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         splits = self._on_what_is_there(partial(self._splits, start, end))
         return [SplitPartition(split) for split in splits]
 
-    def _splits(self, start: Json, end: Json, sources: list[PartitionSource]) -> list[AnySplit]:
+    def _splits(self, start: Json, end: Json, sources: list[Partition]) -> list[AnySplit]:
         """Plan the splits of a micro-batch, whose start may be stored in its end."""
         stop = _from_json(end)
         begin = _from_json(end.get(_FIRST, start))
@@ -167,9 +167,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._ranges({**earliest_offsets(sources), **begin}, stop, sources)
         return plan_splits(self._options, ranges, sources)
 
-    def _ranges(
-        self, begin: Offsets, stop: Offsets, sources: list[PartitionSource]
-    ) -> dict[TopicPartition, tuple[int, int]]:
+    def _ranges(self, begin: Offsets, stop: Offsets, sources: list[Partition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the offset range of each partition, without the offsets that are lost."""
         logs = {each.topic_partition: each for each in sources}
         found: dict[TopicPartition, tuple[int, int]] = {}
@@ -194,11 +192,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- lost data
 
-    def _lost_in(self, source: PartitionSource, lost: OffsetRange, how: str) -> None:
+    def _lost_in(self, source: Partition, lost: OffsetRange, how: str) -> None:
         what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are {how}"
         self._lost(what, source, f"{lost.start}..{lost.end - 1}")
 
-    def _lost(self, what: str, source: PartitionSource | None, wanted: object) -> None:
+    def _lost(self, what: str, source: Partition | None, wanted: object) -> None:
         """Log a loss of data, or raise an error if failOnDataLoss is true.
 
         Raises:
@@ -211,7 +209,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         path = source.path if source else None
         raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false skips them", path, None, there, wanted)
 
-    def _on_what_is_there(self, make: Callable[[list[PartitionSource]], Result]) -> Result:
+    def _on_what_is_there(self, make: Callable[[list[Partition]], Result]) -> Result:
         """Call `make` with the current partitions and return its result."""
 
         def made() -> Result:

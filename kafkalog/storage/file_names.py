@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
+from kafkalog.storage.remote_path import RemotePath, to_path
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -101,8 +102,9 @@ def segment_files(directory: Path) -> list[tuple[int, Path]]:
 
 def real_path(path: str | os.PathLike[str]) -> Path:
     """Return the target of a path, with all links resolved. Its name identifies the partition."""
+    path = to_path(path)
     # Not Path.resolve(): before Python 3.13 it raises RuntimeError for a link to itself.
-    return Path(os.path.realpath(path))
+    return path if isinstance(path, RemotePath) else Path(os.path.realpath(path))
 
 
 def offset_file(directory: Path, offset: int, suffix: str) -> Path:
@@ -116,5 +118,7 @@ def file_names(directory: Path) -> list[str]:
     Raises:
         OSError: The directory is not readable.
     """
+    if isinstance(directory, RemotePath):
+        return [path.name for path in directory.iterdir() if path.is_file()]
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in entries if entry.is_file())

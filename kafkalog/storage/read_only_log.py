@@ -34,6 +34,7 @@ from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_st
 from kafkalog.storage.read import fetch
 from kafkalog.storage.read.rereading import steadily
 from kafkalog.storage.read.segment_listing import SegmentListing
+from kafkalog.storage.remote_path import to_path
 from kafkalog.storage.segment.log_segments import LogSegments
 
 
@@ -64,7 +65,8 @@ class ReadOnlyLog(Log):
         *,
         decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> None:
-        self._attach(Path(directory), config_or_default(config))
+        directory = to_path(directory)
+        self._attach(directory, config_or_default(config))
         if self.directory.is_file():
             what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
             raise NotADirectoryError(errno.ENOTDIR, what, str(directory))

@@ -21,7 +21,7 @@ def modules_after(statement: str) -> set[str]:
         ("from kafkalog.spark import ReadOptions, plan_splits", {"pyspark", "pyarrow", "fsspec"}),
         ("from kafkalog.spark import read_records", {"pyspark", "pyarrow", "fsspec"}),
         ("import kafkalog.spark.read.arrow_batches", {"pyspark", "fsspec", "pandas"}),
-        ("import kafkalog.spark.read.remote", {"pyspark", "pyarrow", "fsspec"}),
+        ("import kafkalog.storage.files.open_source", {"pyspark", "pyarrow", "fsspec"}),
     ],
 )
 def test_planning_and_reading_import_no_package_that_they_do_not_need(statement: str, unneeded: set[str]) -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
 from kafkalog.spark import SplitGroup, plan_splits, read_records
 from kafkalog.spark.read import planner
-from kafkalog.spark.read.cuts import SparseIndex
 from kafkalog.spark.read.record_limit import Part, parts_of
+from kafkalog.storage.index.offset_index import entries_near
 from tests.helpers.partition_dirs import batch, closed, write_segments
 from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows, splits
 
@@ -146,17 +146,14 @@ def test_a_plan_has_a_largest_number_of_tasks_and_warns_where_it_is_reached(
     assert offsets(orders, **{option: value}) == list(range(END))
 
 
-def test_an_index_is_asked_no_more_often_than_it_has_entries() -> None:
-    asked: list[int] = []
-    index = b"".join(each.to_bytes(4, "big") + (each * 100).to_bytes(4, "big") for each in range(1, 40))
-
-    def read(at: int, length: int) -> bytes:
-        asked.append(at)
-        assert len(asked) < 1000
-        return index[at : at + length]
-
-    found = SparseIndex(read, len(index), 7).cuts(50, 1 << 30, 1)
-    assert [(each.offset, each.position) for each in found] == [(7 + each, each * 100) for each in range(1, 40)]
+@pytest.mark.parametrize("zeros", [0, 8, 800])
+def test_the_entries_nearest_to_some_positions_are_found_once_each(tmp_path: Path, zeros: int) -> None:
+    path = tmp_path / f"{7:020d}.index"
+    assert entries_near(path, 7, [5]) == []
+    path.write_bytes(b"".join(struct.pack(">ii", each, each * 100) for each in range(1, 40)) + bytes(zeros))
+    assert entries_near(path, 7, range(50, 1 << 20, 50)) == [(7 + each, each * 100) for each in range(1, 40)]
+    assert entries_near(path, 7, [50, 199, 1234]) == [(8, 100), (19, 1200)]
+    assert entries_near(path, 7, []) == []
 
 
 def test_records_of_many_megabytes_are_cut_as_fast_as_small_ones(tmp_path: Path) -> None:
@@ -192,7 +189,8 @@ def test_a_pipe_or_directory_in_place_of_an_index_is_ignored(
     assert offsets(directory, **{option: 50}) == list(range(END))
 
 
-def test_no_task_is_cut_shorter_than_it_need_be_at_a_segments_start() -> None:
-    index = b"".join(struct.pack(">ii", at // 10, at) for at in range(100, 10_000, 100))
-    found = SparseIndex(lambda at, length: index[at : at + length], len(index), 0).cuts(0, 10_000, 1000)
-    assert [each.position for each in found] == [*range(1000, 10_000, 1000)]
+def test_no_task_is_cut_shorter_than_it_need_be(orders: Path) -> None:
+    found = splits(orders, splitBytes=2000)
+    sizes = [each.end_pos - each.start_pos for each in found]
+    # A batch has about 400 bytes.
+    assert all(1100 < size <= 2800 for size in sizes), sizes

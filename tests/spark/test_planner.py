@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.spark import plan_splits
 from kafkalog.spark.read.discover import discover
-from kafkalog.spark.read.local import LocalPartition
+from kafkalog.spark.read.partition import Partition
 from kafkalog.spark.read.planner import earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.storage.checkpoint.checkpoint_file import (
     EpochEntry,
@@ -111,14 +111,14 @@ def test_a_file_deleted_while_planning_is_not_in_the_plan(tmp_path: Path, monkey
     """As retention and truncation take them away from under a plan of live directories."""
     log_of(tmp_path / "orders-0", segments=4)
     going = sorted((tmp_path / "orders-0").glob("*.log"))[:3]
-    cuts = LocalPartition.cuts
+    cuts = Partition.cuts
 
-    def cuts_after_retention(self: LocalPartition, *arguments: Any) -> list[int]:
+    def cuts_after_retention(self: Partition, *arguments: Any) -> list[int]:
         if going:
             going.pop(0).unlink()
         return cuts(self, *arguments)
 
-    monkeypatch.setattr(LocalPartition, "cuts", cuts_after_retention)
+    monkeypatch.setattr(Partition, "cuts", cuts_after_retention)
     assert offsets(tmp_path, splitBytes=1000) == list(range(360, 480))
 
 

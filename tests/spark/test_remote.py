@@ -12,10 +12,10 @@ import pytest
 
 from kafkalog.errors import CorruptRecordError, NotALogError
 from kafkalog.spark import plan_splits, read_records, read_split
-from kafkalog.spark.read import remote
 from kafkalog.spark.read.discover import discover
-from kafkalog.spark.read.partition_source import PartitionSource
-from kafkalog.spark.read.window import ShorterFileError
+from kafkalog.spark.read.partition import Partition
+from kafkalog.storage.files import remote_file
+from kafkalog.storage.files.byte_source import ShorterFileError
 from tests.helpers import golden
 from tests.helpers.partition_dirs import NOW
 from tests.helpers.partitions import sampled_archive
@@ -28,7 +28,7 @@ END = 240
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """An empty store, read in ranges that are shorter than many batches."""
-    monkeypatch.setattr(remote, "RANGE_BYTES", 5000)
+    monkeypatch.setattr(remote_file, "MOST_BYTES", 5000)
     files = fsspec.filesystem("memory")
     files.store.clear()
     files.pseudo_dirs[:] = [""]
@@ -44,12 +44,12 @@ def orders(store: Any, tmp_path: Path) -> str:
     return "memory://backup"
 
 
-def records(source: PartitionSource, **given: Any) -> list[Any]:
+def records(source: Partition, **given: Any) -> list[Any]:
     parsed = options(source.path, **given)
     return [record for split in plan_splits(parsed) for record in read_records(split, parsed)]
 
 
-def pairs(store: Any, archive: str) -> list[tuple[PartitionSource, PartitionSource]]:
+def pairs(store: Any, archive: str) -> list[tuple[Partition, Partition]]:
     data = golden.unpacked() / archive / "data"
     store.put(str(data), f"/{archive}", recursive=True)
     return list(zip(discover(options(data)), discover(options(f"memory://{archive}")), strict=True))

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from kafkalog.spark import ReadOptions, plan_splits, read_split
-from kafkalog.spark.read import remote
 from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.planner import Split
+from kafkalog.storage.files import remote_file
+from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.remote_path import to_path
 from tests.helpers import golden
 from tests.helpers.s3_server import BUCKET, S3Server, answers, hangs
 from tests.helpers.spark_rows import expected_rows, of_arrow
@@ -91,7 +93,7 @@ def test_a_golden_log_is_read_as_from_a_disk(server: S3Server, path: str, level:
 def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "RANGE_BYTES", 3000)
+    monkeypatch.setattr(remote_file, "MOST_BYTES", 3000)
     monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 2000)
     options = parsed(splitBytes=10_000)
     splits = planned(options)
@@ -119,7 +121,7 @@ def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(
     [
         (answers("403 Forbidden"), PermissionError, "may not be read"),
         (answers("500 Internal Server Error"), OSError, "cannot be read: .*Internal Server Error"),
-        (answers("404 Not Found"), FileNotFoundError, "there is no "),
+        (answers("404 Not Found"), FileNotFoundError, "does not exist"),
     ],
     ids=["refused", "an error of the server", "gone"],
 )
@@ -155,7 +157,7 @@ def test_a_refusal_while_planning_names_the_url(server: S3Server) -> None:
 
 def test_a_missing_path_is_named(server: S3Server) -> None:
     for path in (f"s3://{BUCKET}/missing", "s3://another/orders-0"):
-        with pytest.raises(FileNotFoundError, match=f"there is no {path}"):
+        with pytest.raises(FileNotFoundError, match=f"{path} does not exist"):
             discover(parsed(path))
     with pytest.raises(FileNotFoundError, match=r"nothing matches 's3://backup/data/x\*'"):
         discover(parsed(f"s3://{BUCKET}/data/x*"))
@@ -174,7 +176,7 @@ def test_the_size_of_a_file_is_its_present_one_after_an_earlier_listing(server: 
     for size in (1000, 2000):
         (tmp_path / name).write_bytes(bytes(size))
         server.put(tmp_path, "live/orders-0")
-        with closing(remote.RemoteWindow(f"{directory}/{name}")) as window:
-            assert window.size == size
+        with closing(open_source(f"{directory}/{name}")) as file:
+            assert file.size == size
         # read_committed lists the directory, and fsspec remembers the sizes.
-        assert remote.remote_file_names(directory) == [name]
+        assert [path.name for path in to_path(directory).iterdir()] == [name]

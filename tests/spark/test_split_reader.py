@@ -15,9 +15,10 @@ from kafkalog import ByteBufferMessageSet, CompressionType, Record
 from kafkalog.errors import CorruptRecordError, InvalidRecordError
 from kafkalog.record.control import ControlRecordType
 from kafkalog.spark import plan_splits, read_records, read_split
-from kafkalog.spark.read import window
-from kafkalog.spark.read.window import MappedWindow, ReadWindow, ShorterFileError
 from kafkalog.spark.schema import arrow_schema, columns_of, default_columns
+from kafkalog.storage.files import readable_file
+from kafkalog.storage.files.byte_source import ShorterFileError
+from kafkalog.storage.files.readable_file import MappedFile, ReadableFile
 from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tests.helpers.partition_dirs import NOW, batch, marker, write_segments
 from tests.helpers.spark_logs import log_of, offsets, options, rows, splits
@@ -138,11 +139,8 @@ def test_nothing_to_read_is_no_batch() -> None:
     assert list(read_records(None)) == []
 
 
-@pytest.mark.parametrize("kind", [MappedWindow, ReadWindow])
-def test_windows_smaller_than_batches_give_the_same_bytes(
-    orders: Path, monkeypatch: pytest.MonkeyPatch, kind: type[window.Window]
-) -> None:
-    monkeypatch.setattr(kind, "most", 100)
+def test_windows_smaller_than_batches_give_the_same_bytes(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readable_file, "WINDOW_BYTES", 100)
     assert offsets(orders, splitBytes=3000) == list(range(240))
 
 
@@ -150,11 +148,11 @@ def test_no_more_of_a_file_is_mapped_than_a_window(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.touch()
     os.truncate(path, 1 << 30)
-    mapped = MappedWindow(str(path))
+    mapped = MappedFile(path)
     before = _mapped_bytes()
     for position in range(0, 1 << 30, 100 << 20):
-        assert len(mapped.peek(position, 1000)) >= 1000
-        assert _mapped_bytes() - before < 2 * window.MAPPED_BYTES
+        assert len(mapped.view(position, 1000)) == 1000
+        assert _mapped_bytes() - before < 2 * readable_file.WINDOW_BYTES
     mapped.close()
 
 
@@ -233,7 +231,6 @@ def test_a_file_that_shrank_is_an_error_that_names_it(tmp_path: Path, which: int
 def test_a_file_that_shrinks_while_it_is_read_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
-    monkeypatch.setattr(window.ReadWindow, "most", 1000)
     monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 1000)
     directory = log_of(tmp_path / "orders-0")
     split = splits(directory)[which]
@@ -282,9 +279,8 @@ def test_a_damaged_size_field_takes_no_memory_before_the_checksum_holds(
     Path(path).write_bytes(data)
     monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 500)
     loaded: list[int] = []
-    for kind in (MappedWindow, ReadWindow):
-        monkeypatch.setattr(kind, "most", 1000)
-        monkeypatch.setattr(kind, "_load", noted(kind._load, loaded))
+    monkeypatch.setattr(ReadableFile, "view", noted(ReadableFile.view, loaded))
+    monkeypatch.setattr(MappedFile, "view", noted(MappedFile.view, loaded))
     monkeypatch.setattr("kafkalog.fsck.batch_search._PIECE_BYTES", 1000)
     monkeypatch.setattr("kafkalog.fsck.batch_search.WINDOW_BYTES", 1000)
     monkeypatch.setattr("kafkalog.fsck.range_checksums.BLOCK_BYTES", 500)
@@ -299,7 +295,6 @@ def test_a_damaged_size_field_takes_no_memory_before_the_checksum_holds(
 
 def test_a_large_batch_whose_checksum_holds_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog.fsck.walk.RUN_BYTES", 500)
-    monkeypatch.setattr(ReadWindow, "most", 1000)
     directory = written(tmp_path, batch(0), batch(1, [b"x" * 5000]), batch(2))
     assert offsets(directory) == [0, 1, 2]
 

@@ -184,13 +184,28 @@ def test_a_scan_taken_up_where_it_stopped_sees_what_one_scan_sees(data: bytes, d
 # --- the same scan over a file, of which it reads little more than the headers
 
 
+class Views:
+    """What is no file of this machine, and gives its bytes as views."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def view(self, position: int, length: int) -> memoryview:
+        assert length >= 0
+        found = memoryview(self._data)[position : position + length]
+        if len(found) < length:
+            raise EOFError(position)
+        return found
+
+
 def assert_file_is_scanned_as_memory(path: Path, data: bytes, **arguments: Any) -> None:
     path.write_bytes(data)
-    with path.open("rb") as file:
-        rows, *end = framing.scan_file_headers(file.fileno(), 0, len(data), **arguments)
     expected, *expected_end = reference_scan(data, **arguments)
-    assert rows.tolist() == expected.tolist()
-    assert end == [int(number) for number in expected_end]
+    with path.open("rb") as file:
+        for source in (file.fileno(), Views(data)):
+            rows, *end = framing.scan_file_headers(source, 0, len(data), **arguments)
+            assert rows.tolist() == expected.tolist()
+            assert end == [int(number) for number in expected_end]
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +261,20 @@ def test_a_file_that_cannot_be_read_is_an_error(path: Path) -> None:
         framing.scan_file_headers(closed, 0, 5)
 
 
+def test_an_error_while_views_are_taken_ends_a_scan_and_a_search() -> None:
+    views = Views(BATCH * 2)
+    for scan in (
+        lambda: framing.scan_file_headers(views, 0, 2**40),
+        lambda: framing.find_file_entry(views, 0, 2**40, 2**60),
+        lambda: framing.load_file_entry(views, 0, 2**40, 2**60),
+        lambda: framing.load_file_entry(Views(BATCH[:-1]), 0, len(BATCH), 0),
+    ):
+        with pytest.raises(EOFError):
+            scan()
+    with pytest.raises(AttributeError):
+        framing.scan_file_headers(object(), 0, 5)  # type: ignore[arg-type]
+
+
 def test_an_entry_that_no_reader_can_read_is_found() -> None:
     sound, short = BATCH, struct.pack(">qi", 0, 48) + b"\x02" * 48
     unknown = [V2Batch(records(b""), magic=magic).encoded() for magic in (-1, 3)]
@@ -259,8 +288,11 @@ def test_an_entry_that_no_reader_can_read_is_found() -> None:
 
 def found_in(path: Path, data: bytes, **arguments: int) -> tuple[Any, ...]:
     path.write_bytes(data)
+    start = arguments.pop("start")
     with path.open("rb") as file:
-        return framing.find_file_entry(file.fileno(), arguments.pop("start"), len(data), **arguments)
+        found = framing.find_file_entry(file.fileno(), start, len(data), **arguments)
+    assert framing.find_file_entry(Views(data), start, len(data), **arguments) == found
+    return found
 
 
 @given(damaged(message_sets()), st.data())
@@ -285,17 +317,18 @@ def test_a_damaged_file_is_searched_as_its_table_is(path: Path, data: bytes, dra
 def assert_loaded(path: Path, data: bytes, found: tuple[Any, ...], start: int, *figures: int) -> None:
     """What a search finds is loaded: its row of the table, and its bytes."""
     with path.open("rb") as file:
-        entry, *end = framing.load_file_entry(file.fileno(), start, len(data), *figures)
-    assert tuple(end) == found[1:]
-    if found[0] is None:
-        assert entry is None
-        return
-    assert entry is not None
-    rows, view, position, size = entry
-    assert (position, size) == found[0][:2]
-    assert view.readonly
-    assert bytes(view) == data[position : position + size]
-    assert rows.tolist() == reference_scan(data[: position + size], start=position)[0].tolist()
+        for source in (file.fileno(), Views(data)):
+            entry, *end = framing.load_file_entry(source, start, len(data), *figures)
+            assert tuple(end) == found[1:]
+            if found[0] is None:
+                assert entry is None
+                continue
+            assert entry is not None
+            rows, view, position, size = entry
+            assert (position, size) == found[0][:2]
+            assert view.readonly
+            assert bytes(view) == data[position : position + size]
+            assert rows.tolist() == reference_scan(data[: position + size], start=position)[0].tolist()
 
 
 @given(st.lists(st.sampled_from([0, 1, 60, 900, 3990, 4050, 4096, 8100, 8192, 70_000]), min_size=1, max_size=12))

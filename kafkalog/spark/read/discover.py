@@ -9,30 +9,33 @@ Replicas of a partition are read once: the one with the highest leader epoch, th
 import glob
 import logging
 import os
+import posixpath
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkalog.errors import NotALogError
-from kafkalog.spark.read.local import LocalPartition
 from kafkalog.spark.read.options import ReadOptions, path_of_file_url
-from kafkalog.spark.read.partition_source import PartitionSource, Refused, Wanted, ensure_not_wanted
+from kafkalog.spark.read.partition import Partition, Wanted
 from kafkalog.storage.data_dir import discover as data_dir
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 from kafkalog.storage.file_names import TopicPartition
+from kafkalog.storage.remote_path import RemotePath, is_remote, to_path
 
 _log = logging.getLogger(__name__)
 # How many topics a message names.
 _NAMED = 10
 
 
-def discover(options: ReadOptions) -> list[PartitionSource]:
+def discover(options: ReadOptions) -> list[Partition]:
     """The partitions that the paths lead to and the options ask for, replicas once, by topic and number.
 
     No other partition's directory is opened, whatever is wrong with it. FileNotFoundError: a path, or what a glob
     should match, is not there. NotALogError: it holds no log. ValueError: a topic or partition that is asked for is not
-    there. OSError: one that is asked for cannot be listed.
+    there, or there is no such kind of store. OSError: one that is asked for cannot be listed. ImportError: what a store
+    needs is missing.
     """
-    found: dict[TopicPartition, PartitionSource] = {}
+    found: dict[TopicPartition, Partition] = {}
     seen: set[str] = set()
     there: set[TopicPartition] = set()
 
@@ -62,10 +65,10 @@ def _topics(partitions: Iterable[TopicPartition]) -> str:
     return f"are the topics {', '.join(names[:_NAMED])}{more}" if names else "are no topics"
 
 
-def _better(one: PartitionSource, other: PartitionSource) -> PartitionSource:
+def _better(one: Partition, other: Partition) -> Partition:
     """The replica to read."""
 
-    def rank(each: PartitionSource) -> tuple[int, int, int]:
+    def rank(each: Partition) -> tuple[int, int, int]:
         return each.leader_epoch, each.log_end.offset, -each.log_start_offset
 
     chosen = other if rank(other) > rank(one) else one
@@ -73,33 +76,27 @@ def _better(one: PartitionSource, other: PartitionSource) -> PartitionSource:
     return chosen
 
 
-def _sources(options: ReadOptions, wanted: Wanted) -> Iterator[PartitionSource]:
+def _sources(options: ReadOptions, wanted: Wanted) -> Iterator[Partition]:
     for path in options.paths:
-        if is_remote(path):
-            from kafkalog.spark.read.remote import remote_partitions
-
-            yield from remote_partitions(path, wanted)
-            continue
-        plain = local_path(path)
-        if os.path.lexists(plain) or not glob.has_magic(plain):
-            yield from _local_partitions(_discovered(plain), plain, wanted)
+        try:
+            place = to_path(local_path(path))
+        except ValueError as error:
+            raise ValueError(f"option path: {error}") from None
+        pattern = glob.has_magic(str(place))
+        if pattern and (isinstance(place, RemotePath) or not os.path.lexists(place)):
+            yield from _matching(path, place, wanted)
         else:
-            yield from _matching(path, plain, wanted)
+            yield from _partitions(_discovered(place), place, wanted)
 
 
-def _discovered(path: str) -> DataDir | PartitionDir | LogFile:
+def _discovered(path: Path) -> DataDir | PartitionDir | LogFile:
     try:
         return data_dir.discover(path)
     except NotALogError as error:
-        below = data_dir.log_below(path)
+        below = None if isinstance(path, RemotePath) else data_dir.log_below(path)
         if below is None:
             raise
-        raise NotALogError(f"{error.message}; {below} has some", path) from None
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path is a URL that leads elsewhere than to this machine's files."""
-    return "://" in path and not path.lower().startswith("file:")
+        raise NotALogError(f"{error.message}; {below} has some", str(path)) from None
 
 
 def local_path(path: str) -> str:
@@ -107,37 +104,62 @@ def local_path(path: str) -> str:
     return path_of_file_url(path) if path.lower().startswith("file:/") else path
 
 
-def _matching(option: str, pattern: str, wanted: Wanted) -> Iterator[LocalPartition]:
+def _matching(option: str, pattern: Path, wanted: Wanted) -> Iterator[Partition]:
     """Of what a glob matches, the logs: the rest was not meant, nor what is being deleted or moved here."""
-    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - an absolute pattern
+    if isinstance(pattern, RemotePath):
+        matches: list[Path] = [*pattern.matches()]
+    else:
+        matches = [Path(each) for each in sorted(glob.glob(str(pattern), recursive=True))]  # noqa: PTH207 - absolute
     if not matches:
         raise FileNotFoundError(f"option path: nothing matches {option!r}")
-    found: dict[str, DataDir | PartitionDir | LogFile] = {}
-    refused: list[Refused] = []
-    for each in filter(os.path.isdir, matches):
+    found: dict[Path, DataDir | PartitionDir | LogFile] = {}
+    refused: list[_Refused] = []
+    for each in matches:
         try:
-            found[each] = data_dir.discover(each)
+            if isinstance(each, RemotePath) or each.is_dir():
+                found[each] = data_dir.discover(each)
         except NotALogError:
             continue
         except OSError as error:
-            refused.append(Refused(each, data_dir.partition_dir(Path(each)).topic_partition, error))
-    ensure_not_wanted(refused, [each for each, there in found.items() if isinstance(there, PartitionDir)], wanted)
+            refused.append(_Refused(str(each), data_dir.partition_dir(each).topic_partition, error))
+    found = {each: there for each, there in found.items() if not isinstance(there, LogFile)}
+    _ensure_not_wanted(refused, [str(each) for each, there in found.items() if isinstance(there, PartitionDir)], wanted)
     if not found:
         what = "a partition directory, <topic>-<number>, or one that holds some is needed; none of what matches is one"
         raise NotALogError(what, option)
     for each, there in found.items():
         if not (isinstance(there, PartitionDir) and there.mark is not None):
-            yield from _local_partitions(there, each, wanted)
+            yield from _partitions(there, each, wanted)
 
 
-def _local_partitions(found: DataDir | PartitionDir | LogFile, path: str, wanted: Wanted) -> Iterator[LocalPartition]:
+def _partitions(found: DataDir | PartitionDir | LogFile, path: Path, wanted: Wanted) -> Iterator[Partition]:
     if isinstance(found, DataDir):
         for each in found.partitions:
             # What is being deleted or moved here is none of the log.
             if each.mark is None and each.topic_partition is not None and wanted(each.topic_partition):
-                yield LocalPartition(each.path.absolute(), each.topic_partition)
+                yield Partition(each.path.absolute(), each.topic_partition)
     elif isinstance(found, PartitionDir) and found.topic_partition is not None:
         if wanted(found.topic_partition):
-            yield LocalPartition(found.path.absolute(), found.topic_partition)
+            yield Partition(found.path.absolute(), found.topic_partition)
     else:
-        raise NotALogError("a partition directory, <topic>-<number>, or one that holds some is needed", path)
+        raise NotALogError("a partition directory, <topic>-<number>, or one that holds some is needed", str(path))
+
+
+class _Refused(NamedTuple):
+    """A directory that a glob matches and that cannot be listed, the partition that its name tells, and why."""
+
+    path: str
+    topic_partition: TopicPartition | None
+    error: OSError
+
+
+def _ensure_not_wanted(refused: Iterable[_Refused], partitions: Iterable[str], wanted: Wanted) -> None:
+    """Raise the error of a directory that may hold what is asked for. partitions: the directories that could be listed.
+
+    A data directory may be named kafka-1, as a partition would be: one that cannot be listed is taken for a partition
+    only beside others.
+    """
+    above = {posixpath.dirname(each) for each in partitions}
+    for path, partition, error in refused:
+        if partition is None or wanted(partition) or posixpath.dirname(path) not in above:
+            raise error

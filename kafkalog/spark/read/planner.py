@@ -20,10 +20,9 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from kafkalog.errors import OffsetOutOfRangeError
-from kafkalog.spark.read.cuts import NO_ENTRIES
 from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.options import Bound, ReadOptions
-from kafkalog.spark.read.partition_source import PartitionSource, SegmentFile
+from kafkalog.spark.read.partition import NO_ENTRIES, Partition, SegmentFile
 from kafkalog.spark.read.record_limit import Part, parts_of
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.read.fetch import EARLIEST, LATEST
@@ -111,7 +110,7 @@ Ranges: TypeAlias = dict[TopicPartition, OffsetRange]
 def plan_splits(
     options: ReadOptions,
     ranges: Mapping[TopicPartition, tuple[int, int]] | None = None,
-    sources: "Iterable[PartitionSource] | None" = None,
+    sources: Iterable[Partition] | None = None,
 ) -> list[AnySplit]:
     """The splits of all that the options ask for, by topic, partition and offset.
 
@@ -144,7 +143,7 @@ def on_what_is_there(make: Callable[[], Result]) -> Result:
 
 
 def _planned(
-    options: ReadOptions, ranges: Mapping[TopicPartition, tuple[int, int]] | None, found: list[PartitionSource]
+    options: ReadOptions, ranges: Mapping[TopicPartition, tuple[int, int]] | None, found: list[Partition]
 ) -> list[AnySplit]:
     wanted = offset_ranges(options, found) if ranges is None else _still_there(options, found, ranges)
     spans = [(each, wanted[each.topic_partition]) for each in found if each.topic_partition in wanted]
@@ -157,7 +156,7 @@ def _planned(
     return list(_packed(cut, target // _PACKED_SHARE, options.max_records_per_partition))
 
 
-def _tell(source: PartitionSource, span: OffsetRange) -> None:
+def _tell(source: Partition, span: OffsetRange) -> None:
     """Warn of what is left out. A stream sees the tail again and again while a broker writes it: it is not told."""
     if span.end >= source.end_offset(committed=False) or source.swaps:
         for remark in source.remarks():
@@ -167,7 +166,7 @@ def _tell(source: PartitionSource, span: OffsetRange) -> None:
 # --- from where to where
 
 
-def offset_ranges(options: ReadOptions, sources: Iterable[PartitionSource]) -> Ranges:
+def offset_ranges(options: ReadOptions, sources: Iterable[Partition]) -> Ranges:
     """Which offsets of each partition the options ask for, as they are now.
 
     ValueError: offsets or times are given and a partition is not among them, or one that is not there; a start by time
@@ -186,23 +185,23 @@ def offset_ranges(options: ReadOptions, sources: Iterable[PartitionSource]) -> R
     return ranges
 
 
-def starting_offsets(options: ReadOptions, sources: Iterable[PartitionSource]) -> dict[TopicPartition, int]:
+def starting_offsets(options: ReadOptions, sources: Iterable[Partition]) -> dict[TopicPartition, int]:
     """Where reading begins in each partition, as the options say. ValueError: as `offset_ranges`."""
     return _resolved(options.starting, list(sources), lambda source, time: _start_at(source, time, options), options)
 
 
-def earliest_offsets(sources: Iterable[PartitionSource]) -> dict[TopicPartition, int]:
+def earliest_offsets(sources: Iterable[Partition]) -> dict[TopicPartition, int]:
     """The first offset of each partition."""
     return {each.topic_partition: each.log_start_offset for each in sources}
 
 
-def latest_offsets(options: ReadOptions, sources: Iterable[PartitionSource]) -> dict[TopicPartition, int]:
+def latest_offsets(options: ReadOptions, sources: Iterable[Partition]) -> dict[TopicPartition, int]:
     """The offset after the last that a reader sees, of each partition."""
     return {each.topic_partition: each.end_offset(committed=options.committed) for each in sources}
 
 
 def _resolved(
-    bound: Bound, sources: list[PartitionSource], at_time: Callable[[PartitionSource, int], int], options: ReadOptions
+    bound: Bound, sources: list[Partition], at_time: Callable[[Partition, int], int], options: ReadOptions
 ) -> dict[TopicPartition, int]:
     _tell_of_seconds(bound)
     figures = bound.offsets if bound.offsets is not None else bound.timestamps
@@ -230,7 +229,7 @@ def _tell_of_seconds(bound: Bound) -> None:
             return
 
 
-def _ensure_all(option: str, figures: Mapping[TopicPartition, int], sources: list[PartitionSource]) -> None:
+def _ensure_all(option: str, figures: Mapping[TopicPartition, int], sources: list[Partition]) -> None:
     there = {source.topic_partition for source in sources}
     unnamed, unknown = sorted(there - figures.keys()), sorted(figures.keys() - there)
     if unnamed:
@@ -239,13 +238,13 @@ def _ensure_all(option: str, figures: Mapping[TopicPartition, int], sources: lis
         raise ValueError(f"option {option}: no such partition is read: {', '.join(map(str, unknown))}")
 
 
-def _absolute(source: PartitionSource, offset: int, options: ReadOptions) -> int:
+def _absolute(source: Partition, offset: int, options: ReadOptions) -> int:
     if offset == EARLIEST:
         return source.log_start_offset
     return source.end_offset(committed=options.committed) if offset == LATEST else offset
 
 
-def _start_at(source: PartitionSource, time: int, options: ReadOptions) -> int:
+def _start_at(source: Partition, time: int, options: ReadOptions) -> int:
     offset, end = source.offset_for_timestamp(time), source.end_offset(committed=options.committed)
     # A broker does not tell of what is undecided either.
     if offset is not None and (offset < end or not options.committed):
@@ -259,12 +258,12 @@ def _start_at(source: PartitionSource, time: int, options: ReadOptions) -> int:
     )
 
 
-def _end_at(source: PartitionSource, time: int, options: ReadOptions) -> int:
+def _end_at(source: Partition, time: int, options: ReadOptions) -> int:
     offset = source.offset_for_timestamp(time)
     return source.end_offset(committed=options.committed) if offset is None else offset
 
 
-def _within(source: PartitionSource, asked: OffsetRange, options: ReadOptions) -> OffsetRange:
+def _within(source: Partition, asked: OffsetRange, options: ReadOptions) -> OffsetRange:
     """The range, as far as it is in the log; what is missing of it is lost."""
     first, end = source.log_start_offset, source.log_end.offset
     before = OffsetRange(asked.start, min(first, asked.end))
@@ -282,14 +281,14 @@ def _within(source: PartitionSource, asked: OffsetRange, options: ReadOptions) -
     return OffsetRange(max(asked.start, first), min(asked.end, last))
 
 
-def _ensure_forward(source: PartitionSource, asked: OffsetRange, options: ReadOptions) -> None:
+def _ensure_forward(source: Partition, asked: OffsetRange, options: ReadOptions) -> None:
     """Spark's source refuses it too, whatever failOnDataLoss says: such offsets are another log's."""
     if asked.start > asked.end:
         where = f"would begin at offset {asked.start} and end before {asked.end}"
         raise ValueError(f"option {options.starting.option}: {where}; {_told_of(source, options)}")
 
 
-def _is_silent(source: PartitionSource, asked: OffsetRange, found: OffsetRange, options: ReadOptions) -> bool:
+def _is_silent(source: Partition, asked: OffsetRange, found: OffsetRange, options: ReadOptions) -> bool:
     """Whether nothing is read of what was asked for, and neither an error nor a warning tells."""
     by_words = options.starting.is_word and options.ending.is_word
     if found.start < found.end or (by_words and not options.topics.partitions):
@@ -300,7 +299,7 @@ def _is_silent(source: PartitionSource, asked: OffsetRange, found: OffsetRange, 
     return source.log_start_offset <= asked.start and asked.end <= source.log_end.offset
 
 
-def _tell_of_nothing(sources: list[PartitionSource], options: ReadOptions) -> None:
+def _tell_of_nothing(sources: list[Partition], options: ReadOptions) -> None:
     """One warning of them all."""
     if sources:
         told = "; ".join(_told_of(each, options) for each in sources[:_MOST_TOLD])
@@ -308,7 +307,7 @@ def _tell_of_nothing(sources: list[PartitionSource], options: ReadOptions) -> No
         _log.warning("nothing is read of %s%s", told, others)
 
 
-def _told_of(source: PartitionSource, options: ReadOptions) -> str:
+def _told_of(source: Partition, options: ReadOptions) -> str:
     """A partition, what was asked of it, and what there is."""
     partition, end = source.topic_partition, source.end_offset(committed=options.committed)
     there = f"there are {source.log_start_offset}..{end - 1}" if source.log_start_offset < end else "there are none"
@@ -317,7 +316,7 @@ def _told_of(source: PartitionSource, options: ReadOptions) -> str:
 
 
 def _still_there(
-    options: ReadOptions, sources: list[PartitionSource], ranges: Mapping[TopicPartition, tuple[int, int]]
+    options: ReadOptions, sources: list[Partition], ranges: Mapping[TopicPartition, tuple[int, int]]
 ) -> Ranges:
     """The given ranges, as far as they are in the log."""
     by_partition = {source.topic_partition: source for source in sources}
@@ -331,7 +330,7 @@ def _still_there(
     }
 
 
-def _lost(what: str, source: PartitionSource | None, options: ReadOptions) -> None:
+def _lost(what: str, source: Partition | None, options: ReadOptions) -> None:
     path = ", ".join(options.paths) if source is None else source.path
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(f"{what} (failOnDataLoss=false reads the rest)", path)
@@ -344,12 +343,12 @@ def _lost(what: str, source: PartitionSource | None, options: ReadOptions) -> No
 class _Piece(NamedTuple):
     """What is wanted of a segment."""
 
-    source: PartitionSource
+    source: Partition
     segment: SegmentFile
     part: Part
 
 
-def _pieces(source: PartitionSource, span: OffsetRange) -> Iterator[_Piece]:
+def _pieces(source: Partition, span: OffsetRange) -> Iterator[_Piece]:
     for segment in source.segments:
         if segment.base_offset >= span.end or segment.next_base <= span.start or span.start >= span.end:
             continue
@@ -391,10 +390,10 @@ def _splits(piece: _Piece, edges: list[int]) -> Iterator[Split]:
     """Of one segment, between these positions; a plan may have thousands, so that what they share is looked up once."""
     segment, part, (topic, partition) = piece.segment, piece.part, piece.source.topic_partition
     next_base = min(segment.next_base, piece.source.log_end.offset)
-    offsets = part.first, part.last, topic, partition
+    path, offsets = str(segment.path), (part.first, part.last, topic, partition)
     whole = segment.base_offset, next_base, segment.size, segment.sealed
     for start, end in pairwise(edges):
-        yield Split(segment.path, start, end, *offsets, *whole, part.shared and start == part.start)
+        yield Split(path, start, end, *offsets, *whole, part.shared and start == part.start)
 
 
 def _packed(splits: list[Split], room: int, max_records: int | None) -> Iterator[AnySplit]:

@@ -1,6 +1,9 @@
 """A split to Arrow batches: what one task does.
 
-    window ─ walk: headers, checksums ─ aborted transactions ─ decompression, kernel ─ RecordColumns ─ Arrow batches
+    file ─ walk: headers, checksums ─ aborted transactions ─ decompression, kernel ─ RecordColumns ─ Arrow batches
+
+A sealed segment on this machine is mapped, a window at a time. An active one is read, piece by piece: touching a mapped
+page that has been cut off kills the process. One in a store is read by ranges, up to the end of the split.
 
 A position out of an index is a hint: where no sound batch begins at a split's start, the segment is walked from its
 start to the first batch behind it. Damage raises (onCorrupt=fail), is passed over and counted (skip), or becomes a row
@@ -8,7 +11,7 @@ of its own besides (permissive).
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,18 +23,20 @@ from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.fsck.file_check import Scope
 from kafkalog.fsck.header_checks import Bounds
+from kafkalog.fsck.walk import sound_header_at
 from kafkalog.record.decoding import Entries, Reading, pieces
 from kafkalog.record.decompress import DEFAULT_LIMIT
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.scan.records import Damage, decoded, surviving
-from kafkalog.spark.read.discover import is_remote
 from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 from kafkalog.spark.read.planner import AnySplit, Split
-from kafkalog.spark.read.window import MappedWindow, ReadWindow, ShorterFileError, Window
 from kafkalog.spark.schema import Column, columns_of
-from kafkalog.storage.file_names import TXN_INDEX_SUFFIX, file_names
+from kafkalog.storage.file_names import TXN_INDEX_SUFFIX
+from kafkalog.storage.files.byte_source import ByteSource, ShorterFileError
+from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
+from kafkalog.storage.remote_path import to_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,24 +92,16 @@ def split_parts(
 ) -> Iterator[RecordColumns | Damage]:
     """The records of a split as columns, some thousand at a time; with onCorrupt=permissive, damage among them."""
     try:
-        window = _opened(split)
+        source = open_source(split.path, mapped=split.sealed, until=split.end_pos)
     except FileNotFoundError as error:
         _lost(split, options, error)
         return
-    with closing(window):
+    with closing(source):
         try:
             aborted = (indexes or TxnIndexes()).aborted(split) if options.committed else None
-            yield from _SplitReader(split, options, window, aborted).parts()
+            yield from _SplitReader(split, options, source, aborted).parts()
         except (ShorterFileError, FileNotFoundError) as error:
             _lost(split, options, error)
-
-
-def _opened(split: Split) -> Window:
-    if is_remote(split.path):
-        from kafkalog.spark.read.remote import RemoteWindow
-
-        return RemoteWindow(split.path, until=split.end_pos)
-    return MappedWindow(split.path) if split.sealed else ReadWindow(split.path)
 
 
 def _lost(split: Split, options: ReadOptions, error: Exception) -> None:
@@ -117,10 +114,10 @@ def _lost(split: Split, options: ReadOptions, error: Exception) -> None:
 class _SplitReader:
     """Reads the batches that begin in a split."""
 
-    def __init__(self, split: Split, options: ReadOptions, window: Window, aborted: AbortedBatches | None) -> None:
+    def __init__(self, split: Split, options: ReadOptions, source: ByteSource, aborted: AbortedBatches | None) -> None:
         self._split = split
         self._options = options
-        self._window = window
+        self._source = source
         self._end = split.end_pos
         self._scope = Scope(split.path, Bounds(split.base_offset, split.next_base), split.sealed)
         # Whoever walks has checked the checksums.
@@ -168,7 +165,7 @@ class _SplitReader:
 
     def _ensure_as_planned(self) -> None:
         """ShorterFileError: the file is not the one that was planned."""
-        split, size = self._split, self._window.size
+        split, size = self._split, self._source.size
         if size < split.end_pos or (split.sealed and size != split.file_size):
             what = "the file is not as long as it was when the read was planned"
             error = ShorterFileError(what, split.path, None, f"{split.file_size} bytes", size)
@@ -185,9 +182,9 @@ class _SplitReader:
         """
         start = self._split.start_pos
         if start >= self._end or start == 0 or self._is_sound(start):
-            yield from surviving(self._window, self._scope, start, self._end)
+            yield from surviving(self._source, self._scope, start, self._end)
             return
-        own = (cut for each in surviving(self._window, self._scope, 0, self._end) if (cut := _behind(each, start)))
+        own = (cut for each in surviving(self._source, self._scope, 0, self._end) if (cut := _behind(each, start)))
         for i, each in enumerate(own):
             position = each.position if isinstance(each, Damage) else int(each.rows["position"][0])
             if i == 0 and position > start:
@@ -196,13 +193,13 @@ class _SplitReader:
 
     def _is_sound(self, position: int) -> bool:
         """Whether a batch of this segment begins there whose checksum holds."""
-        row = self._window.sound_entry(position)
-        return row is not None and bool(self._scope.bounds.inside(row.reshape(1))[0])
+        rows = sound_header_at(self._source, position)
+        return bool(len(rows) and self._scope.bounds.inside(rows)[0])
 
     def _ensure_there(self, rows: NDArray[np.void]) -> None:
         """ShorterFileError: the file has been cut since they were found: touching them would end the process."""
         start = int(rows["position"][0])
-        self._window.ensure_there(start, int(rows["position"][-1]) + int(rows["size_in_bytes"][-1]) - start)
+        self._source.ensure_there(start, int(rows["position"][-1]) + int(rows["size_in_bytes"][-1]) - start)
 
     def _wanted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """The rows whose batches may hold records that are asked for."""
@@ -238,7 +235,7 @@ class TxnIndexes:
     """The transaction indexes beside the segments of some splits: each directory is listed once."""
 
     def __init__(self) -> None:
-        self._listed: dict[str, list[tuple[int, str]]] = {}
+        self._listed: dict[str, list[tuple[int, Path]]] = {}
 
     def aborted(self, split: Split) -> AbortedBatches:
         """The batches of transactions that were aborted. FileNotFoundError: the directory has gone."""
@@ -250,34 +247,17 @@ class TxnIndexes:
         end = min(split.last_offset + 1, split.next_base)
         for base, path in self._indexes(split.path.rpartition("/")[0]):
             if base >= split.base_offset:
-                for txn in _entries(path, base):
+                for txn in TransactionIndex(path, base, writable=False):
                     if txn.last_offset >= first and txn.first_offset < end:
                         yield txn
                     if txn.last_stable_offset >= end:
                         return
 
-    def _indexes(self, directory: str) -> list[tuple[int, str]]:
+    def _indexes(self, directory: str) -> list[tuple[int, Path]]:
         if directory not in self._listed:
-            names = _names(directory)
-            found = [(_base_of(name), f"{directory}/{name}") for name in names if name.endswith(TXN_INDEX_SUFFIX)]
-            self._listed[directory] = sorted(found)
+            paths = [path for path in to_path(directory).iterdir() if path.name.endswith(TXN_INDEX_SUFFIX)]
+            self._listed[directory] = sorted((_base_of(path.name), path) for path in paths)
         return self._listed[directory]
-
-
-def _names(directory: str) -> list[str]:
-    if is_remote(directory):
-        from kafkalog.spark.read.remote import remote_file_names
-
-        return remote_file_names(directory)
-    return file_names(Path(directory))
-
-
-def _entries(path: str, base: int) -> Iterable[AbortedTxn]:
-    if is_remote(path):
-        from kafkalog.spark.read.remote import read_aborted_txns
-
-        return read_aborted_txns(path)
-    return TransactionIndex(path, base, writable=False)
 
 
 def _base_of(name: str) -> int:

@@ -21,6 +21,7 @@ from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.files.durable import write_atomically
+from kafkalog.storage.remote_path import BELIEVED_SECONDS, RemotePath
 
 Entry = TypeVar("Entry")
 
@@ -54,9 +55,16 @@ class OffsetCheckpointFile:
         self.path = path
         # What tells one file from another, and what was in it.
         self._known: tuple[tuple[int, int, int] | None, dict[TopicPartition, int]] = None, {}
+        # One in a store is not asked for again until then.
+        self._believed_until = 0.0
 
     def read(self) -> Mapping[TopicPartition, int]:
         """As `read_offset_checkpoint`."""
+        if isinstance(self.path, RemotePath):
+            if time.monotonic() >= self._believed_until:
+                self._known = None, read_offset_checkpoint(self.path)
+                self._believed_until = time.monotonic() + BELIEVED_SECONDS
+            return self._known[1]
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -131,7 +139,7 @@ def _lines(path: Path) -> list[str]:
 
 def check_regular(path: Path) -> None:
     """CorruptCheckpointError: there is something else than a file, such as a pipe, which one would wait for."""
-    if path.exists() and not path.is_file():
+    if not path.is_file() and path.exists():
         raise CorruptCheckpointError("not a regular file", str(path))
 
 

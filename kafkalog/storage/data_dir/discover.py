@@ -11,7 +11,7 @@ here from another data directory.
 import os
 import re
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from kafkalog.storage.file_names import (
     segment_base_offset,
     segment_files,
 )
+from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.remote_path import RemotePath, to_path
 
 META_PROPERTIES = "meta.properties"
 # What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
@@ -86,7 +88,7 @@ def discover(path: str | os.PathLike[str]) -> DataDir | PartitionDir | LogFile:
 
     OSError: there is no such path, or no permission. NotALogError: it holds no Kafka log.
     """
-    path = Path(path)
+    path = to_path(path)
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return _directory(path)
@@ -120,12 +122,16 @@ def _directory(path: Path) -> DataDir | PartitionDir:
 
 def _partitions(path: Path) -> list[PartitionDir]:
     found = []
-    with os.scandir(path) as entries:
-        for each in entries:
-            if parse_partition_dir(each.name) is not None and _is_directory(each):
-                # Finding out where a path leads costs more than all the rest, where there are a thousand.
-                place = path / each.name
-                found.append(partition_dir(place) if each.is_symlink() else _named(place, each.name))
+    if isinstance(path, RemotePath):
+        named = (each for each in path.iterdir() if parse_partition_dir(each.name) is not None)
+        found = [partition_dir(path / each.name) for each in named if each.is_dir()]
+    else:
+        with os.scandir(path) as entries:
+            for each in entries:
+                if parse_partition_dir(each.name) is not None and _is_directory(each):
+                    # Finding out where a path leads costs more than all the rest, where there are a thousand.
+                    place = path / each.name
+                    found.append(partition_dir(place) if each.is_symlink() else _named(place, each.name))
     return sorted(found, key=lambda each: (each.topic_partition or ("", 0), each.mark or "", each.path.name))
 
 
@@ -164,8 +170,9 @@ def _check_file(path: Path) -> None:
         return
     if path.suffix in _OTHER_FILES:
         raise NotALogError(f"{_OTHER_FILES[path.suffix]}, not a log", str(path))
-    with path.open("rb") as file:
-        first, size = file.read(FIRST_BYTES), os.fstat(file.fileno()).st_size
+    with closing(open_source(path)) as file:
+        size = file.size
+        first = file.view(0, min(FIRST_BYTES, size))
     if not any(first):
         return
     if len(first) < FIRST_BYTES:

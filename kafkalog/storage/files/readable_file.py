@@ -1,9 +1,10 @@
-"""The bytes of a file that somebody else may be writing.
+"""The bytes of a file on this machine: `ReadableFile`, which somebody else may be writing, and `MappedFile`.
 
-mapped   a file that nobody writes to or cuts any more, as in a backup: mapped once, views of it lent out
-read     any other, piece by piece: an active segment is cut when it is rolled or recovered, a sealed one when a
-         follower truncates, and touching a mapped page that has been cut off kills the process (SIGBUS)
+read     piece by piece: an active segment is cut when it is rolled or recovered, a sealed one when a follower
+         truncates, and touching a mapped page that has been cut off kills the process (SIGBUS)
+mapped   a file that nobody writes to or cuts any more, as in a backup: views of the map are lent out
 
+An executor's memory limit counts maps, so that no more than a window is mapped at once, however long the file is.
 A file may be closed while another thread reads it: `Descriptor`.
 """
 
@@ -14,11 +15,14 @@ import stat
 from pathlib import Path
 
 from kafkalog._speedups.buffer_pool import Block
-from kafkalog.errors import CorruptRecordError, LogStateError, NotALogError
+from kafkalog.errors import NotALogError
+from kafkalog.storage.files.byte_source import ByteSource, became_shorter, closed
 
 CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 # A number that no file has.
 CLOSED = -1
+WINDOW_BYTES = 16 << 20
+_PAGE = mmap.ALLOCATIONGRANULARITY
 _log = logging.getLogger(__name__)
 
 
@@ -49,14 +53,12 @@ class Descriptor(int):
         raise TypeError(f"an open file cannot be copied: {self.path}")
 
 
-class ReadableFile:
-    """An open file, by pieces. Views stay valid when the file is closed, replaced or deleted."""
+class ReadableFile(ByteSource):
+    """An open file, read by pieces."""
 
-    def __init__(self, path: str | os.PathLike[str], *, mapped: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """OSError: the path cannot be opened for reading. NotALogError: it is a directory, a pipe or a device."""
         self.path = Path(path)
-        self.mapped = mapped
-        self._map: memoryview | None = None
         self._fd: int = Descriptor.of(self._open(), self.path)
 
     def _open(self) -> int:
@@ -85,51 +87,68 @@ class ReadableFile:
         return fd
 
     @property
+    def scanned(self) -> int:
+        return self.fileno()
+
+    @property
     def size(self) -> int:
         """Bytes, now."""
         return os.fstat(self.fileno()).st_size
 
     def view(self, position: int, length: int) -> memoryview:
-        """Bytes [position, position + length). CorruptRecordError: the file has become shorter than that."""
-        piece = self._mapped_view(position, length) if self.mapped else self._read(position, length)
-        if len(piece) < length:
-            raise became_shorter(str(self.path), position, length, len(piece))
-        return piece
-
-    def _read(self, position: int, length: int) -> memoryview:
+        """Return bytes [position, position + length), read. Raises: as `ByteSource.view`."""
         data = memoryview(Block(length))
         filled = 0
         while filled < length and (count := os.preadv(self.fileno(), [data[filled:]], position + filled)):
             filled += count
-        return data[:filled].toreadonly()
-
-    def _mapped_view(self, position: int, length: int) -> memoryview:
-        if position + length > self.size:
-            # Cut since it was scanned: reading tells how far, touching the map would kill the process.
-            return self._read(position, length)
-        if self._map is None or position + length > len(self._map):
-            size = self.size
-            self._map = memoryview(mmap.mmap(self.fileno(), size, prot=mmap.PROT_READ) if size else b"")
-        return self._map[position : position + length]
+        if filled < length:
+            raise became_shorter(str(self.path), position, length, filled)
+        return data.toreadonly()
 
     def close(self) -> None:
-        """Give up the file descriptor, which is closed once no other thread is reading from it.
-
-        A map lives on as long as views of it do.
-        """
-        self._map = None
+        """Give up the file descriptor, which is closed once no other thread is reading from it."""
         self._fd = CLOSED
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(f"an open file cannot be copied: {self.path}")
 
 
-def closed(path: str | os.PathLike[str]) -> LogStateError:
-    """A file, or a log, that has been closed is asked for something."""
-    return LogStateError("has been closed", os.fspath(path))
+class MappedFile(ReadableFile):
+    """An open file that nobody cuts, mapped a window at a time. A map lives on as long as views of it do."""
 
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """OSError, NotALogError: as `ReadableFile`."""
+        super().__init__(path)
+        # Where the window begins, and its bytes.
+        self._window: tuple[int, memoryview] = 0, memoryview(b"")
 
-def became_shorter(path: str, position: int, length: int, read: int) -> CorruptRecordError:
-    """Of `length` bytes at a position, which had been there, only so many could be read."""
-    what = "the file became shorter while it was read"
-    return CorruptRecordError(what, path, position, f"{position + length} bytes", position + read)
+    def view(self, position: int, length: int) -> memoryview:
+        """Return bytes [position, position + length) of the map. Raises: as `ByteSource.view`."""
+        size = self.size
+        if position + length > size:
+            # Cut since it was scanned: touching the map would kill the process.
+            raise became_shorter(str(self.path), position, length, max(0, size - position))
+        start, window = self._window
+        if not start <= position <= position + length <= start + len(window):
+            # The old window goes before the new one comes: memory is counted.
+            self._window, window = (0, memoryview(b"")), memoryview(b"")
+            start = position // _PAGE * _PAGE
+            window = self._mapped(start, min(size, max(position + length, start + WINDOW_BYTES)))
+            self._window = start, window
+        return window[position - start : position - start + length]
+
+    def _mapped(self, start: int, end: int) -> memoryview:
+        if start == end:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self.fileno(), end - start, prot=mmap.PROT_READ, offset=start))
+
+    def ensure_there(self, position: int, length: int) -> None:
+        """Raise ShorterFileError if the file has been cut: touching a view of the map would kill the process."""
+        size = self.size
+        if size < position + length:
+            raise became_shorter(str(self.path), position, length, max(0, size - position))
+
+    def close(self) -> None:
+        """Close the file, and let go of the window."""
+        super().close()
+        self._window = 0, memoryview(b"")

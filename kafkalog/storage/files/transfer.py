@@ -16,6 +16,7 @@ from socket import socket
 from typing import TypeGuard
 
 from kafkalog.record.write_to import Move, Target, by_python, write_all
+from kafkalog.storage.files.byte_source import ByteSource
 from kafkalog.storage.files.readable_file import ReadableFile
 
 _BUFFERED = {io.BufferedWriter, io.BufferedRandom}
@@ -24,13 +25,14 @@ _BUFFERED = {io.BufferedWriter, io.BufferedRandom}
 _CANNOT = {EAGAIN, EBADF, EINVAL, ENOSYS, ENOTSOCK, EOPNOTSUPP, EPERM, EXDEV}
 
 
-def transfer(source: ReadableFile, target: Target, position: int, length: int) -> int:
+def transfer(source: ByteSource, target: Target, position: int, length: int) -> int:
     """Write bytes [position, position + length) of `source` to `target`, a binary file or a socket. Returns how many.
 
     Fewer only where `target` does not wait and takes no more now. OSError: as `target` raises it. CorruptRecordError:
     the file has become shorter. TypeError: `target` is neither.
     """
-    first, second = _by_system(source, target), by_python(source.view, target)
+    second = by_python(source.view, target)
+    first = _by_system(source, target) if isinstance(source, ReadableFile) else second
     # What the system refuses, Python tries: it waits as long as a socket may, and tells what is wrong.
     return write_all(lambda at, left: first(at, left) or second(at, left), position, length)
 

@@ -23,6 +23,7 @@ from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError
 from kafkalog.storage.files.appendable_file import sync_and_close
 from kafkalog.storage.index.index_file import Field, IndexFile
+from kafkalog.storage.remote_path import to_path
 
 MAX_INT = INT32_MAX
 # Entries that are read together where all of them are wanted.
@@ -75,7 +76,7 @@ class Index(ABC, Generic[Entry]):
         self.entries = 0
         self._size = self._LAYOUT.size
         self._lock = threading.RLock()
-        self._file = IndexFile(Path(path), writable=writable, new_length=self._rounded(max_size))
+        self._file = IndexFile(to_path(path), writable=writable, new_length=self._rounded(max_size))
         self.max_entries = self._file.length // self._size
         self._last: Entry = self._empty()
         if not writable:
@@ -321,12 +322,11 @@ class Index(ABC, Generic[Entry]):
 
     def _find_entries(self) -> None:
         """Count the entries that rise, on from those that are known."""
-        with self._lock, self._file.opened() as fd:
-            if fd is not None:
-                self._file.length = os.fstat(fd).st_size
-                self.max_entries = self._file.length // self._size
-            while fd is not None:
-                rows = self._rows(os.pread(fd, _RUN * self._size, self.entries * self._size))
+        with self._lock:
+            self._file.measure()
+            self.max_entries = self._file.length // self._size
+            while True:
+                rows = self._rows(self._file.read(self.entries * self._size, _RUN * self._size))
                 rising = self._rising(rows)
                 if rising:
                     self.entries += rising

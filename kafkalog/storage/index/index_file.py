@@ -7,8 +7,8 @@ A file that is being appended to is mapped: an entry costs no system call, and a
 are reserved a stretch at a time before the map is written to, so that a full disk is an error of the append and not
 the end of the process. Any other file is opened, read and closed at each lookup, so that a log of any number of
 segments needs no descriptors for its indexes; of one's own, copies of the shorter ones are kept, of a limited number
-of bytes together. A file that somebody else writes must never be mapped, because touching a page that has been cut off
-kills the process.
+of bytes together, and of those in a store, which are read whole. A file that somebody else writes must never be mapped,
+because touching a page that has been cut off kills the process.
 
 Source: storage/.../log/AbstractIndex.java (which always maps, and leaves reserving to the file system).
 """
@@ -26,9 +26,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from kafkalog._speedups.index_search import search_entries, search_index
 from kafkalog.errors import CorruptIndexError
+from kafkalog.storage.files.byte_source import closed
 from kafkalog.storage.files.durable import naming
 from kafkalog.storage.files.open_file_limit import OpenFiles
-from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, closed
+from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
+from kafkalog.storage.remote_path import RemotePath
 
 RESERVED_BYTES = 1 << 16
 # Of a file that is not longer a copy is kept: to read it takes little longer than one search in it. And all copies.
@@ -38,6 +40,8 @@ ALL_KEPT_BYTES = 1 << 24
 _MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 KEPT_INDEXES = OpenFiles(ALL_KEPT_BYTES)
+# Nobody's index is longer: Kafka's `segment.index.bytes` is 10 MiB unless somebody has changed it.
+LONGEST_REMOTE_BYTES = 1 << 28
 
 Read = TypeVar("Read")
 
@@ -74,7 +78,7 @@ class IndexFile:
         self.length = 0
         self.created = writable and self._create(new_length)
         if not self.created:
-            self.length = self._measured()
+            self.measure()
 
     def _create(self, length: int) -> bool:
         if self.path.exists():
@@ -94,14 +98,16 @@ class IndexFile:
         self.length = length
         return True
 
-    def _measured(self) -> int:
+    def measure(self) -> None:
+        """Note how long the file is now; 0 where it is missing. CorruptIndexError: it is no regular file."""
+        if isinstance(self.path, RemotePath):
+            self.length = len(self._kept_or_fetched(self.path))
+            return
         with self.opened() as fd:
-            if fd is None:
-                return 0
-            status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
+            status = None if fd is None else os.fstat(fd)
+        if status is not None and not stat.S_ISREG(status.st_mode):
             raise CorruptIndexError("not a regular file", str(self.path))
-        return status.st_size
+        self.length = 0 if status is None else status.st_size
 
     @contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[int | None]:
@@ -136,6 +142,8 @@ class IndexFile:
         """The bytes at a position; less where the file ends before."""
         if self._map is not None:
             return self._map[position : position + length]
+        if isinstance(self.path, RemotePath):
+            return self._kept_or_fetched(self.path)[position : position + length]
         return self._with_descriptor(os.pread, length, position) or b""
 
     def count(self, field: Field, target: int, entries: int) -> int:
@@ -164,11 +172,26 @@ class IndexFile:
 
     def _keep(self) -> bytes | None:
         """A copy of a short file that nobody else changes, kept as long as many others are not searched more often."""
+        if isinstance(self.path, RemotePath):
+            return self._kept_or_fetched(self.path)
         if not self.writable or self.length > KEPT_BYTES or self._closed:
             return None
         kept = self._with_descriptor(os.pread, self.length, 0)
         self._kept = kept
         KEPT_INDEXES.add(self, self.length)
+        return kept
+
+    def _kept_or_fetched(self, path: RemotePath) -> bytes:
+        """All bytes of a file in a store; none where it is missing. LogStateError: the index has been closed."""
+        self.check_open()
+        kept = self._kept
+        if kept is None:
+            try:
+                kept = path.read_bytes() if path.stat().st_size <= LONGEST_REMOTE_BYTES else b""
+            except FileNotFoundError:
+                kept = b""
+            self._kept = kept
+            KEPT_INDEXES.add(self, len(kept))
         return kept
 
     def give_up_file(self) -> None:

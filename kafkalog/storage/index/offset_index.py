@@ -14,6 +14,8 @@ The time index keeps its last slot for the entry that is made when the segment i
 Source: storage/.../log/AbstractIndex.java, OffsetIndex.java, TimeIndex.java.
 """
 
+from collections.abc import Iterable
+from pathlib import Path
 from struct import Struct
 
 import numpy as np
@@ -23,9 +25,9 @@ from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptIndexError, LogStateError
 from kafkalog.record.layout import NO_TIMESTAMP
 from kafkalog.storage.index.abstract_index import MAX_INT, Index, OffsetEntry, TimestampEntry
-from kafkalog.storage.index.index_file import Field
+from kafkalog.storage.index.index_file import Field, IndexFile
 
-__all__ = ["MAX_INT", "OffsetEntry", "OffsetIndex", "TimeIndex", "TimestampEntry"]
+__all__ = ["MAX_INT", "OffsetEntry", "OffsetIndex", "TimeIndex", "TimestampEntry", "entries_near"]
 
 
 class OffsetIndex(Index[OffsetEntry]):
@@ -69,6 +71,14 @@ class OffsetIndex(Index[OffsetEntry]):
                 found = self._read(1) if self.entries > 1 else None
         return found
 
+    def rows(self) -> NDArray[np.int64]:
+        """All entries, (offset, position), shape (n, 2)."""
+        with self._lock:
+            raw = self._file.read(0, self.entries * self._size)
+        entries = np.frombuffer(raw, ">i4", len(raw) // self._size * 2).reshape(-1, 2).astype(np.int64)
+        entries[:, 0] += self.base_offset
+        return entries
+
     def append(self, offset: int, position: int) -> None:
         """Add the batch whose last offset is `offset` and which starts at `position` (bytes).
 
@@ -103,6 +113,35 @@ class OffsetIndex(Index[OffsetEntry]):
         with self._lock:
             self._check_last_offset()
             self._check_length()
+
+
+def entries_near(path: Path, base_offset: int, positions: Iterable[int]) -> list[OffsetEntry]:
+    """Return, of somebody else's offset index, the last entry at or before each of some positions, each of them once.
+
+    An index of a segment of a gigabyte has megabytes: only what a binary search looks at is read of it. Whoever uses an
+    entry looks at the batch.
+
+    Args:
+        path: The index, which need not be there.
+        base_offset: Of the segment.
+        positions: In the log file, rising.
+
+    Raises:
+        CorruptIndexError: It is no regular file.
+    """
+    layout, field = OffsetIndex._LAYOUT, OffsetIndex._POSITION
+    file = IndexFile(path, writable=False, new_length=0)
+    entries = file.length // layout.size
+    if entries and not any(file.read((entries - 1) * layout.size, layout.size)):
+        # Empty slots follow the entries, among which a search would get lost.
+        entries = OffsetIndex(path, base_offset, writable=False).entries
+    found: dict[int, OffsetEntry] = {}
+    for position in positions:
+        raw = file.floor(field, position, entries) if entries else b""
+        if raw:
+            relative, at = layout.unpack(raw)
+            found[at] = OffsetEntry(base_offset + relative, at)
+    return [found[at] for at in sorted(found)]
 
 
 class TimeIndex(Index[TimestampEntry]):

@@ -22,8 +22,10 @@ from typing import NamedTuple, Self
 
 from kafkalog.errors import CorruptIndexError
 from kafkalog.storage.files.appendable_file import sync
+from kafkalog.storage.files.byte_source import closed
 from kafkalog.storage.files.durable import naming
-from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, closed
+from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
+from kafkalog.storage.remote_path import RemotePath, to_path
 
 VERSION = 0
 _LAYOUT = struct.Struct(">hqqqq")
@@ -80,7 +82,7 @@ class TransactionIndex:
 
     def __init__(self, path: str | os.PathLike[str], start_offset: int, *, writable: bool = True) -> None:
         self.start_offset = start_offset
-        self._path = Path(path)
+        self._path = to_path(path)
         self._writable = writable
         self._closed = False
         self._lock = threading.RLock()
@@ -120,6 +122,10 @@ class TransactionIndex:
     def _read(self, position: int, length: int) -> bytes:
         self._check_open()
         try:
+            if isinstance(self._path, RemotePath):
+                # A store refuses a range behind the end.
+                end = min(position + length, self._size())
+                return self._path.read_range(position, end) if position < end else b""
             fd = os.open(self._path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return b""

@@ -50,7 +50,7 @@ def read_snapshot(path: Path) -> list[ProducerStateEntry]:
         CorruptSnapshotError: The file does not follow the format, or its CRC is wrong.
         OSError: The file cannot be read.
     """
-    if path.exists() and not path.is_file():
+    if not path.is_file() and path.exists():
         raise CorruptSnapshotError("not a regular file", str(path))
     data = path.read_bytes()
     if len(data) < _HEADER.size:

@@ -5,6 +5,11 @@
 
 A broker rolls, deletes and truncates segments meanwhile: the directory is listed again when its time has changed, and
 the active segment is read on from where it ended, or again if it became shorter.
+
+A directory in a store has no such time, and a listing is one request, which tells all sizes: it is listed again when
+the last listing is some seconds old. A file in it never changes; another one may take its place, of another size. So
+little of it is read as can be: the end is looked for from where the offset index leads, and damage before that is for
+who reads it to find.
 """
 
 import os
@@ -20,7 +25,10 @@ from kafkalog.record import decompress
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.storage.checkpoint.checkpoint_file import SETTLED_NS
 from kafkalog.storage.file_names import segment_files
+from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.index.offset_index import OffsetEntry
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.remote_path import BELIEVED_SECONDS, RemotePath
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
@@ -40,6 +48,7 @@ class SegmentListing:
         self.directory = directory
         self._decompression_limit = decompression_limit
         self._lock = threading.Lock()
+        # Of one in a store, when it was listed; else when it had last changed then.
         self._listed_at = -1
         self._closed = False
         self._segments = LogSegments()
@@ -51,10 +60,15 @@ class SegmentListing:
         """The segments as they are now. LogStateError: the listing has been closed. OSError: the directory has gone."""
         if self._closed:
             raise LogStateError("the log has been closed", str(self.directory))
-        if self.directory.stat().st_mtime_ns != self._listed_at:
+        if self._may_have_changed():
             with self._lock:
                 self._list()
         return self._segments
+
+    def _may_have_changed(self) -> bool:
+        if isinstance(self.directory, RemotePath):
+            return time.monotonic_ns() - self._listed_at > BELIEVED_SECONDS * 1_000_000_000
+        return self.directory.stat().st_mtime_ns != self._listed_at
 
     @property
     def closed(self) -> bool:
@@ -62,15 +76,22 @@ class SegmentListing:
         return self._closed
 
     def _list(self) -> None:
-        changed_at = self.directory.stat().st_mtime_ns
+        is_remote = isinstance(self.directory, RemotePath)
+        changed_at = time.monotonic_ns() if is_remote else self.directory.stat().st_mtime_ns
         files = segment_files(self.directory)
-        kept = {(each.base_offset, each.sealed): each for each in self._segments.values}
+        kept = {self._key(each.base_offset, each.path, sealed=each.sealed): each for each in self._segments.values}
         last = len(files) - 1
         self._segments = LogSegments(
-            kept.get((base, i < last)) or self._segment(base, path, sealed=i < last)
+            kept.get(self._key(base, path, sealed=i < last)) or self._segment(base, path, sealed=i < last)
             for i, (base, path) in enumerate(files)
         )
-        self._listed_at = changed_at if time.time_ns() - changed_at > SETTLED_NS else -1
+        settled = is_remote or time.time_ns() - changed_at > SETTLED_NS
+        self._listed_at = changed_at if settled else -1
+
+    @staticmethod
+    def _key(base: int, path: Path, *, sealed: bool) -> tuple[int, bool, int]:
+        """What tells a segment from another in its place: in a store, which does not change files, the size too."""
+        return base, sealed, path.stat().st_size if isinstance(path, RemotePath) else 0
 
     def _segment(self, base: int, path: Path, *, sealed: bool) -> LogSegment:
         return LogSegment(base, path, sealed=sealed, decompression_limit=self._decompression_limit)
@@ -107,6 +128,9 @@ class SegmentListing:
         A segment that was cut may have grown longer again since: the batch before the end is looked at.
         """
         start = LogOffsetMetadata(active.base_offset, active.base_offset, 0)
+        if isinstance(active.path, RemotePath):
+            near = _last_indexed(active)
+            return LogOffsetMetadata(near.offset, active.base_offset, near.position), near.position
         if self._end is None or self._end[0] is not active or self._end[1].relative_position_in_segment > active.size:
             return start, 0
         _, end, last, _ = self._end
@@ -132,10 +156,25 @@ class SegmentListing:
         self.__dict__ |= state
         self._lock = threading.Lock()
         self._end = None
+        # The clock is another there.
+        self._listed_at = -1
+
+
+def _last_indexed(segment: LogSegment) -> OffsetEntry:
+    """Return the last entry of the offset index that leads to a batch of the segment, or else the segment's start."""
+    entry = segment.offset_index.last_entry
+    start = OffsetEntry(segment.base_offset, 0)
+    try:
+        found = segment.log.search(entry.offset, entry.position, hint=entry.offset) if entry.position else None
+    except (CorruptRecordError, ValueError):
+        return start
+    return start if found is None or found.position < entry.position else OffsetEntry(found.offset, found.position)
 
 
 def _version_of(log: FileMessageSet) -> FileVersion | None:
     """Return the size and time of a file, which change with its bytes; None while its time is too recent to tell."""
+    if not isinstance(log._file, ReadableFile):
+        return log.size_in_bytes, 0
     status = os.fstat(log._file.fileno())
     settled = time.time_ns() - status.st_mtime_ns > SETTLED_NS
     return (status.st_size, status.st_mtime_ns) if settled else None
@@ -146,11 +185,11 @@ def _near_end(log: FileMessageSet, position: int) -> int:
 
     No rows are made of what is passed over, which takes half the time. What the walk ends in, the caller sees to.
     """
-    before, fd = position, log._file.fileno()
+    before, source = position, log._file.scanned
     # OSError: it is met, and told, when rows are made from there.
     with suppress(OSError):
         while position + _PASSED_BYTES < log.size_in_bytes:
-            _, _, reached, _, _ = find_file_entry(fd, position, position + _PASSED_BYTES, INT64_MAX)
+            _, _, reached, _, _ = find_file_entry(source, position, position + _PASSED_BYTES, INT64_MAX)
             if reached == position:
                 break
             before, position = position, reached

@@ -30,7 +30,10 @@ from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBuf
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
-from kafkalog.storage.files.readable_file import ReadableFile, became_shorter
+from kafkalog.storage.files.byte_source import ByteSource, became_shorter
+from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.files.readable_file import MappedFile, ReadableFile
+from kafkalog.storage.remote_path import is_remote, to_path
 
 if TYPE_CHECKING:
     from kafkalog.record.write_to import Target
@@ -49,7 +52,7 @@ NO_OFFSET = ANY_TIMESTAMP = -(2**63)
 
 _Found = TypeVar("_Found")
 # A kernel that looks for an entry: what it has found, and how the scan ended.
-_Search: TypeAlias = Callable[[int, int, int, int, int, int], tuple[_Found | None, int, int, int, int]]
+_Search: TypeAlias = Callable[[int | ByteSource, int, int, int, int, int], tuple[_Found | None, int, int, int, int]]
 
 
 class OffsetPosition(NamedTuple):
@@ -125,6 +128,7 @@ class FileMessageSet(MessageSet):
         decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> None:
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
+        path = to_path(path) if is_remote(path) else path
         super().__init__(Reading(decompression_limit=limit, path=os.fspath(path)))
         start = whole("start", start, 0, INT64_MAX, BYTES)
         end = end if end is None else whole("end", end, start, INT64_MAX, BYTES)
@@ -132,8 +136,8 @@ class FileMessageSet(MessageSet):
             raise ValueError("only a whole file that is not sealed is written to")
         if read_only and preallocate_bytes:
             raise ValueError("nothing is preallocated for a file that is only read")
-        self._file: ReadableFile = (
-            ReadableFile(path, mapped=sealed if mapped is None else mapped)
+        self._file: ByteSource = (
+            open_source(path, mapped=sealed if mapped is None else mapped)
             if read_only
             else AppendableFile(path, preallocate_bytes=preallocate_bytes, check_path=check_path)
         )
@@ -307,9 +311,13 @@ class FileMessageSet(MessageSet):
     ) -> tuple[_Found | None, int, int, int, int]:
         end = max(self._stop(), position)
         try:
-            return kernel(self._file.fileno(), position, end, *wanted, hint)
+            return kernel(self._file.scanned, position, end, *wanted, hint)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from None
+            raise self._named(error) from None
+
+    def _named(self, error: OSError) -> OSError:
+        """Return the error of a descriptor, which knows no path, with the path."""
+        return error if error.filename is not None else OSError(error.errno, error.strerror, self.path)
 
     def _batch_at(self, position: int) -> RecordBatch:
         rows, _ = self._scan(position, rows=1, span=-1)
@@ -432,7 +440,8 @@ class FileMessageSet(MessageSet):
 
     def moved_to(self, path: str | os.PathLike[str]) -> None:
         """The open file has this path from now on: somebody has renamed it."""
-        self._file.moved_to(Path(path))
+        if isinstance(self._file, ReadableFile):
+            self._file.moved_to(Path(path))
         self._reading = replace(self._reading, path=os.fspath(path))
 
     def delete(self) -> bool:
@@ -466,7 +475,7 @@ class FileMessageSet(MessageSet):
         """A copy opens the file for itself: a descriptor means nothing elsewhere. TypeError: a writable set."""
         if isinstance(self._file, AppendableFile):
             raise TypeError(f"{self.path} is written to: one object alone may do that")
-        kind = {"sealed": self.sealed, "mapped": self._file.mapped}
+        kind = {"sealed": self.sealed, "mapped": isinstance(self._file, MappedFile)}
         limit = self._reading.decompression_limit
         return _opened_again, (self.path, (self._first, self._end), kind, limit)
 
@@ -488,9 +497,9 @@ class FileMessageSet(MessageSet):
                 )
             end = start
         try:
-            found, *stop = scan_file_headers(self._file.fileno(), start, end, rows, span, max_size)
+            found, *stop = scan_file_headers(self._file.scanned, start, end, rows, span, max_size)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from None
+            raise self._named(error) from None
         return found, Stop(*stop)
 
     def _loaded_runs(self) -> Iterator[Entries]:

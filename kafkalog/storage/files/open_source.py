@@ -1,0 +1,27 @@
+"""Which `ByteSource` a path is opened as."""
+
+import os
+
+from kafkalog.storage.files.byte_source import ByteSource
+from kafkalog.storage.files.readable_file import MappedFile, ReadableFile
+from kafkalog.storage.files.remote_file import RemoteFile
+from kafkalog.storage.remote_path import RemotePath, to_path
+
+
+def open_source(path: str | os.PathLike[str], *, mapped: bool = False, until: int | None = None) -> ByteSource:
+    """Open a file to be read.
+
+    Args:
+        path: Of this machine, or the URL of a file in a store.
+        mapped: Nobody cuts the file: map it, if it is on this machine.
+        until: As for `RemoteFile`.
+
+    Raises:
+        OSError: It cannot be opened.
+        NotALogError: It is a directory, a pipe or a device.
+        ImportError, ValueError: As `to_path`.
+    """
+    path = to_path(path)
+    if isinstance(path, RemotePath):
+        return RemoteFile(path, until)
+    return MappedFile(path) if mapped else ReadableFile(path)

@@ -1,0 +1,254 @@
+"""`RemotePath`: a path in a store (s3://, gs://, abfs://, hdfs:// ...), reached through fsspec, the extra `remote`.
+
+    s3://backup/orders-0                          listed once: names, sizes, times
+        00000000000000000000.log     1073741824   <- each path out of a listing knows it all: neither its own size nor
+        00000000000000000000.index      2097152      whether there is a file of another name takes another request
+
+It has those operations of `pathlib.Path` that reading a log takes, so that the same code reads both. A path that was
+not listed asks the store each time: what fsspec remembers of listings is not trusted, because logs grow.
+
+How the store is reached (endpoint, credentials) is fsspec's own configuration, from its files or the environment.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# Who only reads need not know which of the two it has.
+if TYPE_CHECKING:
+    _Path = Path
+else:
+    _Path = object
+# So long what a store has said is believed where a disk would be asked each time.
+BELIEVED_SECONDS = 3.0
+_PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az", "adl"), "adlfs"),
+    "hdfs": "pyarrow",
+}
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
+
+
+class StoreError(OSError):
+    """A store refuses, fails, or cannot be reached."""
+
+    def __str__(self) -> str:
+        return f"{self.filename} {self.strerror}"
+
+
+class NotInStoreError(StoreError, FileNotFoundError):
+    """A store has no such file or directory."""
+
+
+class RefusedByStoreError(StoreError, PermissionError):
+    """A store does not allow it."""
+
+
+class _Listing:
+    """What was in a directory: name -> fsspec's description of it; and contents that were fetched ahead."""
+
+    def __init__(self, entries: dict[str, dict[str, Any]]) -> None:
+        self.entries = entries
+        self.contents: dict[str, bytes] = {}
+
+
+class RemotePath(_Path):
+    """A path in a store. Any thread may use it."""
+
+    def __init__(self, files: Any, path: str, listing: _Listing | None = None) -> None:
+        """See `to_path`. files: fsspec's file system. listing: of its directory, which then answers for the store."""
+        self._files = files
+        self._path = path.rstrip("/")
+        self._listing = listing
+
+    def __str__(self) -> str:
+        return str(self._files.unstrip_protocol(self._path))
+
+    __fspath__ = __str__
+
+    def __repr__(self) -> str:
+        return f"RemotePath({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return to_path, (str(self),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    # --- names
+
+    @property
+    def name(self) -> str:
+        return self._path.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        dot = self.name.rfind(".")
+        return self.name[dot:] if dot > 0 else ""
+
+    @property
+    def parent(self) -> "RemotePath":
+        return RemotePath(self._files, self._path.rpartition("/")[0])
+
+    def __truediv__(self, name: str | os.PathLike[str]) -> "RemotePath":
+        return RemotePath(self._files, f"{self._path}/{os.fspath(name)}")
+
+    def with_name(self, name: str) -> "RemotePath":
+        return RemotePath(self._files, f"{self._path.rpartition('/')[0]}/{name}", self._listing)
+
+    def absolute(self) -> "RemotePath":
+        return self
+
+    # --- what is there
+
+    def _described(self) -> dict[str, Any]:
+        if self._listing is None:
+            with self._asked():
+                self._files.invalidate_cache(self._path)
+                found: dict[str, Any] = self._files.info(self._path)
+            return found
+        if self.name not in self._listing.entries:
+            raise NotInStoreError(errno.ENOENT, "does not exist", str(self))
+        return self._listing.entries[self.name]
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 # a store has none
+        """Size, kind and time of change; the rest is 0. FileNotFoundError: nothing is there. OSError."""
+        found = self._described()
+        mode = stat.S_IFDIR if found["type"] == "directory" else stat.S_IFREG
+        changed = next((found[name] for name in _TIMES if name in found), None)
+        seconds = changed.timestamp() if isinstance(changed, datetime) else changed
+        seconds = seconds if isinstance(seconds, (int, float)) else 0
+        times = {"st_mtime_ns": int(seconds * 1_000_000_000)}
+        return os.stat_result((mode, 0, 0, 1, 0, 0, int(found["size"] or 0), 0, int(seconds), 0), times)
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
+        try:
+            self._described()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_file(self) -> bool:
+        return self._is("file")
+
+    def is_dir(self) -> bool:
+        return self._is("directory")
+
+    def _is(self, kind: str) -> bool:
+        try:
+            return bool(self._described()["type"] == kind)
+        except FileNotFoundError:
+            return False
+
+    def iterdir(self) -> "Generator[RemotePath, None, None]":
+        """What is in the directory now, by name. FileNotFoundError: there is no such directory. OSError."""
+        with self._asked():
+            self._files.invalidate_cache(self._path)
+            found = self._files.ls(self._path, detail=True)
+        listing = _Listing({each["name"].rstrip("/").rpartition("/")[2]: each for each in found})
+        # Some stores have an entry for the directory itself.
+        paths = {name: each["name"].rstrip("/") for name, each in listing.entries.items()}
+        return (
+            RemotePath(self._files, path, listing) for _, path in sorted(paths.items()) if path.strip("/") != self._bare
+        )
+
+    @property
+    def _bare(self) -> str:
+        return self._path.strip("/")
+
+    def matches(self) -> "list[RemotePath]":
+        """The paths that this one matches as a glob, in order. OSError."""
+        with self._asked():
+            self._files.invalidate_cache()
+            return [RemotePath(self._files, path) for path in sorted(map(str, self._files.glob(self._path)))]
+
+    # --- bytes
+
+    def read_range(self, start: int, end: int) -> bytes:
+        """Bytes [start, end) of the file; fewer where it ends before. FileNotFoundError: there is none. OSError."""
+        if self._listing is not None:
+            self._described()
+        with self._asked():
+            return bytes(self._files.cat_file(self._path, start=start, end=end))
+
+    def read_bytes(self) -> bytes:
+        """All bytes of the file. FileNotFoundError: there is none. OSError."""
+        if self._listing is not None:
+            self._described()
+            ahead = self._listing.contents.pop(self.name, None)
+            if ahead is not None:
+                return ahead
+        with self._asked():
+            return bytes(self._files.cat_file(self._path))
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:  # noqa: ARG002
+        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
+
+    def fetch_together(self, names: Iterable[str]) -> None:
+        """Fetch files beside this one, which was listed, whole: stores answer side by side. `read_bytes` gives them."""
+        assert self._listing is not None
+        paths = {str(self.with_name(name)._path): name for name in names if name in self._listing.entries}
+        if paths:
+            # What fails is asked for again, by who wants it.
+            found = self._files.cat(list(paths), on_error="omit")
+            self._listing.contents = {paths[path]: bytes(data) for path, data in found.items() if path in paths}
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Each store has errors of its own, few of which say what was asked for: they become OSErrors that do."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotInStoreError(errno.ENOENT, f"does not exist: {error}", str(self)) from error
+        except PermissionError as error:
+            raise RefusedByStoreError(errno.EACCES, f"may not be read: {error}", str(self)) from error
+        except Exception as error:
+            what = f"cannot be read: {type(error).__name__}: {error}"
+            raise StoreError(errno.EIO, what, str(self)) from error
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a URL that leads elsewhere than to this machine's files."""
+    text = str(path)
+    return "://" in text and not text.lower().startswith("file:")
+
+
+def to_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file or directory on this machine, or, of a URL, in a store.
+
+    Raises:
+        ImportError: fsspec, or what it needs for this store, is missing.
+        ValueError: There is no such kind of store.
+    """
+    if isinstance(path, (Path, RemotePath)):
+        return path
+    if not is_remote(path):
+        return Path(path)
+    url = os.fspath(path)
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError(
+            f"reading {url} needs fsspec and its package for this store: pip install 'kafkalog[remote]'{_package(url)}"
+        ) from error
+    try:
+        return RemotePath(*fsspec.core.url_to_fs(url))
+    except ValueError as error:
+        raise ValueError(f"{url!r}: {error}") from None
+    except ImportError as error:
+        raise ImportError(f"reading {url} needs another package{_package(url)}: {error}") from error
+
+
+def _package(url: str) -> str:
+    """Return the name of the package that a store needs besides fsspec, to be appended to what is to be installed."""
+    package = _PACKAGES.get(url.partition("://")[0].lower())
+    return "" if package is None else f" {package}"
