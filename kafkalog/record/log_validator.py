@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import EPOCH_MS, INT32_MAX, INT64_MAX, MS, check_fields, instance
-from kafkalog._speedups.framing import END
 from kafkalog.attributes import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -85,6 +84,7 @@ class ValidationResult(NamedTuple):
         offset_of_max_timestamp: The last offset of the first batch that has it, as for an index entry; -1 = none.
         message_size_maybe_changed: Whether the messages were written again.
         records_count: How many offsets were assigned.
+        headers: The rows of the header table of the messages.
     """
 
     message_set: ByteBufferMessageSet
@@ -93,6 +93,7 @@ class ValidationResult(NamedTuple):
     offset_of_max_timestamp: int
     message_size_maybe_changed: bool
     records_count: int
+    headers: NDArray[np.void]
 
 
 @dataclass(slots=True)  # Not frozen: that would cost more than to check it.
@@ -177,23 +178,21 @@ class _Given(NamedTuple):
 # --- the common case
 
 
-def _at_once(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResult | None:
-    """Validate a set that is one valid batch as the topic wants it, as nearly all are; None for any other set.
+def _at_once(entries: Entries, reading: Reading, rules: Rules) -> ValidationResult | None:
+    """Validate one valid batch as the topic wants it, as nearly all are; None for any other entries.
 
     The result is that of `_at_length`, in a tenth of the time.
     """
-    rows, stop = message_set._scan(0, rows=2, span=-1)
-    if len(rows) != 1 or stop.status != END:
+    if len(entries.rows) != 1:
         return None
-    header = headers_of(rows)[0]
+    header = headers_of(entries.rows)[0]
     if not _is_as_wanted(header, rules):
         return None
-    reading = Reading(False, True, message_set._reading.decompression_limit)
-    (records,) = read_columns(Entries(rows, message_set.buffer, 0), reading)
+    (records,) = read_columns(entries, Reading(False, True, reading.decompression_limit))
     largest = int(records.timestamp.max())
     if not _are_as_wanted(records, largest, header, rules):
         return None
-    return _moved(message_set, header, rules, largest)
+    return _moved(entries, header, reading, rules, largest)
 
 
 def _is_as_wanted(header: Header, rules: Rules) -> bool:
@@ -223,9 +222,9 @@ def _are_as_wanted(records: RecordColumns, largest: int, header: Header, rules: 
     return smallest >= 0 and rules.now - smallest <= rules.before_max_ms and largest - rules.now <= rules.after_max_ms
 
 
-def _moved(message_set: ByteBufferMessageSet, header: Header, rules: Rules, largest: int) -> ValidationResult:
+def _moved(entries: Entries, header: Header, reading: Reading, rules: Rules, largest: int) -> ValidationResult:
     """Copy the batch with other offsets, another leader epoch and, for LogAppendTime, the append time."""
-    buffer, bit = bytearray(message_set.buffer), 0
+    buffer, bit = bytearray(entries.view), 0
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         largest, bit = rules.now, LOG_APPEND_TIME_BIT
     view = memoryview(buffer)
@@ -234,10 +233,8 @@ def _moved(message_set: ByteBufferMessageSet, header: Header, rules: Rules, larg
     view[BATCH_LEADER_EPOCH_AT : BATCH_LEADER_EPOCH_AT + 4] = epoch
     if bit or header.max_timestamp != largest:
         stamp_batch(view, header.attributes, bit, largest)
-    count, limit = header.records_count, message_set._reading.decompression_limit
-    last = ensure_offsets(rules.first_offset, count)
-    moved = ByteBufferMessageSet(buffer, decompression_limit=limit)
-    return ValidationResult(moved, rules.now, largest, last if largest > NO_TIMESTAMP else -1, False, count)
+    ensure_offsets(rules.first_offset, header.records_count)
+    return _result(buffer, reading, rules, largest, header.records_count, changed=False)
 
 
 # --- the whole
@@ -302,12 +299,29 @@ def validate_messages_and_assign_offsets(
         origin,
     )
     instance("message_set", message_set, ByteBufferMessageSet, ", as ByteBufferMessageSet(bytes) makes one")
-    return _at_once(message_set, rules) or _at_length(message_set, rules)
+    rows, stop = message_set._scan(0, rows=-1, span=-1)
+    ensure_readable(rows)
+    stop.end()
+    ensure_end(message_set.buffer, stop.position)
+    return validate(Entries(rows, message_set.buffer[: stop.position], 0), message_set._reading, rules)
 
 
-def _at_length(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationResult:
-    """Validate any set."""
-    given = _given(message_set, rules.target_compression)
+def validate(entries: Entries, reading: Reading, rules: Rules) -> ValidationResult:
+    """Do what `validate_messages_and_assign_offsets` does, for entries that are known to be readable.
+
+    Args:
+        entries: Rows of the header table, and all bytes that they describe.
+        reading: How to read them.
+        rules: The settings.
+    """
+    if not len(entries.rows):
+        raise InvalidRecordError("there is no batch", expected="at least 1", found=0)
+    return _at_once(entries, reading, rules) or _at_length(entries, reading, rules)
+
+
+def _at_length(entries: Entries, reading: Reading, rules: Rules) -> ValidationResult:
+    """Validate any entries."""
+    given = _given(entries, reading, rules.target_compression)
     converting = given.is_plain and bool((given.rows["magic"] != rules.magic).any())
     content = _checked(given, rules, given.columns() if converting else None)
     ensure_offsets(rules.first_offset, len(content))
@@ -316,17 +330,10 @@ def _at_length(message_set: ByteBufferMessageSet, rules: Rules) -> ValidationRes
     return _rebuilt(given, rules, content)
 
 
-def _given(message_set: ByteBufferMessageSet, target: CompressionType | None) -> _Given:
-    rows, stop = message_set._scan(0, rows=-1, span=-1)
-    ensure_readable(rows)
-    stop.end()
-    ensure_end(message_set.buffer, stop.position)
-    if not len(rows):
-        raise InvalidRecordError("there is no batch", expected="at least 1", found=0)
-    codecs = rows["compression_type"][rows["compression_type"] != 0]
+def _given(entries: Entries, reading: Reading, target: CompressionType | None) -> _Given:
+    codecs = entries.rows["compression_type"][entries.rows["compression_type"] != 0]
     source = CompressionType(int(codecs[-1])) if len(codecs) else CompressionType.NONE
-    view = message_set.buffer[: stop.position]
-    return _Given(rows, view, source, source if target is None else target, message_set._reading)
+    return _Given(entries.rows, entries.view, source, source if target is None else target, reading)
 
 
 def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Content:
@@ -419,7 +426,7 @@ def _numbered(given: _Given, rules: Rules, content: Content) -> ValidationResult
         set_max_timestamps(buffer, rows, rules.timestamp_type, largest)
     if rules.magic >= 2:
         set_leader_epoch(buffer, rows, rules.partition_leader_epoch)
-    return _result(given, rules, buffer, int(largest.max()), len(content), changed=False)
+    return _result(buffer, given.reading, rules, int(largest.max()), len(content), changed=False)
 
 
 def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArray[np.int64]:
@@ -446,7 +453,7 @@ def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
     for records in columns.record_lists():
         builder.extend(records)
     largest = rules.now if log_append else builder.max_timestamp
-    return _result(given, rules, builder.build(), largest, len(columns), changed=True)
+    return _result(builder.build(), given.reading, rules, largest, len(columns), changed=True)
 
 
 def _settings(given: _Given, rules: Rules) -> BatchSettings:
@@ -476,11 +483,11 @@ def _settings(given: _Given, rules: Rules) -> BatchSettings:
 
 
 def _result(
-    given: _Given, rules: Rules, buffer: bytearray, max_timestamp: int, count: int, *, changed: bool
+    buffer: bytearray, reading: Reading, rules: Rules, max_timestamp: int, count: int, *, changed: bool
 ) -> ValidationResult:
-    message_set = ByteBufferMessageSet(buffer, decompression_limit=given.reading.decompression_limit)
+    message_set = ByteBufferMessageSet(buffer, decompression_limit=reading.decompression_limit)
     rows = message_set.headers()
     at = int(rows["max_timestamp"].argmax()) if len(rows) else 0
     known = len(rows) and rows["max_timestamp"][at] > NO_TIMESTAMP
     offset = int(rows["last_offset"][at]) if known else -1
-    return ValidationResult(message_set, rules.now, max_timestamp, offset, changed, count)
+    return ValidationResult(message_set, rules.now, max_timestamp, offset, changed, count, rows)

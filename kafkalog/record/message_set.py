@@ -49,6 +49,7 @@ RUN_GROWTH = 8
 INT8_MIN, INT8_MAX = -128, 127
 # The size of a producer's batch by default (batch.size).
 DEFAULT_BATCH_BYTES = 16 * 1024
+_DEFAULT = Reading()
 
 
 class MessageSet(ABC):
@@ -322,7 +323,7 @@ class ByteBufferMessageSet(MessageSet):
 
     def __init__(self, buffer: "ReadableBuffer", *, decompression_limit: int = decompress.DEFAULT_LIMIT) -> None:
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
-        super().__init__(Reading(decompression_limit=limit))
+        super().__init__(_DEFAULT if limit == decompress.DEFAULT_LIMIT else Reading(decompression_limit=limit))
         self._buffer = memoryview(buffer).cast("B").toreadonly()
 
     @property

@@ -11,7 +11,7 @@ Stricter than Kafka, whose reader skips over keys and values: a record inside a 
 number of headers, is invalid is refused. Source: storage/.../internals/log/LogValidator.java.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -262,6 +262,25 @@ def check_timestamps(
     _refuse_any(entries, reading, lambda content: _timestamp_faults(content, rows, timestamp_type, taken), taken)
 
 
+def check_records(
+    entry: Entries, reading: Reading, timestamp_type: TimestampType, taken: TimestampRange, *, compacted: bool
+) -> None:
+    """Check the key and the timestamp of each record of a batch that is known to be valid.
+
+    Args:
+        entry: The batch.
+        reading: How to read it.
+        timestamp_type: The topic's.
+        taken: The timestamps that the topic takes.
+        compacted: Whether every record needs a key.
+
+    Raises:
+        RecordValidationError: The topic does not take some of them.
+    """
+    content = content_of_entry(entry, reading)
+    _refuse([content], lambda _: faults_of(content, entry.rows, timestamp_type, taken, compacted=compacted), taken)
+
+
 def _refuse_any(
     entries: Entries,
     reading: Reading,
@@ -271,13 +290,22 @@ def _refuse_any(
     """Raise RecordValidationError for the records in which `find` sees a fault, counted from the first of all."""
     ensure_readable(entries.rows)
     ensure_valid(*entries)
+    _refuse(_contents_of(entries, reading), find, taken)
+
+
+def _refuse(
+    contents: Iterable[Content],
+    find: Callable[[Content], NDArray[np.integer[Any]]],
+    taken: TimestampRange | None,
+) -> None:
     errors: list[RecordError] = []
     seen, count, refused = np.zeros(0, np.uint8), 0, 0
-    for content in _contents_of(entries, reading):
+    for content in contents:
         faults = find(content).astype(np.uint8)
         bad = np.flatnonzero(faults)
-        errors += errors_of(content, faults, bad, -count, taken)[: MOST_ERRORS - len(errors)]
-        seen = np.union1d(seen, faults[bad])
+        if len(bad):
+            errors += errors_of(content, faults, bad, -count, taken)[: MOST_ERRORS - len(errors)]
+            seen = np.union1d(seen, faults[bad])
         count, refused = count + len(content), refused + len(bad)
     if errors:
         raise RecordValidationError.of(reason_of(seen), errors, refused)

@@ -10,7 +10,7 @@ the same records. Source: clients/.../common/record/MemoryRecordsBuilder.java.
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
@@ -49,7 +49,6 @@ _WRAPPER_V1 = struct.Struct(">bBqii")
 # Kafka expects records to compress so much worse than the batches before.
 COMPRESSION_RATE_ESTIMATION_FACTOR = 1.05
 # Looking up a member of an enum takes as long as encoding a record.
-_new_tuple = tuple.__new__
 _NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
 
 
@@ -171,6 +170,16 @@ _FIELDS: "tuple[Rule, ...]" = (
 _DEFAULTS = BatchSettings()
 
 
+class BuiltBatch(NamedTuple):
+    """A batch (v0/v1: a wrapper, or messages) and fields of its header; max_timestamp: ms, -1 = none."""
+
+    data: bytearray
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    records_count: int
+
+
 class RecordsBuilder(RecordsEncoder):
     """Appends records one after the other; `build()` returns the bytes of the batch.
 
@@ -258,6 +267,55 @@ class RecordsBuilder(RecordsEncoder):
         self.restart(base_offset)
         self._base_sequence = base_sequence
 
+    def batches_of(
+        self, records: Iterable[Record], base_offset: int, *, max_size: int, default_timestamp: int = -1
+    ) -> Iterator[BuiltBatch]:
+        """Write records to batches of at most `max_size` bytes; see `built_batches`. What was appended is dropped.
+
+        Nobody else may use the builder until the iterator ends; then it can be used again.
+        """
+        settings, self.max_size = self.settings, max_size
+        room, waiting, left, ratio = max_size - settings.header_size, iter(records), None, 1.0
+        # Those of a batch that is compressed: it may have to be cut in halves.
+        taken: list[Record] | None = None if settings.compression_type is _NONE else []
+        self.restart(base_offset)
+        self._base_sequence, self.estimated_compression_ratio = settings.base_sequence, 1.0
+        while True:
+            expected = self.estimated_compression_ratio
+            if taken is not None:
+                taken, ratio = [], expected * COMPRESSION_RATE_ESTIMATION_FACTOR
+            left = self.fill(waiting, room, first=left, ratio=ratio, taken=taken, default_timestamp=default_timestamp)
+            count = self.records_count
+            if not count:
+                return
+            if taken is None:
+                yield self._built(self.build())
+            else:
+                yield from self._within(taken, default_timestamp)
+                self.estimated_compression_ratio = _next_ratio(expected, self.estimated_compression_ratio)
+            if left is None:
+                return
+            self.follow(self.last_offset + 1, _following_sequence(self._base_sequence, count))
+
+    def _within(self, records: list[Record], default_timestamp: int) -> Iterator[BuiltBatch]:
+        """Yield the batch or, if it did not compress well enough, its halves."""
+        batch = self.build()
+        if len(batch) <= self.max_size or len(records) == 1:
+            yield self._built(batch)
+            return
+        half = len(records) // 2
+        for start, part in ((0, records[:half]), (half, records[half:])):
+            smaller = RecordsBuilder(self.settings, max_size=self.max_size)
+            smaller.follow(self.base_offset + start, _following_sequence(self._base_sequence, start))
+            smaller.extend(part, default_timestamp=default_timestamp)
+            yield from smaller._within(part, default_timestamp)
+
+    def _built(self, batch: bytearray) -> BuiltBatch:
+        settings, latest = self.settings, self.max_timestamp
+        if settings.timestamp_type is _LOG_APPEND_TIME and settings.magic > 0:
+            latest = settings.log_append_time
+        return BuiltBatch(batch, self.base_offset, self.last_offset, latest, self.records_count)
+
     def _compressed(self) -> "ReadableBuffer":
         settings = self.settings
         compressed = compress(
@@ -274,16 +332,6 @@ def _size_field(entry: bytearray) -> int:
 
 
 # --- batches by size
-
-
-class BuiltBatch(NamedTuple):
-    """A batch (v0/v1: a wrapper, or messages) and fields of its header; max_timestamp: ms, -1 = none."""
-
-    data: bytearray
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    records_count: int
 
 
 def built_batches(
@@ -306,100 +354,9 @@ def built_batches(
     Raises:
         ValueError, TypeError: As `RecordsBuilder`.
     """
-    settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
-    max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
-    offset = settings.base_offset if base_offset is None else whole("base_offset", base_offset, 0, INT64_MAX)
-    waiting = iter(records)
-    if settings.compression_type is not _NONE:
-        yield from _compressed_batches(waiting, settings, offset, max_size, default_timestamp)
-        return
-    given = {"offset": offset, "max_size": max_size, "default_timestamp": default_timestamp}
-    yield from plain_batches(waiting, settings, encoder_for(settings), **given)
-
-
-def encoder_for(settings: BatchSettings) -> RecordsEncoder:
-    """Return an encoder of records for `plain_batches`, which can be used many times, one after the other."""
-    return RecordsEncoder(
-        settings.magic,
-        settings.base_offset,
-        timestamp_type=settings.timestamp_type,
-        log_append_time=settings.log_append_time,
-        base_timestamp=settings.delete_horizon_ms,
-    )
-
-
-def plain_batches(
-    records: Iterable[Record],
-    settings: BatchSettings,
-    batch: RecordsEncoder,
-    *,
-    offset: int,
-    max_size: int,
-    default_timestamp: int,
-) -> Iterator[BuiltBatch]:
-    """Write records to batches that are not compressed; see `built_batches`, which checks the arguments.
-
-    `batch` is an encoder of the same settings that nobody else uses until the iterator ends.
-    """
-    sequence, header, time = settings.base_sequence, settings.header, settings.log_append_time
-    appended = settings.timestamp_type is _LOG_APPEND_TIME
-    waiting, room, left = iter(records), max_size - len(header), None
-    batch.restart(offset)
-    while True:
-        left = batch.fill(waiting, room, first=left, default_timestamp=default_timestamp)
-        count = batch.records_count
-        if not count:
-            return
-        data = batch.to_batch(header, sequence) if header else batch.take()
-        latest = time if appended and header else batch.max_timestamp
-        # As BuiltBatch(...), in a third of the time.
-        yield _new_tuple(BuiltBatch, (data, offset, offset + count - 1, latest, count))
-        if left is None:
-            return
-        offset, sequence = offset + count, _following_sequence(sequence, count)
-        batch.restart(offset)
-
-
-def _compressed_batches(
-    waiting: Iterator[Record], settings: BatchSettings, offset: int, max_size: int, default_timestamp: int
-) -> Iterator[BuiltBatch]:
-    settings = replace(settings, base_offset=offset)
-    builder, left = RecordsBuilder(settings, max_size=max_size), None
-    while True:
-        records: list[Record] = []
-        expected = builder.estimated_compression_ratio
-        left = builder.fill(
-            waiting,
-            max_size - settings.header_size,
-            first=left,
-            ratio=expected * COMPRESSION_RATE_ESTIMATION_FACTOR,
-            taken=records,
-            default_timestamp=default_timestamp,
-        )
-        if not records:
-            return
-        yield from _within(builder, records, default_timestamp)
-        if left is None:
-            return
-        builder.estimated_compression_ratio = _next_ratio(expected, builder.estimated_compression_ratio)
-        builder.follow(builder.last_offset + 1, _following_sequence(builder._base_sequence, len(records)))
-
-
-def _within(builder: RecordsBuilder, records: list[Record], default_timestamp: int) -> Iterator[BuiltBatch]:
-    """Yield the batch or, if it did not compress well enough, its halves."""
-    batch = builder.build()
-    if len(batch) <= builder.max_size or len(records) == 1:
-        first, settings = builder.base_offset, builder.settings
-        appended = settings.timestamp_type is _LOG_APPEND_TIME
-        latest = settings.log_append_time if appended and settings.magic > 0 else builder.max_timestamp
-        yield BuiltBatch(batch, first, builder.last_offset, latest, len(records))
-        return
-    half = len(records) // 2
-    for start, part in ((0, records[:half]), (half, records[half:])):
-        smaller = RecordsBuilder(builder.settings, max_size=builder.max_size)
-        smaller.follow(builder.base_offset + start, _following_sequence(builder._base_sequence, start))
-        smaller.extend(part, default_timestamp=default_timestamp)
-        yield from _within(smaller, part, default_timestamp)
+    builder = RecordsBuilder(settings, max_size=max_size)
+    offset = builder.base_offset if base_offset is None else base_offset
+    yield from builder.batches_of(records, offset, max_size=max_size, default_timestamp=default_timestamp)
 
 
 def _next_ratio(expected: float, found: float) -> float:

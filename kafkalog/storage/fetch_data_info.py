@@ -71,17 +71,20 @@ class LogAppendInfo(NamedTuple):
         is_duplicate: Whether the batch had been appended before.
     """
 
-    first_offset: int
-    last_offset: int
-    last_leader_epoch: int
-    max_timestamp: int
-    log_append_time: int
-    log_start_offset: int
-    source_compression: CompressionType
-    valid_bytes: int
+    first_offset: int = -1
+    last_offset: int = -1
+    last_leader_epoch: int = -1
+    max_timestamp: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    source_compression: CompressionType = CompressionType.NONE
+    valid_bytes: int = 0
     is_duplicate: bool = False
 
     @property
     def offsets_count(self) -> int:
         """The number of assigned offsets; 0 if nothing was written."""
         return self.last_offset - self.first_offset + 1 if self.first_offset >= 0 else 0
+
+
+NOTHING_APPENDED = LogAppendInfo()

@@ -352,7 +352,6 @@ class WritableLog(Log):
             self.close()
 
     def _close_in_order(self) -> None:
-        self._state.local.cut_back()
         self.flush(force_active=True)
         self._state.producers.take_snapshot()
         self._state.epochs.close()

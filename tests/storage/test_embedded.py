@@ -1,4 +1,4 @@
-"""One's own records: the short way into the segment, and the leader's, leave the same bytes."""
+"""Appending records: they are checked, and written as a leader writes the same batches of a producer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,16 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog import CompressionType, LogConfig, Record, TimestampType, errors
+from kafkalog import ByteBufferMessageSet, CompressionType, LogConfig, Record, TimestampType, errors
+from kafkalog.record.message_set import batches_of_records
+from kafkalog.record.records_builder import BatchSettings
 from kafkalog.storage.unified_log import Opening, WritableLog
 from tests.helpers.scheduling import ImmediateScheduler
 
 NOW = 1_800_000_000_000
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=100, segment_index_bytes=240, max_message_bytes=400)
-# A topic that asks something of each record: its appends go the leader's way.
-LOOKS = replace(SMALL, message_timestamp_before_max_ms=2**62)
+TOPICS = {
+    "takes all": SMALL,
+    "asks for times": replace(SMALL, message_timestamp_before_max_ms=2**62),
+    "asks for keys": replace(SMALL, cleanup_policy=("compact",)),
+    "stamps": replace(SMALL, message_timestamp_type=TimestampType.LOG_APPEND_TIME),
+    "compresses": replace(SMALL, compression_type=CompressionType.LZ4),
+}
 payloads = st.none() | st.binary(max_size=60)
-record = st.builds(Record, payloads, payloads, timestamp=st.sampled_from([-1, 0, 5, NOW - 1, NOW, NOW + 3_600_000]))
+record = st.builds(Record, payloads, payloads, timestamp=st.sampled_from([-1, 0, 5, NOW - 1, NOW, NOW + 3_600_001]))
 
 
 def opened(directory: Path, config: LogConfig = SMALL) -> WritableLog:
@@ -29,28 +36,49 @@ def files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
+def append_as_a_producer(log: WritableLog, records: list[Record], codec: CompressionType | None) -> None:
+    """Append the batches that a producer would send."""
+    latest = log.leader_epochs.latest_entry
+    config = log.config
+    settings = BatchSettings(compression_type=config.compression or codec or CompressionType.NONE)
+    most = min(config.max_message_bytes, config.segment_bytes)
+    for batch in batches_of_records(records, settings, max_size=most, default_timestamp=NOW):
+        sent = ByteBufferMessageSet(bytes(8) + bytes(batch.buffer[8:]))
+        log.append_as_leader(sent, 0 if latest is None else latest.epoch)
+        log.update_high_watermark(log.log_end_offset)
+
+
 @given(
+    topic=st.sampled_from(sorted(TOPICS)),
     appends=st.lists(st.lists(record, max_size=9), max_size=8),
     codec=st.sampled_from([None, CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD]),
     epoch=st.sampled_from([None, 3]),
 )
-def test_the_short_and_the_leaders_way_of_an_append_write_the_same_files(
+def test_records_are_written_as_a_leader_writes_the_batches_of_a_producer(
     tmp_path_factory: pytest.TempPathFactory,
+    topic: str,
     appends: list[list[Record]],
     codec: CompressionType | None,
     epoch: int | None,
 ) -> None:
-    home = tmp_path_factory.mktemp("ways")
-    answers: list[tuple[object, ...]] = []
-    for name, config in (("short-0", SMALL), ("long-0", LOOKS)):
-        log = opened(home / name, config)
+    home, outcomes = tmp_path_factory.mktemp("ways"), []
+    for name in ("own-0", "sent-0"):
+        log = opened(home / name, TOPICS[topic])
         if epoch is not None:
             log.leader_epochs.note(epoch, 0)
-        infos = [log.append(records, compression_type=codec) for records in appends]
-        answers.append((*infos, log.high_watermark, log.log_end_offset, log.last_stable_offset))
+        errors_raised = []
+        for records in appends:
+            try:
+                if name == "own-0":
+                    log.append(records, compression_type=codec)
+                else:
+                    append_as_a_producer(log, records, codec)
+            except errors.RecordValidationError as error:
+                errors_raised.append((str(error).replace(name, "topic"), error.record_errors))
+        outcomes.append((errors_raised, log.high_watermark, log.log_end_offset, log.last_stable_offset))
         log.close()
-    assert answers[0] == answers[1]
-    assert files(home / "short-0") == files(home / "long-0")
+    assert outcomes[0] == outcomes[1]
+    assert files(home / "own-0") == files(home / "sent-0")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_batch_whose_append_was_interrupted_once_it_was_written_is_not_in_the_
     with kafkalog.open(directory, "a", SMALL) as log:
         append(log, b"0")
         with monkeypatch.context() as patch:
-            patch.setattr(LogSegment, "append_batch", then_interrupt(LogSegment.append_batch))
+            patch.setattr(LogSegment, "append", then_interrupt(LogSegment.append))
             with pytest.raises(KeyboardInterrupt):
                 append(log, b"x")
         assert [record.value for record in log] == [b"0"]

@@ -142,7 +142,7 @@ def test_several_threads_may_append(directory: Path) -> None:
 def test_a_full_disk_refuses_an_append_and_the_next_one_goes_on(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with opened(directory) as log:

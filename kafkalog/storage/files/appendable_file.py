@@ -14,9 +14,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from errno import EFBIG, EINVAL, EIO, ENOENT, EOPNOTSUPP
+from errno import EFBIG, EINVAL, EIO, EOPNOTSUPP
 from pathlib import Path
-from time import monotonic
 from typing import TypeAlias
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
@@ -26,8 +25,6 @@ from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, ReadableFile
 
 # Positions in a segment are Java ints.
 MAX_BYTES = INT32_MAX
-# Asking what is at a path takes longer than writing a batch.
-SECONDS_BETWEEN_LOOKS = 0.1
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 Piece: TypeAlias = bytes | bytearray | memoryview
@@ -36,12 +33,11 @@ Piece: TypeAlias = bytes | bytearray | memoryview
 class AppendableFile(ReadableFile):
     """An open file that is read by pieces and written to at its end; created if it is missing.
 
-    preallocate_bytes: as many bytes on disk are reserved for a file that is created. check_path: whether to look, ten
-    times a second and when flushing, if the file is still at its path. Appending, truncating and closing wait for one
-    another; readers never wait.
+    preallocate_bytes: as many bytes on disk are reserved for a file that is created. Appending, truncating and closing
+    wait for one another; readers never wait.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0, check_path: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
         """OSError: the path cannot be opened for writing, is larger than a segment may be, or the disk is full.
 
         NotALogError: it is a directory, a pipe or a device. LogLockedError: it is open for writing already.
@@ -52,10 +48,6 @@ class AppendableFile(ReadableFile):
         self._whole = True
         self._created = False
         self._retired = False
-        self._check_path = check_path
-        self._next_look = 0.0
-        # Whether something was appended since somebody looked.
-        self._unlooked = False
         # Whether the last byte written is known to end an entry.
         self._end_is_sound = False
         # A forked child, who has a copy, must not unlock it.
@@ -139,19 +131,17 @@ class AppendableFile(ReadableFile):
 
         ends_entry: whether an entry can follow. `ensure_end` raises where none can follow what is there; it is asked
         where that is not known.
-        ValueError: the file would grow beyond 2**31 - 1 bytes. OSError: the disk is full, or refuses;
-        FileNotFoundError: the file has been deleted, or was not at its path at the last look. CorruptRecordError:
-        somebody else has made it longer or shorter. Whatever is raised, the file has been left as it was, or the error
-        says that it could not be.
+        ValueError: the file would grow beyond 2**31 - 1 bytes. OSError: the disk is full, or refuses.
+        CorruptRecordError: somebody else has made it longer or shorter. Whatever is raised, the file has been left as
+        it was, or the error says that it could not be.
         """
         with self._lock:
             at = self._size if self._fd >= 0 else self.size
             if length > MAX_BYTES - at:
                 raise ValueError(f"{length} bytes more than the {at} of {self.path}: a segment has {MAX_BYTES}")
-            # Mostly the length only: to ask for all that is known of a file makes Linux note the time of the next write
-            # exactly, which takes longer than writing a small batch.
-            if self._is_look_due() or not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
-                self._prepare()
+            # Not by fstat: it makes Linux note the time of the next write exactly, which takes longer than to write.
+            if not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
+                self._check_length()
             if not self._end_is_sound and length:
                 ensure_end()
             self._whole = False
@@ -169,28 +159,8 @@ class AppendableFile(ReadableFile):
                 raise
             if length:
                 self._end_is_sound = ends_entry
-            self._unlooked = self._whole = True
+            self._whole = True
             return length
-
-    def append_entry(self, entry: bytes | bytearray, ensure_end: Callable[[], object]) -> int:
-        """As `append`, for one whole entry, with less to do. Returns how many bytes the file has then."""
-        with self._lock:
-            at, length = self._size, len(entry)
-            is_as_usual = self._fd >= 0 and self._whole and self._end_is_sound and not self._check_path
-            if not is_as_usual or length > MAX_BYTES - at or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
-                self.append((entry,), length, True, ensure_end)
-                return self._size
-            self._whole = False
-            try:
-                taken = os.pwrite(self._fd, entry, at)
-                end = at + taken if taken == length else self._write(memoryview(entry)[taken:], at + taken)
-                self._length = max(self._length, end)
-                self._size = end
-            except BaseException as error:
-                self._take_back(error, length)
-                raise
-            self._unlooked = self._whole = True
-            return end
 
     def _write(self, rest: memoryview, at: int) -> int:
         """Write the rest of a piece, of which the system took not all at once, at a position; returns where it ends."""
@@ -202,23 +172,6 @@ class AppendableFile(ReadableFile):
             rest = rest[taken:]
         return at
 
-    def _prepare(self) -> None:
-        """See that the next byte goes to the end of the file that is at the path."""
-        if not self._check_length().st_nlink:
-            raise self._gone()
-        if self._check_path:
-            self._look()
-
-    def _is_look_due(self) -> bool:
-        return self._check_path and monotonic() >= self._next_look
-
-    def _look(self) -> None:
-        """FileNotFoundError: the file is not at its path any more, though it may be at another."""
-        self._unlooked = False
-        if not self._is_at_path():
-            raise self._gone()
-        self._next_look = monotonic() + SECONDS_BETWEEN_LOOKS
-
     def _is_at_path(self) -> bool:
         try:
             found = self._place.stat()
@@ -226,22 +179,19 @@ class AppendableFile(ReadableFile):
             return False
         return (found.st_dev, found.st_ino) == self._identity
 
-    def _gone(self) -> FileNotFoundError:
-        return FileNotFoundError(ENOENT, "deleted, renamed or replaced while it was open", str(self.path))
-
-    def _check_length(self) -> os.stat_result:
+    def _check_length(self) -> None:
+        """See that the next byte goes to the end of what this object has written."""
         if not self._whole:
             with naming(self.path):
                 self._cut_back()
-        found = os.fstat(self._fd)
-        if found.st_size != self._length:
+        found = os.lseek(self._fd, 0, os.SEEK_END)
+        if found != self._length:
             raise CorruptRecordError(
                 "somebody else has made the file longer or shorter",
                 str(self.path),
                 expected=f"{self._length} bytes",
-                found=found.st_size,
+                found=found,
             )
-        return found
 
     def _take_back(self, error: BaseException, length: int) -> None:
         """Cut off what a failed append has written, and tell of it in `error`.
@@ -286,7 +236,7 @@ class AppendableFile(ReadableFile):
             if size < before:
                 self._end_is_sound = not size
             if size < self._length or not self._whole:
-                self._prepare()
+                self._check_length()
                 self._cut(size)
             return before - size
 
@@ -312,15 +262,7 @@ class AppendableFile(ReadableFile):
                 self._cut(self._size)
 
     def flush(self) -> None:
-        """Have the system put all bytes on the disk, and the name of a file that was created.
-
-        OSError: it failed; FileNotFoundError: what was appended is on the disk, and the file not at its path any more.
-        """
-        self._sync()
-        if self._check_path and self._unlooked:
-            self._look()
-
-    def _sync(self) -> None:
+        """Have the system put all bytes on the disk, and the name of a file that was created. OSError: it failed."""
         with naming(self.path):
             sync(self.fileno())
             if self._created:
@@ -335,7 +277,7 @@ class AppendableFile(ReadableFile):
             if self._fd >= 0:
                 last.callback(self.release)
                 last.callback(self.trim)
-                self._sync()
+                self.flush()
 
     def release(self) -> None:
         """Close without flushing or trimming."""

@@ -8,11 +8,10 @@ It knows files and offsets; who may write what is for others to say. Source: sto
 """
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from errno import EINTR
 
-from kafkalog.errors import LogLockedError, LogStateError
+from kafkalog.errors import KafkaLogError, LogLockedError, LogStateError
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.storage.file_names import (
     DELETED_SUFFIX,
@@ -29,8 +28,6 @@ from kafkalog.storage.segment.log_segments import LogSegments
 from kafkalog.storage.segment.replace_segments import SegmentHome, delete_segment_files
 
 _log = logging.getLogger(__name__)
-# A NamedTuple of all its fields in a third of the time that its class takes.
-_new_tuple = tuple.__new__
 
 
 class LocalLog:
@@ -83,45 +80,36 @@ class LocalLog:
         """How many offsets lie between the recovery point and the log's end."""
         return self.log_end.message_offset - self.recovery_point
 
-    def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Sequence[BatchSpan]) -> None:
-        """Append batches to the active segment, and move the log's end behind them."""
-        segment = self.cut_back()
-        try:
-            segment.append(last_offset, messages, spans)
-            self._end_at(last_offset + 1, segment, segment.size_in_bytes)
-        except BaseException as error:
-            self._take_back(error)
-            raise
+    def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Iterable[BatchSpan]) -> None:
+        """Append batches to the active segment, and move the log's end behind them; `take_back` undoes what fails."""
+        segment = self.active_segment
+        self._end_at(last_offset + 1, segment, segment.append(last_offset, messages, spans))
 
-    def append_batch(self, segment: LogSegment, data: bytearray, last_offset: int, max_timestamp: int) -> None:
-        """As `append`, for one whole batch. segment: the active one, as `cut_back` gave it, or rolled since."""
-        try:
-            end = segment.append_batch(data, last_offset, max_timestamp)
-            self._end_at(last_offset + 1, segment, end)
-        except BaseException as error:
-            self._take_back(error)
-            raise
+    def take_back(self, error: BaseException, end: LogOffsetMetadata) -> None:
+        """Leave nothing of an append that has failed, or was ended by a signal: no bytes, no index entries.
 
-    def cut_back(self) -> LogSegment:
-        """The active segment; what lies in it behind the log's end is cut off: an append was interrupted by a signal.
+        Else readers would find it, and another append give its offsets out again. Where that cannot be done, or the
+        log's end has moved and not all that follows from it was done, the log takes nothing more.
 
-        Else the next one would give its offsets out again, behind it.
+        Args:
+            error: what the append has failed with.
+            end: the log's end before it.
         """
-        segments, end = self.segments.values, self.log_end
-        segment = segments[-1] if segments else self.active_segment
-        if segment.size_in_bytes != end.relative_position_in_segment:
-            segment.cut_back(end.relative_position_in_segment, end.message_offset)
-        return segment
+        self._fail(error)
+        if self.log_end is not end:
+            return
+        try:
+            segment, position = self.active_segment, end.relative_position_in_segment
+            if segment.size_in_bytes != position:
+                segment.cut_back(position, end.message_offset)
+            self.failure = None
+        except (OSError, ValueError, KafkaLogError) as second:
+            error.add_note(f"{self.directory}: what was written could not be cut off: {second}")
 
-    def _take_back(self, error: BaseException) -> None:
-        """Leave nothing of an append behind the log's end, for readers to find: it failed, or was ended by a signal.
-
-        If something stays there the log takes no more, or another append would give its offsets out again.
-        """
-        with suppress(Exception):
-            self.cut_back()
-        if isinstance(error, OSError) and self.active_segment.size != self.log_end.relative_position_in_segment:
-            self.failure = error
+    def _fail(self, error: BaseException) -> None:
+        """Have the log take nothing more: it ended half-way through a change."""
+        interrupted = InterruptedError(EINTR, f"{type(error).__name__} in the middle of a change")
+        self.failure = error if isinstance(error, OSError) else interrupted
 
     def update_log_end(self, offset: int) -> None:
         """The log ends at this offset, in the active segment."""
@@ -129,7 +117,7 @@ class LocalLog:
         self._end_at(offset, active, active.size_in_bytes)
 
     def _end_at(self, offset: int, active: LogSegment, position: int) -> None:
-        self.log_end = _new_tuple(LogOffsetMetadata, (offset, active.base_offset, position))
+        self.log_end = LogOffsetMetadata(offset, active.base_offset, position)
         self.recovery_point = min(self.recovery_point, offset)
 
     # --- on the disk
@@ -179,7 +167,7 @@ class LocalLog:
 
         LogStateError: there is a segment of that offset, or a later one.
         """
-        base, active = max(expected_next_offset, self.log_end_offset), self.cut_back()
+        base, active = max(expected_next_offset, self.log_end_offset), self.active_segment
         if base == active.base_offset and active.size == 0:
             with self.whole():
                 segment = self._replace(active, base)
@@ -297,7 +285,5 @@ class _Whole:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, OSError) and isinstance(error, self._errors):
-            self._local.failure = error
-        elif error is not None and not isinstance(error, Exception):
-            self._local.failure = InterruptedError(EINTR, f"{type(error).__name__} in the middle of a change")
+        if error is not None and (isinstance(error, self._errors) or not isinstance(error, Exception)):
+            self._local._fail(error)

@@ -9,7 +9,6 @@ Kafka: `FileRecords` (before 0.11 `FileMessageSet`).
 import io
 import logging
 import os
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -25,7 +24,6 @@ from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries, Reading, first_record, read_columns
 from kafkalog.record.framing import EndKind, Stop
-from kafkalog.record.layout import LOG_OVERHEAD, RECORD_OVERHEAD_V0, SIZE_AT
 from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBufferMessageSet, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
@@ -41,11 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset"]
 
 _log = logging.getLogger(__name__)
-_SIZE = struct.Struct(">i")
 # What is appended out of a file is taken from it in pieces of so many bytes.
 PIECE_BYTES = 1 << 20
-SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0
-
 
 # The smallest offset and the smallest timestamp (ms) that Java's long holds: every entry reaches them.
 NO_OFFSET = ANY_TIMESTAMP = -(2**63)
@@ -104,9 +99,6 @@ class FileMessageSet(MessageSet):
     locks, but a forked child, who shares the lock, is not, and must not write. For whole directories, which a broker
     may have open, see `kafkalog.storage.data_dir.directory_lock`.
 
-    check_path: whether to find out when somebody renames or replaces the file, at the latest a tenth of a second later
-    or at the next flush; False: nobody does, or says so by `moved_to`.
-
     LogStateError: anything is asked of the file after it was closed. NotALogError: a directory, a pipe or a device.
     LogLockedError: another writes to it. OSError: the file cannot be
     opened, or a file to append to is larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end;
@@ -122,7 +114,6 @@ class FileMessageSet(MessageSet):
         end: int | None = None,
         read_only: bool = True,
         preallocate_bytes: int = 0,
-        check_path: bool = True,
         sealed: bool = False,
         mapped: bool | None = None,
         decompression_limit: int = decompress.DEFAULT_LIMIT,
@@ -139,7 +130,7 @@ class FileMessageSet(MessageSet):
         self._file: ByteSource = (
             open_source(path, mapped=sealed if mapped is None else mapped)
             if read_only
-            else AppendableFile(path, preallocate_bytes=preallocate_bytes, check_path=check_path)
+            else AppendableFile(path, preallocate_bytes=preallocate_bytes)
         )
         self._first = start
         self._end = end
@@ -336,32 +327,28 @@ class FileMessageSet(MessageSet):
                 largest = timestamp, int(run["last_offset"][i])
         return largest
 
-    def append(self, message_set: MessageSet) -> int:
+    def append(self, message_set: MessageSet, *, is_whole: bool = False) -> int:
         """Write all bytes of `message_set` at the end. Returns how many.
 
         Either all of them are in the file then, and seen by every reader of this object, or none: a failure leaves the
         file as it was and says so, or says that the file could not be left so. They are on the disk after `flush`.
         The bytes are not looked at; but behind a torn tail, also of what was appended before, they could not be read.
+        is_whole: the caller knows that the last entry of `message_set` is whole.
 
         LogStateError: the file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the error.
-        OSError: the disk is full, or refuses; FileNotFoundError: the file has been deleted since it was opened, renamed
-        or replaced; it is looked for ten times a second, and by `flush` and `truncate_to`. CorruptRecordError: somebody
-        else has made the file longer or shorter, or `message_set` is a file that became shorter. ValueError: the file
-        would grow beyond 2**31 - 1 bytes. io.UnsupportedOperation: see the class.
+        OSError: the disk is full, or refuses. CorruptRecordError: somebody else has made the file longer or shorter, or
+        `message_set` is a file that became shorter. ValueError: the file would grow beyond 2**31 - 1 bytes.
+        io.UnsupportedOperation: see the class.
         """
-        instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
+        pieces: Iterable[Piece]
         if isinstance(message_set, ByteBufferMessageSet):
-            data = message_set._buffer
-            length = len(data)
-            # Nearly every set is one entry.
-            is_one = length >= SMALLEST_ENTRY and _SIZE.unpack_from(data, SIZE_AT)[0] == length - LOG_OVERHEAD
-            return self._writable("append to").append((data,), length, is_one or _ends_well(data), self._ensure_end)
-        length, file = message_set.size_in_bytes, self._writable("append to")
-        return file.append(_pieces(message_set, length), length, _ends_well(message_set), self._ensure_end)
-
-    def append_entry(self, entry: bytes | bytearray) -> int:
-        """Write one entry, which is known to be whole, as `append` does. Returns how many bytes the set has then."""
-        return self._writable("append to").append_entry(entry, self._ensure_end)
+            pieces, length = (message_set._buffer,), message_set.size_in_bytes
+        else:
+            instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
+            length = message_set.size_in_bytes
+            pieces = _pieces(message_set, length)
+        file, ends_well = self._writable("append to"), is_whole or _ends_well(message_set)
+        return file.append(pieces, length, ends_well, self._ensure_end)
 
     def _ensure_end(self) -> None:
         """LogStateError: an entry that is appended could not be read, for what is before it."""
@@ -544,9 +531,8 @@ def _pieces(message_set: MessageSet, length: int) -> Iterable[memoryview]:
     return (message_set._view(start + at, min(PIECE_BYTES, length - at)) for at in range(0, length, PIECE_BYTES))
 
 
-def _ends_well(entries: MessageSet | Piece) -> bool:
+def _ends_well(message_set: MessageSet) -> bool:
     """Whether another entry can follow."""
-    message_set = entries if isinstance(entries, MessageSet) else ByteBufferMessageSet(entries)
     try:
         return message_set.end_of_data.kind is EndKind.END
     except CorruptRecordError:

@@ -26,7 +26,6 @@ from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, offset_file
 from kafkalog.storage.index.offset_index import MAX_INT, TimeIndex, TimestampEntry
 from kafkalog.storage.log_config import LogConfig
-from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.segment_reader import ReadableSegment
 
 _log = logging.getLogger(__name__)
@@ -50,15 +49,6 @@ class RollParams(NamedTuple):
     max_offset_in_messages: int
     messages_size: int
     now: int
-
-
-class _Before(NamedTuple):
-    """A segment before an append."""
-
-    position: int
-    largest: TimestampEntry
-    first_timestamp: int | None
-    bytes_since_entry: int
 
 
 def spans_of(rows: NDArray[np.void]) -> Iterator[BatchSpan]:
@@ -138,67 +128,28 @@ class LogSegment(ReadableSegment):
 
     # --- appending and rolling
 
-    def append(self, largest_offset: int, message_set: MessageSet, spans: Iterable[BatchSpan]) -> None:
-        """Write the batches at the end, and index entries every `index_interval_bytes`.
+    def append(self, largest_offset: int, message_set: MessageSet, spans: Iterable[BatchSpan]) -> int:
+        """Write whole batches at the end, and index entries every `index_interval_bytes`. Returns where they end.
 
-        largest_offset: of all batches. spans: one for each. Nothing is done where there are no bytes.
+        largest_offset: of all batches. spans: one for each. Whatever is raised, `cut_back` undoes what was done before.
 
         SegmentOffsetOverflowError: an offset too far from the base; nothing is written. OSError, CorruptRecordError:
-        as `FileMessageSet.append`. InvalidOffsetError: offsets do not rise. Nothing has been written then.
+        as `FileMessageSet.append`. InvalidOffsetError: offsets do not rise.
         """
         if not message_set.size_in_bytes:
-            return
+            return self.size_in_bytes
         if not 0 <= largest_offset - self.base_offset <= MAX_INT:
             raise self._overflow(largest_offset)
         log = self._writer if self._writer is not None else self._open_writer()
-        self._open_indexes()
-        position = log.size_in_bytes
-        log.append(message_set)
-        self._note_or_take_back(log, position, spans)
-
-    def append_batch(self, data: bytearray, last_offset: int, max_timestamp: int) -> int:
-        """Write one whole batch at the end: as `append`, with less to do. Returns how many bytes the segment has then.
-
-        max_timestamp: ms, -1 = none.
-        """
-        if not 0 <= last_offset - self.base_offset <= MAX_INT:
-            raise self._overflow(last_offset)
-        log = self._writer if self._writer is not None else self._open_writer()
-        if self._largest is None or self._offset_index is None:
-            self._open_indexes()
-        end, size, largest = log.append_entry(data), len(data), self._largest
-        if largest is None or end == size or self._bytes_since_entry > self.index_interval_bytes:
-            self._note_or_take_back(log, end - size, (BatchSpan(last_offset, max_timestamp, size),))
-        else:
-            # Neither the first batch nor one that an index gets an entry for.
-            if max_timestamp > largest[0]:
-                self._largest = TimestampEntry(max_timestamp, last_offset)
-            self._bytes_since_entry += size
-        return end
-
-    def _open_indexes(self) -> TimestampEntry:
-        """Have those open that an append notes something in: what cannot be opened is told before a byte is written."""
-        assert self.offset_index is not None
-        return self.max_timestamp_and_offset_so_far
-
-    def _note_or_take_back(self, log: FileMessageSet, position: int, spans: Iterable[BatchSpan]) -> None:
-        largest = self._largest or self.max_timestamp_and_offset_so_far
-        before = _Before(position, largest, self._first_timestamp, self._bytes_since_entry)
-        try:
-            self._note(position, spans)
-        except BaseException:
-            self._take_back(log, before)
-            raise
-
-    def _note(self, position: int, spans: Iterable[BatchSpan]) -> None:
-        """What indexes, rolling and retention have to know of batches that lie at `position`."""
-        offset_index, time_index = self.offset_index, self.time_index
-        largest, since = self.max_timestamp_and_offset_so_far, self._bytes_since_entry
+        # Opened first: indexes that cannot be opened are an error before a byte is written.
+        offset_index, time_index, largest = self.offset_index, self.time_index, self.max_timestamp_and_offset_so_far
+        position, since, first = log.size_in_bytes, self._bytes_since_entry, self._first_timestamp
+        log.append(message_set, is_whole=True)
         for last_offset, timestamp, size in spans:
-            if not position and self._first_timestamp is None:
-                self._first_timestamp = timestamp
+            if not position and first is None:
+                first = timestamp
             if timestamp > largest[0]:
-                self._largest = largest = TimestampEntry(timestamp, last_offset)
+                largest = TimestampEntry(timestamp, last_offset)
             if since > self.index_interval_bytes:
                 offset_index.append(last_offset, position)
                 time_index.maybe_append(largest.timestamp, largest.offset)
@@ -206,15 +157,9 @@ class LogSegment(ReadableSegment):
                 since = 0
             position += size
             since += size
-        self._bytes_since_entry = since
-
-    def _take_back(self, log: FileMessageSet, before: "_Before") -> None:
-        """An index takes no more, its disk being full perhaps: the batches go, so that their offsets are free again."""
-        log.truncate_to(before.position)
-        next_offset = self.read_next_offset()
-        self.offset_index.truncate_to(next_offset)
-        self.time_index.truncate_to(next_offset)
-        _, self._largest, self._first_timestamp, self._bytes_since_entry = before
+        # Last, so that an append that fails leaves them.
+        self._largest, self._bytes_since_entry, self._first_timestamp = largest, since, first
+        return position
 
     def cut_back(self, position: int, next_offset: int) -> None:
         """Cut off batches from a position on, the first of which has next_offset, with what the indexes know of them.

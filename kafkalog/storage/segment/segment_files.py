@@ -288,8 +288,6 @@ class SegmentFiles:
                     self.path,
                     read_only=False,
                     preallocate_bytes=self._preallocate_bytes,
-                    # Whoever renames it is this object; others are kept out by the directory's lock.
-                    check_path=False,
                     decompression_limit=self._decompression_limit,
                 )
                 self._reader = None
