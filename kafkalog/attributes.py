@@ -27,6 +27,11 @@ class CompressionType(IntEnum):
     ZSTD = 4
 
 
+def codec_name(number: int) -> str:
+    """Return the name that a producer's configuration has for a codec, by its number in the attributes."""
+    return CompressionType(number).name.lower() if number <= CompressionType.ZSTD else f"codec {number}"
+
+
 class TimestampType(IntEnum):
     """Who set a timestamp: nobody (format 0), the producer, or the broker on append."""
 

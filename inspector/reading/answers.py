@@ -231,6 +231,7 @@ class RecordRow:
     control: str | None = None
     gap_before: int = 0
     problem: str | None = None
+    timestamp_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

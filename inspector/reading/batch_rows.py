@@ -19,7 +19,6 @@ from inspector.reading.answers import BatchKind, BatchRow
 from inspector.reading.headers import (
     Rows,
     batch_of,
-    codec_name,
     control_of,
     decoded_offsets,
     flags_of,
@@ -28,7 +27,7 @@ from inspector.reading.headers import (
 )
 from inspector.reading.window import ABORTED, CONTROL, CORRUPT, DATA, TRANSACTIONAL, Window
 from kafkalog import TimestampType
-from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT, codec_name
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from inspector.reading.headers import Rows, time_of
 from inspector.reading.locking import locked
 from inspector.reading.window import Window
 from inspector.reading.windows import Windows
+from kafkalog import RecordBatch
 from kafkalog.errors import KafkaLogError
 
 # What a step does at most, so that whoever waits for the worker waits no longer.
@@ -193,6 +194,18 @@ class SegmentReader:
         """Batch i; None where there is none (yet)."""
         found = self.batch_rows(i, 1)
         return found[0] if found else None
+
+    @locked
+    def record_batch(self, i: int) -> RecordBatch | None:
+        """Return batch i as the library reads it; None: no batch can be read there."""
+        if self._file is None or not 0 <= i < self.batches:
+            return None
+        _, held, number = reading.window_of(self, i)
+        if held.rows is None:
+            return None
+        row = held.rows[number]
+        start = int(row["position"])
+        return next(self._file.part(start, start + int(row["size_in_bytes"])).batches(), None)
 
     @locked
     def batch_rows(self, first: int, count: int) -> list[BatchRow]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inspector.reading.files import SegmentFile
-from kafkalog import CompressionType, RecordBatch
+from kafkalog import RecordBatch
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.record.control import ControlRecordType, control_type
 
@@ -72,11 +72,6 @@ def control_of(batch: RecordBatch | None) -> str | None:
     except KafkaLogError:
         return None
     return f"UNKNOWN {number}" if kind is ControlRecordType.UNKNOWN else kind.name
-
-
-def codec_name(codec: int) -> str:
-    """Kafka's name of a codec."""
-    return CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"
 
 
 def time_of(value: int) -> int | None:

@@ -173,6 +173,7 @@ def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> R
         _control(batch, key),
         0,
         batch.problem,
+        batch.timestamp_type,
     )
 
 
@@ -262,7 +263,7 @@ def record_at(reader: SegmentReader, offset: int) -> int | None:
     if number is None:
         return None
     begin = first_record_of(reader, number)
-    _, held, i = _window_of(reader, number)
+    _, held, i = window_of(reader, number)
     if begin is None or held.rows is None:
         return begin
     columns = reader.decoded.of(reader, held, i).columns
@@ -274,13 +275,14 @@ def first_record_of(reader: SegmentReader, batch: int) -> int | None:
     """See `SegmentReader.first_record_of`."""
     if reader.raw is None or not 0 <= batch < reader.batches:
         return None
-    window, held, i = _window_of(reader, batch)
+    window, held, i = window_of(reader, batch)
     before = int(counts(held)[i - 1]) if i and held.rows is not None else 0
     number = window.first_record + before
     return number if number < reader.records else None
 
 
-def _window_of(reader: SegmentReader, batch: int) -> tuple[Window, Held, int]:
+def window_of(reader: SegmentReader, batch: int) -> tuple[Window, Held, int]:
+    """Return the window that a batch is in, its batches, and which of them it is."""
     raw = reader.raw
     assert raw is not None
     window = raw.all[max(0, raw.number_at(lambda each: each.first_row, batch))]

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from inspector.reading.answers import Progress
 from inspector.reading.batches import STEP_SECONDS
-from inspector.reading.headers import codec_name
 from inspector.reading.through import Part, Step, Unread, Unreadable, places_of, steps
 from kafkalog import RecordColumns
+from kafkalog.attributes import codec_name
 
 if TYPE_CHECKING:
     from inspector.reading.partition import PartitionReader

@@ -27,10 +27,10 @@ from inspector.reading.answers import Progress
 from inspector.reading.checksums import Checksums, said
 from inspector.reading.fates import Fates
 from inspector.reading.files import SegmentFile
-from inspector.reading.headers import Rows, codec_name, flags_of, record_counts
+from inspector.reading.headers import Rows, flags_of, record_counts
 from inspector.reading.window import CONTROL, CORRUPT, DATA, Window
 from kafkalog import EndKind
-from kafkalog.attributes import CONTROL_BIT
+from kafkalog.attributes import CONTROL_BIT, codec_name
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck import SoundEntries
 

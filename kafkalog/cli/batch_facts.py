@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.header_summary import codec_name
+from kafkalog.attributes import codec_name
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class BatchFacts:
-    """codec: as the header has it, "?" = the format is none that is known.
+    """codec: as the header has it, None = the format is none that is known.
 
     base_offset: None = only decompressing would tell, and fails. error: why the batch is not valid, None = it is.
     """
 
-    codec: str
+    codec: str | None
     base_offset: int | None = None
     control: list[Record] = field(default_factory=list)
     error: KafkaLogError | None = None
@@ -38,8 +38,8 @@ def facts_of(batch: RecordBatch) -> BatchFacts:
     return facts
 
 
-def _codec(batch: RecordBatch) -> str:
+def _codec(batch: RecordBatch) -> str | None:
     try:
-        return codec_name(batch.compression_type) if 0 <= batch.magic <= 2 else "?"
+        return codec_name(batch.compression_type) if 0 <= batch.magic <= 2 else None
     except KafkaLogError as error:
         return f"codec {error.found}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, CompressionType
+from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, CompressionType, codec_name
 from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.record.layout import RECORD_BATCH_OVERHEAD
 from kafkalog.storage.file_names import segment_base_offset
@@ -121,11 +121,6 @@ def _times(rows: "Rows", batch: "NDArray[np.bool_]") -> tuple[int, int]:
     first = np.where(own, rows["base_timestamp"], rows["max_timestamp"])
     first = first[(first >= 0) & (rows["max_timestamp"] >= 0)]
     return (int(first.min()) if len(first) else NO_TIMESTAMP), max(NO_TIMESTAMP, int(rows["max_timestamp"].max()))
-
-
-def codec_name(number: int) -> str:
-    """As the producer's configuration names it."""
-    return CompressionType(number).name.lower() if number <= CompressionType.ZSTD else f"codec {number}"
 
 
 def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], None] | None = None) -> Summary:
