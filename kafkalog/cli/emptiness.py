@@ -29,9 +29,9 @@ def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> s
 
 
 def _times(source: Source) -> str:
-    from kafkalog.cli.header_summary import Summary, summarise
+    from kafkalog.scan.summary import SegmentSummary, summarise
 
-    total = Summary()
+    total = SegmentSummary()
     for file in source.files:
         total.add(summarise(Path(file.path), sealed=file.sealed))
     if total.last_timestamp == NO_TIMESTAMP:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from kafkalog import Record
     from kafkalog.cli.batch_facts import BatchFacts
-    from kafkalog.cli.header_summary import Summary
     from kafkalog.cli.log_source import Located
     from kafkalog.fsck.findings import Finding
     from kafkalog.fsck.findings import Summary as Check
+    from kafkalog.scan.summary import SegmentSummary
     from kafkalog.storage.file_names import TopicPartition
 
 JSON_VERSION = 2
@@ -120,7 +120,7 @@ def of_place(path: str | PathLike[str], partition: TopicPartition | None) -> dic
     }
 
 
-def of_summary(summary: Summary, kind: str) -> dict[str, Any]:
+def of_summary(summary: SegmentSummary, kind: str) -> dict[str, Any]:
     """Return what is known of a partition, a segment or a file. kind: "partition", "segment" or "file"."""
     start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
     return {
@@ -128,8 +128,8 @@ def of_summary(summary: Summary, kind: str) -> dict[str, Any]:
         "size_in_bytes": summary.size_in_bytes,
         "batches": summary.batches,
         "control_batches": summary.control_batches,
-        "records": summary.records_min if summary.records_exact else None,
-        "records_exact": summary.records_exact,
+        "records": summary.records,
+        "records_exact": summary.records is not None,
         "records_min": summary.records_min,
         "records_max": summary.records_max,
         start: summary.start_offset,

@@ -32,7 +32,7 @@ from kafkalog.cli.output import (
 from kafkalog.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from kafkalog.cli.header_summary import Summary
+    from kafkalog.scan.summary import SegmentSummary
     from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
 # On a narrow terminal times matter more than what a compressed log could also be asked for.
@@ -59,7 +59,7 @@ class Row:
 
     kind: str
     path: Path
-    summary: Summary
+    summary: SegmentSummary
     partition: PartitionDir | None = None
 
     @property
@@ -113,9 +113,9 @@ def _time(timestamp: int) -> str:
     return rfc3339(timestamp, "seconds") or ""
 
 
-def _records(summary: Summary) -> str:
-    if summary.records_exact:
-        return f"{summary.records_min}"
+def _records(summary: SegmentSummary) -> str:
+    if summary.records is not None:
+        return f"{summary.records}"
     return f"≥{summary.records_min}" if summary.records_max is None else f"≤{summary.records_max}"
 
 
@@ -128,7 +128,7 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
     Damage is in the rows. OSError: the directory cannot be listed.
     """
-    from kafkalog.cli.header_summary import summarise
+    from kafkalog.scan.summary import summarise
     from kafkalog.storage.data_dir.discover import DataDir, LogFile
 
     if isinstance(place, DataDir):
@@ -143,11 +143,11 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
 def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, list[Row]]:
     """The row of a partition and those of its segments. What is damaged or cannot be read is told in its row."""
-    from kafkalog.cli.header_summary import Summary, summarise
     from kafkalog.errors import KafkaLogError
+    from kafkalog.scan.summary import SegmentSummary, summarise
     from kafkalog.storage.read_only_log import ReadOnlyLog
 
-    total, rows = Summary(), []
+    total, rows = SegmentSummary(), []
     try:
         with ReadOnlyLog(partition.path) as log:
             for segment in log.segments:
