@@ -89,7 +89,7 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
         Shown("BASE OFFSET", 11, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
         Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("CODECS", 9, lambda row: " ".join(name for name, _ in row.codecs or ())),
+        Shown("CODECS", 9, _codecs),
         Shown("INDEX", 7, lambda row: row.index_state),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
@@ -179,6 +179,10 @@ def _preview(row: RecordRow, data: bytes | None) -> str:
     if data is None:
         return "" if row.problem is not None else "null"
     return text.printable(data, PREVIEW)
+
+
+def _codecs(row: SegmentRow) -> str:
+    return "" if row.summary is None else " ".join(name for name, _ in row.summary.codecs.most_common())
 
 
 def _records_of_topic(row: TopicRow) -> str:

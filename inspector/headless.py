@@ -40,6 +40,7 @@ from kafkalog.cli.batch_facts import facts_of
 from kafkalog.cli.log_source import Located, partition_of_file
 from kafkalog.cli.output import path_text, rfc3339, write_text
 from kafkalog.fsck import Severity
+from kafkalog.scan.summary import SegmentSummary
 
 WINDOW = 1_000
 TEXT_WIDTH = 100
@@ -505,18 +506,13 @@ def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
 
 
 def _segment(row: SegmentRow) -> dict[str, Any]:
+    counts = json_shapes.of_counts(SegmentSummary() if row.summary is None else row.summary)
     return {
         **json_shapes.of_place(row.path, partition_of_file(row.path)),
         "base_offset": row.base_offset,
         "end_offset": row.end_offset,
         "size_in_bytes": row.bytes,
-        "batches": row.batches,
-        "records": row.records,
-        "first_timestamp": row.first_timestamp,
-        "first_time": _time(row.first_timestamp),
-        "last_timestamp": row.last_timestamp,
-        "last_time": _time(row.last_timestamp),
-        "compression_types": None if row.codecs is None else dict(row.codecs),
+        **(dict.fromkeys(counts) if row.summary is None else counts),
         "sealed": row.sealed,
         "index_state": row.index_state,
         "problem": row.problem,

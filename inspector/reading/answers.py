@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from kafkalog.scan.summary import SegmentSummary
 
 Mark: TypeAlias = Literal["delete", "stray", "future"]
 Health: TypeAlias = Literal["ok", "hanging transaction", "damaged", "unreadable"]
@@ -58,22 +61,30 @@ class TopicRow:
 class SegmentRow:
     """A segment of a partition.
 
-    batches, records, codecs (name -> batches): None until its `SegmentReader` has read it through. sealed: another
-    follows it. end_offset: after its last batch; None where that is not known so far.
+    sealed: another follows it. end_offset: after its last batch; None where that is not known so far. summary: None
+    until its `SegmentReader` has read it through.
     """
 
     base_offset: int
     path: Path
     bytes: int
     sealed: bool
-    batches: int | None = None
-    records: int | None = None
-    codecs: tuple[tuple[str, int], ...] | None = None
     first_timestamp: int | None = None
     last_timestamp: int | None = None
     index_state: IndexState = "missing"
     problem: str | None = None
     end_offset: int | None = None
+    summary: SegmentSummary | None = None
+
+    @property
+    def batches(self) -> int | None:
+        """How many batches there are."""
+        return None if self.summary is None else self.summary.batches
+
+    @property
+    def records(self) -> int | None:
+        """How many records there are, control records left out."""
+        return None if self.summary is None else self.summary.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +180,7 @@ class BatchRow:
 
     row: its number in the segment. records: in it; None where only decoding it would tell. gap_before: offsets missing
     between the batch before and this one. control: what a control batch says ("COMMIT", "ABORT", ...).
-    timestamps: of its first record (formats 0 and 1: the largest) and the largest.
+    timestamps: of its first record (the largest where the header does not tell) and the largest.
     """
 
     row: int

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -37,6 +38,7 @@ from inspector.reading.ended import TransactionScan
 from inspector.reading.ends import damage_of, end_of, log_end_of
 from inspector.reading.fates import AbortedRange
 from inspector.reading.gaps import gaps_between
+from inspector.reading.headers import time_of
 from inspector.reading.locking import locked
 from inspector.reading.stable import LastStable
 from kafkalog import FileMessageSet, Log
@@ -248,12 +250,10 @@ class PartitionReader:
     def _note(self, base_offset: int, reader: SegmentReader) -> None:
         if reader.is_walked:
             counts = {
-                "batches": reader.read_batches,
-                "records": reader.read_records,
-                "codecs": reader.codecs,
-                "first_timestamp": reader.first_timestamp,
-                "last_timestamp": reader.last_timestamp,
-                "end_offset": reader.end_offset,
+                "summary": deepcopy(reader.summary),
+                "first_timestamp": time_of(reader.summary.first_timestamp),
+                "last_timestamp": time_of(reader.summary.last_timestamp),
+                "end_offset": reader.end_offset if reader.size else reader.base_offset,
             }
             self._found[base_offset] = _Found(reader.size, counts, reader.first_damage())
 

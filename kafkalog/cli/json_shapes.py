@@ -120,26 +120,34 @@ def of_place(path: str | PathLike[str], partition: TopicPartition | None) -> dic
     }
 
 
-def of_summary(summary: SegmentSummary, kind: str) -> dict[str, Any]:
-    """Return what is known of a partition, a segment or a file. kind: "partition", "segment" or "file"."""
-    start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
+def of_counts(summary: SegmentSummary) -> dict[str, Any]:
+    """Return what the headers of a partition, a segment or a file tell."""
     return {
-        "segments": summary.segments,
-        "size_in_bytes": summary.size_in_bytes,
         "batches": summary.batches,
         "control_batches": summary.control_batches,
+        "control_records": summary.control_records,
         "records": summary.records,
         "records_exact": summary.records is not None,
         "records_min": summary.records_min,
         "records_max": summary.records_max,
-        start: summary.start_offset,
-        end: summary.end_offset,
         "first_timestamp": known(summary.first_timestamp),
         "first_time": rfc3339(summary.first_timestamp),
         "last_timestamp": known(summary.last_timestamp),
         "last_time": rfc3339(summary.last_timestamp),
         "compression_types": dict(summary.codecs),
         "magics": sorted(summary.magics),
+    }
+
+
+def of_summary(summary: SegmentSummary, kind: str) -> dict[str, Any]:
+    """Return what is known of a partition, a segment or a file. kind: "partition", "segment" or "file"."""
+    start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
+    return {
+        "segments": summary.segments,
+        "size_in_bytes": summary.size_in_bytes,
+        start: summary.start_offset,
+        end: summary.end_offset,
+        **of_counts(summary),
         "tail": summary.tail,
         "tail_bytes": summary.tail_size,
         "errors": [path_text(str(error)) for error in summary.errors],
