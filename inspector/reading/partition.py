@@ -35,7 +35,7 @@ from inspector.reading.answers import (
 )
 from inspector.reading.batches import CHANGED, SegmentReader
 from inspector.reading.ended import TransactionScan
-from inspector.reading.ends import damage_of, end_of, log_end_of
+from inspector.reading.ends import end_of, log_end_of
 from inspector.reading.fates import AbortedRange
 from inspector.reading.gaps import gaps_between
 from inspector.reading.headers import time_of
@@ -138,7 +138,7 @@ class PartitionReader:
         epochs: tuple[tuple[int, int], ...] = ()
         try:
             # What was found out earlier may be older than the marks.
-            damage = damage_of(log, marks, log_end_of(log) if rows else start)
+            damage = marks.damage_of(log, log_end_of(log) if rows else start)
             problems += [damage] if damage is not None else []
             end = self._end_of(log, rows, start)
             epochs = tuple((entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import kafkalog
 from inspector.reading.answers import Mark, TopicRow
-from inspector.reading.ends import Checkpoints, Marks, damage_of, log_end_of
+from inspector.reading.ends import Checkpoints, Marks, log_end_of
 from inspector.reading.transactions import hanging_in
 from kafkalog.errors import KafkaLogError
 
@@ -104,7 +104,7 @@ class Topics:
         last_timestamp = None
         try:
             end = log_end_of(log)
-            damage = damage_of(log, marks, end)
+            damage = marks.damage_of(log, end)
             last_timestamp = _last_timestamp(log)
         except KafkaLogError as error:
             return replace(row, filled=True, segments=len(segments), bytes=size, log_start=start, health="damaged",
@@ -142,7 +142,7 @@ class Topics:
                 if row.log_end is None:
                     end = log.log_end_offset
                     row = self._with_end(row, marks, end)
-                    damage = damage_of(log, marks, end)
+                    damage = marks.damage_of(log, end)
                     row = row if damage is None else replace(row, health="damaged", problem=damage)
                 if marks.missing:
                     return row
