@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inspector import text
-from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow, TransactionRow
+from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
 from inspector.rows import Shown
 
 if TYPE_CHECKING:
     from inspector.reading.search import Match
     from kafkalog.fsck import Finding
+    from kafkalog.scan.transactions import TransactionRow
 
 # Characters of a key or value in a table.
 PREVIEW = 400
@@ -241,7 +242,7 @@ def transactions(times: Times) -> list[Shown[TransactionRow]]:
             right=True,
         ),
         Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("BYTES", 9, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
+        Shown("BYTES", 9, lambda row: text.size(row.size_in_bytes), lambda row: row.size_in_bytes, right=True),
         Shown("BEGAN", 19, lambda row: times.short(row.start_timestamp), lambda row: row.start_timestamp),
         Shown("ENDED", 19, lambda row: times.short(row.end_timestamp), lambda row: row.end_timestamp),
         Shown("MARKER", 12, lambda row: text.number(row.last_offset), lambda row: row.last_offset, right=True),

@@ -18,17 +18,7 @@ from inspector import charts, columns, text
 from inspector.background.jobs import Wanted
 from inspector.columns import Times
 from inspector.model import Model, PartitionReader, Progress
-from inspector.reading.answers import (
-    BatchRow,
-    CellKind,
-    PartitionState,
-    RecordDetail,
-    RecordRow,
-    SegmentRow,
-    TopicRow,
-    TransactionRow,
-    Transactions,
-)
+from inspector.reading.answers import BatchRow, CellKind, PartitionState, RecordDetail, RecordRow, SegmentRow, TopicRow
 from inspector.reading.batches import SegmentReader
 from inspector.reading.search import Match, Search
 from inspector.reading.statistics import Statistics
@@ -41,6 +31,7 @@ from kafkalog.cli.log_source import Located, partition_of_file
 from kafkalog.cli.output import path_text, rfc3339, write_text
 from kafkalog.fsck import Severity
 from kafkalog.scan.summary import SegmentSummary
+from kafkalog.scan.transactions import TransactionRow, Transactions
 
 WINDOW = 1_000
 TEXT_WIDTH = 100
@@ -235,12 +226,12 @@ def transactions(asked: Asked) -> Listing:
         "hanging": state.hanging,
         "aborted": state.aborted,
         "committed": state.committed,
-        "last_stable_offset": state.last_stable,
+        "last_stable_offset": state.last_stable_offset,
         "problem": state.problem,
     }
     command: Shown[TransactionRow] = Shown("COMMAND TO ABORT", 20, lambda row: text.printable(row.abort_command or ""))
     shown = [*columns.transactions(asked.times), command]
-    return Listing(state.rows, shown, facts, document=_transaction)
+    return Listing(state.rows, shown, facts)
 
 
 def verify(asked: Asked) -> Listing:
@@ -489,8 +480,6 @@ def _time(timestamp: int | None) -> str | None:
 
 def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
     """Return what is known of a partition beside its segments."""
-    undecided = _plain(transactions)
-    undecided["last_stable_offset"] = undecided.pop("last_stable")
     return {
         "name": path_text(state.name),
         "log_start_offset": state.log_start,
@@ -501,7 +490,7 @@ def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
         "leader_epochs": [{"epoch": epoch, "start_offset": offset} for epoch, offset in state.epochs],
         "problem": state.problem,
         "gaps": [{**_plain(gap), "note": gap.note} for gap in state.gaps],
-        "transactions": undecided,
+        "transactions": _plain(transactions),
     }
 
 
@@ -593,12 +582,6 @@ def _detail_documents() -> Callable[[InSegment], dict[str, Any]]:
 
 def _control(detail: RecordDetail) -> dict[str, Any]:
     return json_shapes.of_control(Record(detail.value, detail.key))
-
-
-def _transaction(row: TransactionRow) -> dict[str, Any]:
-    document: dict[str, Any] = _plain(row)
-    document["size_in_bytes"] = document.pop("bytes")
-    return document
 
 
 def _match(match: Match) -> dict[str, Any]:

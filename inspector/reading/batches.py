@@ -11,7 +11,7 @@ from inspector.reading import batch_rows, finding
 from inspector.reading import fields as naming
 from inspector.reading import records as reading
 from inspector.reading import strip as mapping
-from inspector.reading.answers import BatchRow, Cell, Field, Progress, RecordDetail, RecordRow
+from inspector.reading.answers import BatchRow, Cell, Field, RecordDetail, RecordRow
 from inspector.reading.batch_rows import Held
 from inspector.reading.fates import AbortedRange
 from inspector.reading.files import SegmentFile
@@ -21,6 +21,7 @@ from inspector.reading.window import Window
 from inspector.reading.windows import Windows
 from kafkalog import RecordBatch
 from kafkalog.errors import KafkaLogError
+from kafkalog.scan.progress import Progress
 from kafkalog.scan.summary import SegmentSummary
 
 # What a step does at most, so that whoever waits for the worker waits no longer.

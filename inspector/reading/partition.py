@@ -21,20 +21,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kafkalog
-from inspector.reading import transactions as deciding
-from inspector.reading.answers import (
-    Byte,
-    Change,
-    IndexState,
-    Offset,
-    PartitionState,
-    Place,
-    SegmentRow,
-    Target,
-    Transactions,
-)
+from inspector.reading.answers import Byte, Change, IndexState, Offset, PartitionState, Place, SegmentRow, Target
 from inspector.reading.batches import CHANGED, SegmentReader
-from inspector.reading.ended import TransactionScan
 from inspector.reading.ends import end_of, log_end_of
 from inspector.reading.fates import AbortedRange
 from inspector.reading.gaps import gaps_between
@@ -43,6 +31,7 @@ from inspector.reading.locking import locked
 from inspector.reading.stable import LastStable
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
+from kafkalog.scan.transactions import Transactions, TransactionScan, transactions_of
 
 if TYPE_CHECKING:
     from inspector.reading.topics import Source
@@ -375,7 +364,7 @@ class PartitionReader:
             return Transactions(problem="a partition directory is needed to tell transactions")
         try:
             with kafkalog.open(self.path) as log:
-                return deciding.transactions_of(log)
+                return transactions_of(log)
         except _FAILURES as error:
             return Transactions(problem=str(error))
 

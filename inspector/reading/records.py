@@ -22,7 +22,7 @@ from inspector.reading.batch_rows import row_of
 from inspector.reading.headers import batch_of, time_of
 from kafkalog import RecordBatch, RecordColumns
 from kafkalog.errors import KafkaLogError
-from kafkalog.record.control import ControlRecordType, control_type
+from kafkalog.record.control import control_name
 
 if TYPE_CHECKING:
     from inspector.reading.batch_rows import Held
@@ -182,13 +182,7 @@ def _preview(columns: RecordColumns, start: int, size: int) -> bytes | None:
 
 
 def _control(batch: BatchRow, key: bytes | None) -> str | None:
-    if batch.control is None and batch.kind != "control":
-        return None
-    try:
-        kind, number = control_type(key)
-    except KafkaLogError:
-        return None
-    return f"UNKNOWN {number}" if kind is ControlRecordType.UNKNOWN else kind.name
+    return None if batch.control is None and batch.kind != "control" else control_name(key)
 
 
 class _Located(NamedTuple):

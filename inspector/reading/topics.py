@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import kafkalog
 from inspector.reading.answers import Mark, TopicRow
 from inspector.reading.ends import Checkpoints, Marks, log_end_of
-from inspector.reading.transactions import hanging_in
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
@@ -154,7 +153,12 @@ class Topics:
     def _with_hanging(self, row: TopicRow, log: Log) -> TopicRow:
         """Where consumers of committed records are held back, whether they are for ever."""
         behind = row.last_stable is not None and row.last_stable < (row.high_watermark or 0)
-        hanging = hanging_in(log) if behind else None
+        hanging = None
+        if behind:
+            # It takes longer to import than partitions take to list.
+            from kafkalog.scan.transactions import hanging_in
+
+            hanging = hanging_in(log)
         if hanging is None:
             self._hanging.pop(row.name, None)
             return row

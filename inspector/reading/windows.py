@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inspector.reading.answers import Progress
 from inspector.reading.checksums import Checksums, said
 from inspector.reading.fates import Fates
 from inspector.reading.files import SegmentFile
@@ -32,6 +31,7 @@ from kafkalog import EndKind
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck import SoundEntries
+from kafkalog.scan.progress import Progress
 from kafkalog.scan.summary import SegmentSummary
 
 WINDOW_ROWS = 1024
