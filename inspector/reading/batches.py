@@ -54,7 +54,7 @@ class SegmentReader:
         self._windows: Windows | None = None
         self._held: OrderedDict[tuple[int, int], Held] = OrderedDict()
         self.decoded = reading.Decoded()
-        self.walked = naming.Walked()
+        self.parsed = naming.Parsed()
         self._open()
 
     def _open(self) -> None:
@@ -77,7 +77,7 @@ class SegmentReader:
     def _forget(self) -> None:
         self._held.clear()
         self.decoded.clear()
-        self.walked.clear()
+        self.parsed.clear()
 
     # --- reading it through
 
