@@ -12,9 +12,10 @@ from inspector.desk import Desk
 
 if TYPE_CHECKING:
     from inspector.background.runs import SearchRun
-    from inspector.reading.answers import PartitionState, Place, Progress, SegmentRow
+    from inspector.reading.answers import PartitionState, Place, SegmentRow
     from inspector.reading.batches import SegmentReader
     from inspector.reading.partition import PartitionReader
+    from kafkalog.scan.progress import Progress
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inspector import text
-from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow, TransactionRow
+from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
 from inspector.rows import Shown
 
 if TYPE_CHECKING:
     from inspector.reading.search import Match
     from kafkalog.fsck import Finding
+    from kafkalog.scan.transactions import TransactionRow
 
 # Characters of a key or value in a table.
 PREVIEW = 400
@@ -89,7 +90,7 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
         Shown("BASE OFFSET", 11, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
         Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("CODECS", 9, lambda row: " ".join(name for name, _ in row.codecs or ())),
+        Shown("CODECS", 9, _codecs),
         Shown("INDEX", 7, lambda row: row.index_state),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
@@ -181,6 +182,10 @@ def _preview(row: RecordRow, data: bytes | None) -> str:
     return text.printable(data, PREVIEW)
 
 
+def _codecs(row: SegmentRow) -> str:
+    return "" if row.summary is None else " ".join(name for name, _ in row.summary.codecs.most_common())
+
+
 def _records_of_topic(row: TopicRow) -> str:
     if row.records is not None:
         return text.number(row.records)
@@ -237,7 +242,7 @@ def transactions(times: Times) -> list[Shown[TransactionRow]]:
             right=True,
         ),
         Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("BYTES", 9, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
+        Shown("BYTES", 9, lambda row: text.size(row.size_in_bytes), lambda row: row.size_in_bytes, right=True),
         Shown("BEGAN", 19, lambda row: times.short(row.start_timestamp), lambda row: row.start_timestamp),
         Shown("ENDED", 19, lambda row: times.short(row.end_timestamp), lambda row: row.end_timestamp),
         Shown("MARKER", 12, lambda row: text.number(row.last_offset), lambda row: row.last_offset, right=True),

@@ -1,36 +1,38 @@
 """Each screen as text or JSON, for scripts: `kafkalog inspect PATH --headless SCREEN -o json`.
 
-JSON is one document, {"version": 1, "screen": ..., "path": ..., ...}; its names are those of `reading.answers`. Bytes
-that are UTF-8 are a string; others are base64, and a field beside them says so ("value_encoding": "base64"). Rows are
-written as they are read, so that a long segment takes no more memory than a short one. Not known is null. The text has
-the columns of the screen. Exit codes: 0, or 1 where something is told as a problem.
+JSON is one document, {"version": ..., "screen": ..., "path": ..., "rows": [...], ...}. Batches, records, segments,
+partitions and findings have the shapes that the other commands print (`kafkalog.cli.json_shapes`), and what the screen
+adds to them. Rows are written as they are read, so that a long segment takes no more memory than a short one. The text
+has the columns of the screen. Exit codes: 0, or 1 where something is told as a problem.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from inspector import charts, columns, text
 from inspector.background.jobs import Wanted
 from inspector.columns import Times
 from inspector.model import Model, PartitionReader, Progress
-from inspector.reading.answers import CellKind, TransactionRow
+from inspector.reading.answers import BatchRow, CellKind, PartitionState, RecordDetail, RecordRow, SegmentRow, TopicRow
 from inspector.reading.batches import SegmentReader
 from inspector.reading.search import Match, Search
 from inspector.reading.statistics import Statistics
 from inspector.reading.verifying import Verification
 from inspector.rows import Shown
-from kafkalog.cli.output import write_text
+from kafkalog import Record, TopicPartition
+from kafkalog.cli import json_shapes
+from kafkalog.cli.batch_facts import facts_of
+from kafkalog.cli.log_source import Located, partition_of_file
+from kafkalog.cli.output import path_text, rfc3339, write_text
 from kafkalog.fsck import Severity
+from kafkalog.scan.summary import SegmentSummary
+from kafkalog.scan.transactions import TransactionRow, Transactions
 
-VERSION = 1
 WINDOW = 1_000
 TEXT_WIDTH = 100
 MAP_CELLS = 80
@@ -85,9 +87,9 @@ class CellRow:
 
 @dataclass(frozen=True)
 class InSegment:
-    """A row whose numbers and positions count from the start of its segment. segment: that one's base offset."""
+    """A row whose numbers and positions count from the start of its segment."""
 
-    segment: int | None
+    reader: SegmentReader
     row: Any
 
 
@@ -112,7 +114,8 @@ class Asked:
 class Listing:
     """What a screen shows: facts about the whole, and rows with their columns.
 
-    after: facts that are known once all rows have been asked for. lines: the text, where it is no table.
+    after: facts that are known once all rows have been asked for. lines: the text, where it is no table. document:
+    makes the JSON of a row.
     """
 
     rows: Iterable[Any]
@@ -120,13 +123,14 @@ class Listing:
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     after: Callable[[], dict[str, Any]] = dict
     lines: Sequence[str] | None = None
+    document: Callable[[Any], dict[str, Any]] = dataclasses.field(default_factory=lambda: _plain)
 
 
 def topics(asked: Asked) -> Listing:
     """The list of partitions, filled."""
     found = {row.name: row for row in asked.model.topics()}
     facts = {"problem": asked.model.problem}
-    return Listing(list(found.values()), columns.topics(asked.times), after=lambda: facts)
+    return Listing(list(found.values()), columns.topics(asked.times), after=lambda: facts, document=_topic)
 
 
 def segments(asked: Asked) -> Listing:
@@ -136,32 +140,29 @@ def segments(asked: Asked) -> Listing:
         _indexed(reader.segment(row.base_offset))
     stable = reader.work_out_last_stable()
     state = reader.refresh()
-    facts = _plain(dataclasses.replace(state, last_stable=stable, segments=(), changed=frozenset()))
-    for name in ("segments", "changed", "path"):
-        facts.pop(name)
-    facts["gaps"] = [{**_plain(gap), "note": gap.note} for gap in state.gaps]
-    facts["transactions"] = _plain(reader.transactions())
-    return Listing(state.segments, columns.segments(asked.times), facts)
+    facts = _state(dataclasses.replace(state, last_stable=stable), reader.transactions())
+    return Listing(state.segments, columns.segments(asked.times), facts, document=_segment)
 
 
 def batches(asked: Asked) -> Listing:
     """The batches of all segments."""
     through = _Through(asked)
     rows = _windows(through, lambda segment: segment.batches, lambda segment: segment.batch_rows)
-    return Listing(rows, columns.batches(asked.times), after=through.problem)
+    return Listing(rows, columns.batches(asked.times), after=through.problem, document=_batch)
 
 
 def records(asked: Asked) -> Listing:
     """The records of all segments; of long keys and values the beginning."""
     through = _Through(asked)
     rows = _windows(through, lambda segment: segment.records, lambda segment: segment.record_rows)
-    return Listing(rows, columns.records(asked.times), after=through.problem)
+    return Listing(rows, columns.records(asked.times), after=through.problem, document=_record)
 
 
 def record(asked: Asked) -> Listing:
     """Each record whole."""
     through = _Through(asked)
-    return Listing(_details(through), _record_columns(asked.times), after=through.problem)
+    shown = _record_columns(asked.times)
+    return Listing(_details(through), shown, after=through.problem, document=_detail_documents())
 
 
 def segment_map(asked: Asked) -> Listing:
@@ -220,9 +221,17 @@ def transactions(asked: Asked) -> Listing:
         pass
     scan.close()
     state = scan.state()
-    facts = {name: value for name, value in _plain(state).items() if name not in {"rows", "progress"}}
+    facts = {
+        "open": state.open,
+        "hanging": state.hanging,
+        "aborted": state.aborted,
+        "committed": state.committed,
+        "last_stable_offset": state.last_stable_offset,
+        "problem": state.problem,
+    }
     command: Shown[TransactionRow] = Shown("COMMAND TO ABORT", 20, lambda row: text.printable(row.abort_command or ""))
-    return Listing(state.rows, [*columns.transactions(asked.times), command], facts)
+    shown = [*columns.transactions(asked.times), command]
+    return Listing(state.rows, shown, facts)
 
 
 def verify(asked: Asked) -> Listing:
@@ -231,10 +240,11 @@ def verify(asked: Asked) -> Listing:
     rows = (finding for finding in verification if not isinstance(finding, Progress))
 
     def after() -> dict[str, Any]:
-        return {**verification.summary.as_dict(), "problem": verification.problem}
+        check = json_shapes.of_check(verification.summary, deep=verification.deep)
+        return {"complete": verification.finished, **check, "problem": verification.problem}
 
     shown = columns.findings(asked.model.path, wide=asked.model.kind == "data_dir")
-    return Listing(rows, shown, {"deep": asked.options.deep}, after)
+    return Listing(rows, shown, after=after, document=json_shapes.of_finding)
 
 
 def search(asked: Asked) -> Listing:
@@ -250,7 +260,8 @@ def search(asked: Asked) -> Listing:
         found = {name: value for name, value in _plain(progress).items() if name not in {"finished", "cancelled"}}
         return {**found, "complete": progress.complete}
 
-    return Listing(rows, columns.matches(), {"find": _text_of(wanted.text), "regex": wanted.regex}, after)
+    facts = {"find": path_text(wanted.text), "regex": wanted.regex}
+    return Listing(rows, columns.matches(), facts, after, document=_match)
 
 
 def statistics(asked: Asked) -> Listing:
@@ -351,7 +362,7 @@ def _windows(
     for segment in segments:
         for first in range(0, count(segment), WINDOW):
             for row in read(segment)(first, min(WINDOW, count(segment) - first)):
-                yield InSegment(segment.base_offset, row)
+                yield InSegment(segment, row)
 
 
 def _details(segments: Iterable[SegmentReader]) -> Iterator[InSegment]:
@@ -359,7 +370,7 @@ def _details(segments: Iterable[SegmentReader]) -> Iterator[InSegment]:
         for number in range(segment.records):
             detail = segment.record(number)
             if detail is not None:
-                yield InSegment(segment.base_offset, detail)
+                yield InSegment(segment, detail)
 
 
 def _record_columns(times: Times) -> list[Shown[Any]]:
@@ -430,60 +441,167 @@ def _line(cells: Iterable[tuple[str, Shown[Any]]]) -> str:
 
 
 def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool]]:
-    head = {"version": VERSION, "screen": screen, "path": _text_of(path), **listing.facts}
-    yield msgspec.json.encode(head).decode()[:-1] + ',"rows":[', not listing.facts.get("problem")
+    head = {"version": json_shapes.JSON_VERSION, "screen": screen, "path": path_text(path), **listing.facts}
+    yield json_shapes.text_of(head)[:-1] + ',"rows":[', not listing.facts.get("problem")
     for i, row in enumerate(listing.rows):
-        yield (
-            ("," if i else "") + "\n" + msgspec.json.encode(_plain(row)).decode(),
-            _is_sound(_bare(row)),
-        )
+        line = json_shapes.text_of(listing.document(row))
+        yield f"{',' if i else ''}\n{line}", _is_sound(_bare(row))
     after = listing.after()
-    rest = "," + msgspec.json.encode(after).decode()[1:] if after else "}"
+    rest = "," + json_shapes.text_of(after)[1:] if after else "}"
     yield f"]{rest}\n", not after.get("problem")
+
+
+def _topic(row: TopicRow) -> dict[str, Any]:
+    return {
+        "name": path_text(row.name),
+        **json_shapes.of_place(row.path, TopicPartition(row.topic, row.partition) if row.partition >= 0 else None),
+        "mark": row.mark,
+        "is_internal": row.is_internal,
+        "filled": row.filled,
+        "segments": row.segments,
+        "size_in_bytes": row.bytes,
+        "records": row.records,
+        "offsets": row.offsets,
+        "log_start_offset": row.log_start,
+        "high_watermark": row.high_watermark,
+        "last_stable_offset": row.last_stable,
+        "log_end_offset": row.log_end,
+        "rate": row.rate,
+        "last_timestamp": row.last_timestamp,
+        "last_time": _time(row.last_timestamp),
+        "health": row.health,
+        "problem": row.problem,
+    }
+
+
+def _time(timestamp: int | None) -> str | None:
+    return None if timestamp is None else rfc3339(timestamp)
+
+
+def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
+    """Return what is known of a partition beside its segments."""
+    return {
+        "name": path_text(state.name),
+        "log_start_offset": state.log_start,
+        "recovery_point": state.recovery_point,
+        "last_stable_offset": state.last_stable,
+        "high_watermark": state.high_watermark,
+        "log_end_offset": state.log_end,
+        "leader_epochs": [{"epoch": epoch, "start_offset": offset} for epoch, offset in state.epochs],
+        "problem": state.problem,
+        "gaps": [{**_plain(gap), "note": gap.note} for gap in state.gaps],
+        "transactions": _plain(transactions),
+    }
+
+
+def _segment(row: SegmentRow) -> dict[str, Any]:
+    counts = json_shapes.of_counts(SegmentSummary() if row.summary is None else row.summary)
+    return {
+        **json_shapes.of_place(row.path, partition_of_file(row.path)),
+        "base_offset": row.base_offset,
+        "end_offset": row.end_offset,
+        "size_in_bytes": row.bytes,
+        **(dict.fromkeys(counts) if row.summary is None else counts),
+        "sealed": row.sealed,
+        "index_state": row.index_state,
+        "problem": row.problem,
+    }
+
+
+def _batch(each: InSegment) -> dict[str, Any]:
+    reader, row = each.reader, each.row
+    assert isinstance(row, BatchRow)
+    batch = reader.record_batch(row.row)
+    shape = dict.fromkeys(json_shapes.BATCH_FIELDS)
+    if batch is None:
+        shape |= {"path": path_text(reader.path), "position": row.position, "size_in_bytes": row.size}
+    else:
+        shape = json_shapes.of_batch(Located(reader.path, batch), facts_of(batch))
+    return {
+        "segment": reader.base_offset,
+        "row": row.row,
+        "kind": row.kind,
+        **shape,
+        "gap_before": row.gap_before,
+        "problem": row.problem,
+    }
+
+
+def _record(each: InSegment) -> dict[str, Any]:
+    row = each.row
+    assert isinstance(row, RecordRow)
+    detail = each.reader.record(row.row) if row.control is not None else None
+    return {
+        "segment": each.reader.base_offset,
+        "row": row.row,
+        "batch": row.batch,
+        "kind": row.kind,
+        "offset": row.offset,
+        "timestamp": row.timestamp,
+        "timestamp_type": row.timestamp_type,
+        **json_shapes.of_bytes("key", row.key),
+        **json_shapes.of_bytes("value", row.value),
+        "key_size": row.key_size,
+        "value_size": row.value_size,
+        "headers_count": row.headers_count,
+        "size": row.size,
+        "control": None if detail is None else _control(detail),
+        "gap_before": row.gap_before,
+        "problem": row.problem,
+    }
+
+
+def _detail_documents() -> Callable[[InSegment], dict[str, Any]]:
+    """Return what makes the JSON of a record; the batch of the one before is not read again."""
+    batch: dict[str, Any] = {}
+
+    def document(each: InSegment) -> dict[str, Any]:
+        nonlocal batch
+        reader, detail = each.reader, each.row
+        assert isinstance(detail, RecordDetail)
+        if (batch.get("segment"), batch.get("row")) != (reader.base_offset, detail.batch.row):
+            batch = _batch(InSegment(reader, detail.batch))
+        return {
+            "segment": reader.base_offset,
+            "row": detail.row,
+            "batch": batch,
+            "offset": detail.offset,
+            "timestamp": detail.timestamp,
+            "timestamp_type": detail.timestamp_type,
+            **json_shapes.of_bytes("key", detail.key),
+            **json_shapes.of_bytes("value", detail.value),
+            "headers": json_shapes.of_headers(detail.headers),
+            "sequence": detail.sequence,
+            "spans": _plain(detail.spans),
+            "control": None if detail.control is None else _control(detail),
+            "problem": detail.problem,
+        }
+
+    return document
+
+
+def _control(detail: RecordDetail) -> dict[str, Any]:
+    return json_shapes.of_control(Record(detail.value, detail.key))
+
+
+def _match(match: Match) -> dict[str, Any]:
+    document = _plain(match)
+    return {"segment": document.pop("base_offset"), **document}
 
 
 def _plain(value: Any) -> Any:
     """As JSON can hold it; a dataclass as an object."""
-    if isinstance(value, InSegment):
-        return {"segment": value.segment, **_plain(value.row)}
     if dataclasses.is_dataclass(value):
         found: dict[str, Any] = {}
         for each in dataclasses.fields(value):
-            _put(found, each.name, getattr(value, each.name))
+            content = getattr(value, each.name)
+            found |= (
+                json_shapes.of_bytes(each.name, content) if isinstance(content, bytes) else {each.name: _plain(content)}
+            )
         return found
     if isinstance(value, (tuple, list, frozenset)):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, bytes):
-        return _bytes(value)[0]
-    return _text_of(value) if isinstance(value, (str, Path)) else value
-
-
-def _text_of(value: str | Path) -> str:
-    """Names of files may hold bytes that are no UTF-8."""
-    return str(value).encode("utf-8", "backslashreplace").decode()
-
-
-def _put(found: dict[str, Any], name: str, value: Any) -> None:
-    if name == "headers" and isinstance(value, tuple):
-        found[name] = [_header(*each) for each in value]
-    elif isinstance(value, bytes):
-        found[name], encoding = _bytes(value)
-        if encoding is not None:
-            found[f"{name}_encoding"] = encoding
-    else:
-        found[name] = _plain(value)
-
-
-def _header(name: str, value: bytes | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"key": name}
-    _put(found, "value", value)
-    return found
-
-
-def _bytes(value: bytes) -> tuple[str, str | None]:
-    try:
-        return value.decode(), None
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode(), "base64"
+    # Names of files may hold bytes that are no UTF-8.
+    return path_text(value) if isinstance(value, (str, Path)) else value

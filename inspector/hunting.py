@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from inspector.browsing import Browsing
-    from inspector.reading.answers import Byte, Progress
+    from inspector.reading.answers import Byte
     from inspector.reading.batches import SegmentReader
+    from kafkalog.scan.progress import Progress
 
 Kind: TypeAlias = Literal["damage", "transaction"]
 

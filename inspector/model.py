@@ -17,16 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from inspector.reading.answers import (
-    AbortedTransaction,
     BatchRow,
     Byte,
     Cell,
     Field,
     Offset,
-    OpenTransaction,
     PartitionState,
     Place,
-    Progress,
     RecordDetail,
     RecordRow,
     SegmentRow,
@@ -34,11 +31,11 @@ from inspector.reading.answers import (
     Target,
     Time,
     TopicRow,
-    Transactions,
 )
 from inspector.reading.ends import Checkpoints
 from inspector.reading.topics import Source, Topics
 from kafkalog.errors import NotALogError
+from kafkalog.scan.progress import Progress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, partition_dir
 from kafkalog.storage.file_names import real_path
 
@@ -47,14 +44,12 @@ if TYPE_CHECKING:
     from inspector.reading.partition import PartitionReader
 
 __all__ = [
-    "AbortedTransaction",
     "BatchRow",
     "Byte",
     "Cell",
     "Field",
     "Model",
     "Offset",
-    "OpenTransaction",
     "PartitionReader",
     "PartitionState",
     "Place",
@@ -67,7 +62,6 @@ __all__ = [
     "Target",
     "Time",
     "TopicRow",
-    "Transactions",
 ]
 
 # What reads partitions takes longer to import than their names to list: it comes when the first is opened.

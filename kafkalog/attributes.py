@@ -27,6 +27,11 @@ class CompressionType(IntEnum):
     ZSTD = 4
 
 
+def codec_name(number: int) -> str:
+    """Return the name that a producer's configuration has for a codec, by its number in the attributes."""
+    return CompressionType(number).name.lower() if number <= CompressionType.ZSTD else f"codec {number}"
+
+
 class TimestampType(IntEnum):
     """The origin of a timestamp: none (format 0), set by the producer, or set by the broker on append."""
 

@@ -24,10 +24,11 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from inspector.background.frames import Frame
 from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
 from inspector.background.server import Child, Server
-from inspector.reading.answers import Progress, TransactionsState
 from inspector.reading.search import Match, SearchProgress
 from inspector.reading.statistics import StatisticsState
 from kafkalog.fsck import Finding, Severity
+from kafkalog.scan.progress import Progress
+from kafkalog.scan.transactions import TransactionsState
 
 J = TypeVar("J", bound=Job)
 RunState: TypeAlias = Literal["running", "finished", "cancelled", "failed"]

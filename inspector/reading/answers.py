@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from kafkalog.scan.summary import SegmentSummary
 
 Mark: TypeAlias = Literal["delete", "stray", "future"]
 Health: TypeAlias = Literal["ok", "hanging transaction", "damaged", "unreadable"]
 IndexState: TypeAlias = Literal["ok", "missing", "empty", "damaged"]
 Change: TypeAlias = Literal["grown", "rolled", "truncated", "deleted", "gone"]
 BatchKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "corrupt"]
-
-TransactionKind: TypeAlias = Literal["hanging", "open", "undecided", "aborted", "committed"]
 
 CellKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "corrupt", "unread", "empty"]
 
@@ -58,22 +59,30 @@ class TopicRow:
 class SegmentRow:
     """A segment of a partition.
 
-    batches, records, codecs (name -> batches): None until its `SegmentReader` has read it through. sealed: another
-    follows it. end_offset: after its last batch; None where that is not known so far.
+    sealed: another follows it. end_offset: after its last batch; None where that is not known so far. summary: None
+    until its `SegmentReader` has read it through.
     """
 
     base_offset: int
     path: Path
     bytes: int
     sealed: bool
-    batches: int | None = None
-    records: int | None = None
-    codecs: tuple[tuple[str, int], ...] | None = None
     first_timestamp: int | None = None
     last_timestamp: int | None = None
     index_state: IndexState = "missing"
     problem: str | None = None
     end_offset: int | None = None
+    summary: SegmentSummary | None = None
+
+    @property
+    def batches(self) -> int | None:
+        """How many batches there are."""
+        return None if self.summary is None else self.summary.batches
+
+    @property
+    def records(self) -> int | None:
+        """How many records there are, control records left out."""
+        return None if self.summary is None else self.summary.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +160,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far something has come, in bytes."""
-
-    done_bytes: int
-    total_bytes: int
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is no more to do for now."""
-        return self.done_bytes >= self.total_bytes
-
-
-@dataclass(frozen=True, slots=True)
 class BatchRow:
     """A batch, or bytes among which none can be read (kind "corrupt", magic None).
 
     row: its number in the segment. records: in it; None where only decoding it would tell. gap_before: offsets missing
     between the batch before and this one. control: what a control batch says ("COMMIT", "ABORT", ...).
-    timestamps: of its first record (formats 0 and 1: the largest) and the largest.
+    timestamps: of its first record (the largest where the header does not tell) and the largest.
     """
 
     row: int
@@ -231,6 +227,7 @@ class RecordRow:
     control: str | None = None
     gap_before: int = 0
     problem: str | None = None
+    timestamp_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,75 +272,3 @@ class Field:
     def end(self) -> int:
         """The position after its last byte."""
         return self.start + self.length
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction that has not ended. hanging: longer than any transaction may take, so that none will end it."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_timestamp: int | None
-    coordinator_epoch: int
-    hanging: bool
-    abort_command: str
-    start_timestamp: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
-    """A transaction that was aborted; last_offset: its marker's."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    base_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Transactions:
-    """The transactions of a partition, as far as snapshot, log and transaction indexes tell."""
-
-    open: tuple[OpenTransaction, ...] = ()
-    aborted: tuple[AbortedTransaction, ...] = ()
-    aborted_count: int = 0
-    last_stable: int | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionRow:
-    """A transaction in the list of all. state: "undecided": no marker in the file by itself that is looked at.
-
-    last_offset: its marker's. records, bytes, batches: without the marker; None = not read (yet). last_timestamp: when
-    its producer last wrote; end_timestamp: its marker's. abort_command: of open ones.
-    """
-
-    state: TransactionKind
-    producer_id: int
-    producer_epoch: int | None
-    first_offset: int
-    last_offset: int | None = None
-    start_timestamp: int | None = None
-    last_timestamp: int | None = None
-    end_timestamp: int | None = None
-    batches: int | None = None
-    records: int | None = None
-    bytes: int | None = None
-    coordinator_epoch: int | None = None
-    abort_command: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionsState:
-    """What is known of all transactions so far: open ones, then the newest that have ended; and counts of all."""
-
-    rows: tuple[TransactionRow, ...] = ()
-    open: int = 0
-    hanging: int = 0
-    aborted: int = 0
-    committed: int = 0
-    last_stable: int | None = None
-    progress: Progress = Progress(0, 0)
-    problem: str | None = None

@@ -19,7 +19,6 @@ from inspector.reading.answers import BatchKind, BatchRow
 from inspector.reading.headers import (
     Rows,
     batch_of,
-    codec_name,
     control_of,
     decoded_offsets,
     flags_of,
@@ -28,7 +27,7 @@ from inspector.reading.headers import (
 )
 from inspector.reading.window import ABORTED, CONTROL, CORRUPT, DATA, TRANSACTIONAL, Window
 from kafkalog import TimestampType
-from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, codec_name
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def _batch_row(reader: SegmentReader, number: int, row: np.void, before: int, ba
         _known(row["producer_epoch"]) if is_v2 else None,
         _known(row["base_sequence"]) if is_v2 else None,
         _known(row["partition_leader_epoch"]) if is_v2 else None,
-        time_of(int(row["base_timestamp"] if is_v2 else row["max_timestamp"])),
+        time_of(int(row["base_timestamp"] if is_v2 and not flags & DELETE_HORIZON_BIT else row["max_timestamp"])),
         time_of(int(row["max_timestamp"])),
         TimestampType(int(row["timestamp_type"])).label,
         bool(flags & TRANSACTIONAL_BIT),

@@ -11,15 +11,18 @@ from inspector.reading import batch_rows, finding
 from inspector.reading import fields as naming
 from inspector.reading import records as reading
 from inspector.reading import strip as mapping
-from inspector.reading.answers import BatchRow, Cell, Field, Progress, RecordDetail, RecordRow
+from inspector.reading.answers import BatchRow, Cell, Field, RecordDetail, RecordRow
 from inspector.reading.batch_rows import Held
 from inspector.reading.fates import AbortedRange
 from inspector.reading.files import SegmentFile
-from inspector.reading.headers import Rows, time_of
+from inspector.reading.headers import Rows
 from inspector.reading.locking import locked
 from inspector.reading.window import Window
 from inspector.reading.windows import Windows
+from kafkalog import RecordBatch
 from kafkalog.errors import KafkaLogError
+from kafkalog.scan.progress import Progress
+from kafkalog.scan.summary import SegmentSummary
 
 # What a step does at most, so that whoever waits for the worker waits no longer.
 STEP_SECONDS = 0.01
@@ -51,7 +54,7 @@ class SegmentReader:
         self._windows: Windows | None = None
         self._held: OrderedDict[tuple[int, int], Held] = OrderedDict()
         self.decoded = reading.Decoded()
-        self.walked = naming.Walked()
+        self.parsed = naming.Parsed()
         self._open()
 
     def _open(self) -> None:
@@ -74,7 +77,7 @@ class SegmentReader:
     def _forget(self) -> None:
         self._held.clear()
         self.decoded.clear()
-        self.walked.clear()
+        self.parsed.clear()
 
     # --- reading it through
 
@@ -157,35 +160,15 @@ class SegmentReader:
         return self._windows.records if self._windows is not None else 0
 
     @property
-    def read_batches(self) -> int:
-        """Batches whose headers were read: bytes among which there is none are left out."""
-        return self._windows.batches - self._windows.lost_batches if self._windows is not None else 0
-
-    @property
-    def read_records(self) -> int:
-        """The records that those headers promise."""
-        return self._windows.records - self._windows.lost_records if self._windows is not None else 0
-
-    @property
     def end_offset(self) -> int | None:
         """The offset after the last batch known; None where there is none."""
         last = self._windows.all[-1].last_offset if self._windows is not None and self._windows.all else -1
         return last + 1 if last >= 0 else None
 
     @property
-    def codecs(self) -> tuple[tuple[str, int], ...]:
-        """Name of the codec, and how many batches have it, the most first."""
-        return tuple(self._windows.codecs.most_common()) if self._windows is not None else ()
-
-    @property
-    def first_timestamp(self) -> int | None:
-        """Of the first record that has one, ms."""
-        return time_of(self._windows.first_timestamp) if self._windows is not None else None
-
-    @property
-    def last_timestamp(self) -> int | None:
-        """The largest, ms."""
-        return time_of(self._windows.last_timestamp) if self._windows is not None else None
+    def summary(self) -> SegmentSummary:
+        """What the headers known so far tell, lost bytes left out."""
+        return SegmentSummary() if self._windows is None else self._windows.summary
 
     # --- batches
 
@@ -193,6 +176,18 @@ class SegmentReader:
         """Batch i; None where there is none (yet)."""
         found = self.batch_rows(i, 1)
         return found[0] if found else None
+
+    @locked
+    def record_batch(self, i: int) -> RecordBatch | None:
+        """Return batch i as the library reads it; None: no batch can be read there."""
+        if self._file is None or not 0 <= i < self.batches:
+            return None
+        _, held, number = reading.window_of(self, i)
+        if held.rows is None:
+            return None
+        row = held.rows[number]
+        start = int(row["position"])
+        return next(self._file.part(start, start + int(row["size_in_bytes"])).batches(), None)
 
     @locked
     def batch_rows(self, first: int, count: int) -> list[BatchRow]:

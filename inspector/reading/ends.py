@@ -6,20 +6,22 @@ log     ... | 940.. | 960.. | 975..       from there on the headers tell the off
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
+from kafkalog.storage.file_names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 
 if TYPE_CHECKING:
     from kafkalog import Log, TopicPartition
 
-_NAMES = ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
-# Offset, size, checksum or leader epoch, magic: in the same place in all formats.
-_HEAD = struct.Struct(">q8xb")
+_NAMES = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,12 @@ class Marks:
     recovery_point: int | None = None
     high_watermark: int | None = None
     missing: bool = False
+
+    def damage_of(self, log: Log, end: int | None) -> str | None:
+        """Return what one look at a log tells of damage; None: nothing. See `kafkalog.fsck.health`."""
+        from kafkalog.fsck.health import damage_of
+
+        return damage_of(log, end, high_watermark=self.high_watermark, recovery_point=self.recovery_point)
 
 
 class Checkpoints:
@@ -75,30 +83,6 @@ def end_of(segment: Any) -> int | None:
     OSError, KafkaLogError: it cannot be read.
     """
     return segment.read_next_offset() if segment.size_in_bytes - _led_to(segment) <= NEAR_BYTES else None
-
-
-def damage_of(log: Log, marks: Marks, end: int | None) -> str | None:
-    """What one look tells of damage: no batch where the active segment begins, or an end before what was flushed or
-    replicated. end: the log's, found after the marks were read; None = not known. OSError: it cannot be read.
-    """
-    active = log.segments[-1] if log.segments else None
-    if active is not None and not _begins_with_batch(active):
-        return f"{active.path.name}: it does not begin with a batch of this segment"
-    told = (("high watermark", marks.high_watermark, _NAMES[2]), ("recovery point", marks.recovery_point, _NAMES[1]))
-    for what, offset, name in told:
-        if end is not None and offset is not None and offset > end:
-            return f"the log ends at {end:,}, before its {what}, which is {offset:,} in {name}"
-    return None
-
-
-def _begins_with_batch(segment: Any) -> bool:
-    """Whether magic and offset can be a batch's; what is empty, or nothing but zeros, is to become one."""
-    with segment.path.open("rb") as file:
-        head = file.read(_HEAD.size)
-    if len(head) < _HEAD.size or not any(head):
-        return True
-    offset, magic = _HEAD.unpack(head)
-    return bool(0 <= magic <= 2 and 0 <= offset - segment.base_offset < 1 << 31)
 
 
 def _led_to(segment: Any) -> int:

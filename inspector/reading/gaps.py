@@ -28,4 +28,6 @@ def gaps_between(rows: Sequence[SegmentRow], log_start: int) -> Iterator[Gap]:
 
 def _is_compacted(row: SegmentRow, end: int) -> bool:
     """Whether it has lost records for certain, as far as it has been read."""
-    return not row.bytes or (row.records is not None and row.records < end - row.base_offset)
+    if not row.bytes or row.summary is None:
+        return not row.bytes
+    return row.summary.records_min + row.summary.control_records < end - row.base_offset

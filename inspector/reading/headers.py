@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inspector.reading.files import SegmentFile
-from kafkalog import CompressionType, RecordBatch
+from kafkalog import RecordBatch
 from kafkalog.errors import CorruptRecordError, KafkaLogError
-from kafkalog.record.control import ControlRecordType, control_type
+from kafkalog.record.control import control_name
 
 Rows: TypeAlias = NDArray[np.void]
 
@@ -66,17 +66,9 @@ def control_of(batch: RecordBatch | None) -> str | None:
     """What the first record of a control batch is, by its name; None where it cannot be read."""
     try:
         record = next(iter(batch.columns(check_crcs=False)), None) if batch is not None else None
-        if record is None:
-            return None
-        kind, number = control_type(record.key)
     except KafkaLogError:
         return None
-    return f"UNKNOWN {number}" if kind is ControlRecordType.UNKNOWN else kind.name
-
-
-def codec_name(codec: int) -> str:
-    """Kafka's name of a codec."""
-    return CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"
+    return None if record is None else control_name(record.key)
 
 
 def time_of(value: int) -> int | None:

@@ -14,33 +14,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kafkalog
-from inspector.reading import transactions as deciding
-from inspector.reading.answers import (
-    Byte,
-    Change,
-    IndexState,
-    Offset,
-    PartitionState,
-    Place,
-    SegmentRow,
-    Target,
-    Transactions,
-)
+from inspector.reading.answers import Byte, Change, IndexState, Offset, PartitionState, Place, SegmentRow, Target
 from inspector.reading.batches import CHANGED, SegmentReader
-from inspector.reading.ended import TransactionScan
-from inspector.reading.ends import damage_of, end_of, log_end_of
+from inspector.reading.ends import end_of, log_end_of
 from inspector.reading.fates import AbortedRange
 from inspector.reading.gaps import gaps_between
+from inspector.reading.headers import time_of
 from inspector.reading.locking import locked
 from inspector.reading.stable import LastStable
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
+from kafkalog.scan.transactions import Transactions, TransactionScan, transactions_of
 
 if TYPE_CHECKING:
     from inspector.reading.topics import Source
@@ -136,7 +127,7 @@ class PartitionReader:
         epochs: tuple[tuple[int, int], ...] = ()
         try:
             # What was found out earlier may be older than the marks.
-            damage = damage_of(log, marks, log_end_of(log) if rows else start)
+            damage = marks.damage_of(log, log_end_of(log) if rows else start)
             problems += [damage] if damage is not None else []
             end = self._end_of(log, rows, start)
             epochs = tuple((entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries)
@@ -248,12 +239,10 @@ class PartitionReader:
     def _note(self, base_offset: int, reader: SegmentReader) -> None:
         if reader.is_walked:
             counts = {
-                "batches": reader.read_batches,
-                "records": reader.read_records,
-                "codecs": reader.codecs,
-                "first_timestamp": reader.first_timestamp,
-                "last_timestamp": reader.last_timestamp,
-                "end_offset": reader.end_offset,
+                "summary": deepcopy(reader.summary),
+                "first_timestamp": time_of(reader.summary.first_timestamp),
+                "last_timestamp": time_of(reader.summary.last_timestamp),
+                "end_offset": reader.end_offset if reader.size else reader.base_offset,
             }
             self._found[base_offset] = _Found(reader.size, counts, reader.first_damage())
 
@@ -375,7 +364,7 @@ class PartitionReader:
             return Transactions(problem="a partition directory is needed to tell transactions")
         try:
             with kafkalog.open(self.path) as log:
-                return deciding.transactions_of(log)
+                return transactions_of(log)
         except _FAILURES as error:
             return Transactions(problem=str(error))
 

@@ -22,7 +22,7 @@ from inspector.reading.batch_rows import row_of
 from inspector.reading.headers import batch_of, time_of
 from kafkalog import RecordBatch, RecordColumns
 from kafkalog.errors import KafkaLogError
-from kafkalog.record.control import ControlRecordType, control_type
+from kafkalog.record.control import control_name
 
 if TYPE_CHECKING:
     from inspector.reading.batch_rows import Held
@@ -173,6 +173,7 @@ def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> R
         _control(batch, key),
         0,
         batch.problem,
+        batch.timestamp_type,
     )
 
 
@@ -181,13 +182,7 @@ def _preview(columns: RecordColumns, start: int, size: int) -> bytes | None:
 
 
 def _control(batch: BatchRow, key: bytes | None) -> str | None:
-    if batch.control is None and batch.kind != "control":
-        return None
-    try:
-        kind, number = control_type(key)
-    except KafkaLogError:
-        return None
-    return f"UNKNOWN {number}" if kind is ControlRecordType.UNKNOWN else kind.name
+    return None if batch.control is None and batch.kind != "control" else control_name(key)
 
 
 class _Located(NamedTuple):
@@ -262,7 +257,7 @@ def record_at(reader: SegmentReader, offset: int) -> int | None:
     if number is None:
         return None
     begin = first_record_of(reader, number)
-    _, held, i = _window_of(reader, number)
+    _, held, i = window_of(reader, number)
     if begin is None or held.rows is None:
         return begin
     columns = reader.decoded.of(reader, held, i).columns
@@ -274,13 +269,14 @@ def first_record_of(reader: SegmentReader, batch: int) -> int | None:
     """See `SegmentReader.first_record_of`."""
     if reader.raw is None or not 0 <= batch < reader.batches:
         return None
-    window, held, i = _window_of(reader, batch)
+    window, held, i = window_of(reader, batch)
     before = int(counts(held)[i - 1]) if i and held.rows is not None else 0
     number = window.first_record + before
     return number if number < reader.records else None
 
 
-def _window_of(reader: SegmentReader, batch: int) -> tuple[Window, Held, int]:
+def window_of(reader: SegmentReader, batch: int) -> tuple[Window, Held, int]:
+    """Return the window that a batch is in, its batches, and which of them it is."""
     raw = reader.raw
     assert raw is not None
     window = raw.all[max(0, raw.number_at(lambda each: each.first_row, batch))]

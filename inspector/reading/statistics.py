@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from inspector.reading.answers import Progress
 from inspector.reading.batches import STEP_SECONDS
-from inspector.reading.headers import codec_name
 from inspector.reading.through import Part, Step, Unread, Unreadable, places_of, steps
 from kafkalog import RecordColumns
+from kafkalog.attributes import codec_name
+from kafkalog.scan.progress import Progress
 
 if TYPE_CHECKING:
     from inspector.reading.partition import PartitionReader

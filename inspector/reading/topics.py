@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import kafkalog
 from inspector.reading.answers import Mark, TopicRow
-from inspector.reading.ends import Checkpoints, Marks, damage_of, log_end_of
-from inspector.reading.transactions import hanging_in
+from inspector.reading.ends import Checkpoints, Marks, log_end_of
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class Topics:
         last_timestamp = None
         try:
             end = log_end_of(log)
-            damage = damage_of(log, marks, end)
+            damage = marks.damage_of(log, end)
             last_timestamp = _last_timestamp(log)
         except KafkaLogError as error:
             return replace(row, filled=True, segments=len(segments), bytes=size, log_start=start, health="damaged",
@@ -142,7 +141,7 @@ class Topics:
                 if row.log_end is None:
                     end = log.log_end_offset
                     row = self._with_end(row, marks, end)
-                    damage = damage_of(log, marks, end)
+                    damage = marks.damage_of(log, end)
                     row = row if damage is None else replace(row, health="damaged", problem=damage)
                 if marks.missing:
                     return row
@@ -154,7 +153,12 @@ class Topics:
     def _with_hanging(self, row: TopicRow, log: Log) -> TopicRow:
         """Where consumers of committed records are held back, whether they are for ever."""
         behind = row.last_stable is not None and row.last_stable < (row.high_watermark or 0)
-        hanging = hanging_in(log) if behind else None
+        hanging = None
+        if behind:
+            # It takes longer to import than partitions take to list.
+            from kafkalog.scan.transactions import hanging_in
+
+            hanging = hanging_in(log)
         if hanging is None:
             self._hanging.pop(row.name, None)
             return row

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, Full, Queue
 
-from inspector.reading.answers import Progress
 from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.fsck import Finding, Options, Summary, verify_path
+from kafkalog.scan.progress import Progress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
 
 PROGRESS_SECONDS = 0.05

@@ -16,23 +16,23 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inspector.reading.answers import Progress
 from inspector.reading.checksums import Checksums, said
 from inspector.reading.fates import Fates
 from inspector.reading.files import SegmentFile
-from inspector.reading.headers import Rows, codec_name, flags_of, record_counts
+from inspector.reading.headers import Rows, flags_of, record_counts
 from inspector.reading.window import CONTROL, CORRUPT, DATA, Window
 from kafkalog import EndKind
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck import SoundEntries
+from kafkalog.scan.progress import Progress
+from kafkalog.scan.summary import SegmentSummary
 
 WINDOW_ROWS = 1024
 WINDOW_BYTES = 256 << 10
@@ -55,10 +55,8 @@ class Windows:
         """Forget all: the file is another, or was cut."""
         self.all: list[Window] = []
         self.batches = self.records = 0
-        # Of these, what stands for lost bytes.
-        self.lost_batches = self.lost_records = 0
-        self.codecs: Counter[str] = Counter()
-        self.first_timestamp = self.last_timestamp = -1
+        # Of what is no lost bytes.
+        self.summary = SegmentSummary()
         self.size = self.file.size
         self._at = 0
         self._seek: int | None = None
@@ -116,8 +114,6 @@ class Windows:
             gone = self.all.pop()
             self.batches -= gone.rows
             self.records -= gone.records
-            self.lost_batches -= 1
-            self.lost_records -= gone.records
             self._at = gone.position
             self._checked = min(self._checked, len(self.all))
             self._checked_bytes = min(self._checked_bytes, gone.position)
@@ -226,8 +222,6 @@ class Windows:
         self.all.append(window)
         self.batches += 1
         self.records += window.records
-        self.lost_batches += 1
-        self.lost_records += window.records
 
     # --- committing rows to windows
 
@@ -250,7 +244,7 @@ class Windows:
         self._at = int(ends[-1])
         last = int(rows["position"][-1])
         self._print = last, self.file.read(last, PRINT_BYTES)
-        self._count(rows)
+        self.summary.add_rows(rows, counts)
 
     def _window_for(self, position: int) -> Window:
         """The last window, where there is room, or a new one."""
@@ -278,17 +272,6 @@ class Windows:
         if (flags_of(rows) & CONTROL_BIT).any():
             window.worsen(CONTROL)
         self.fates.note(window, rows)
-
-    def _count(self, rows: Rows) -> None:
-        for codec, count in zip(*np.unique(rows["compression_type"], return_counts=True), strict=True):
-            self.codecs[codec_name(int(codec))] += int(count)
-        times = rows["max_timestamp"]
-        if self.first_timestamp < 0:
-            known = np.flatnonzero(times >= 0)
-            if len(known):
-                row = rows[int(known[0])]
-                self.first_timestamp = int(row["base_timestamp"] if row["magic"] >= 2 else row["max_timestamp"])
-        self.last_timestamp = max(self.last_timestamp, int(times.max()))
 
     # --- checksums
 

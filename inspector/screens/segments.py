@@ -17,7 +17,8 @@ from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.watermark_bar import WatermarkBar, Watermarks
 
 if TYPE_CHECKING:
-    from inspector.reading.answers import SegmentRow, Transactions
+    from inspector.reading.answers import SegmentRow
+    from kafkalog.scan.transactions import Transactions
 
 EPOCHS_SHOWN = 4
 OPEN_SHOWN = 3

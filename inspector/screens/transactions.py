@@ -22,11 +22,12 @@ from inspector import columns, messages, text
 from inspector.background.jobs import TransactionsJob
 from inspector.background.runs import TransactionsRun
 from inspector.browsing import Browsing
-from inspector.reading.answers import Offset, TransactionRow, TransactionsState
+from inspector.reading.answers import Offset
 from inspector.rows import ItemSource
 from inspector.screens.view import View
 from inspector.screens.work import ShowsRun
 from inspector.widgets.lazy_table import LazyTable
+from kafkalog.scan.transactions import TransactionRow, TransactionsState
 
 # The log has grown: not read again before so many seconds, and ten times as long as it took.
 PAUSE_SECONDS = 5.0
@@ -112,7 +113,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         counts = f"{hanging}  open {state.open - state.hanging:,}  aborted {state.aborted:,}"
         ended = state.aborted + state.committed
         listed = sum(row.last_offset is not None for row in state.rows)
-        stable = "" if state.last_stable is None else f"stable {state.last_stable:,}"
+        stable = "" if state.last_stable_offset is None else f"stable {state.last_stable_offset:,}"
         newest = f"of ended ones the newest {listed:,}" if listed < ended else ""
         return [f"{counts}  committed {state.committed:,}", stable, newest]
 

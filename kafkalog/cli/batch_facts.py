@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.header_summary import codec_name
+from kafkalog.attributes import codec_name
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ class BatchFacts:
     """Facts about a batch that are shown with its header.
 
     Attributes:
-        codec: The name of the codec; "?" if the format is unknown.
+        codec: The name of the codec; None if the format is unknown.
         base_offset: The first offset; None if only decompression would tell, and it failed.
         control: The records of a control batch.
         error: The reason why the batch is invalid; None if it is valid.
     """
 
-    codec: str
+    codec: str | None
     base_offset: int | None = None
     control: list[Record] = field(default_factory=list)
     error: KafkaLogError | None = None
@@ -42,8 +42,8 @@ def facts_of(batch: RecordBatch) -> BatchFacts:
     return facts
 
 
-def _codec(batch: RecordBatch) -> str:
+def _codec(batch: RecordBatch) -> str | None:
     try:
-        return codec_name(batch.compression_type) if 0 <= batch.magic <= 2 else "?"
+        return codec_name(batch.compression_type) if 0 <= batch.magic <= 2 else None
     except KafkaLogError as error:
         return f"codec {error.found}"

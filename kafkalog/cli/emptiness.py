@@ -36,10 +36,10 @@ def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> s
 
 def _times(source: Source) -> str:
     """Return the range of timestamps in words."""
-    from kafkalog.cli.header_summary import Summary, summarise
+    from kafkalog.scan.summary import SegmentSummary, summarise
     from kafkalog.storage.remote_path import to_path
 
-    total = Summary()
+    total = SegmentSummary()
     for file in source.files:
         total.add(summarise(to_path(file.path), sealed=file.sealed))
     if total.last_timestamp == NO_TIMESTAMP:

@@ -1,35 +1,25 @@
-"""Records and batches as lines of JSON.
+"""Records and batches as lines of JSON: version, topic and partition, then the fields that `json_shapes` has for them.
 
-    record  version topic partition offset timestamp timestamp_type key value headers [{key, value}]
-    batch   version topic partition path, its header's fields, whether it is valid, and what its control records say
-
-A file whose name and directory do not tell topic and partition has `path` in their place. `version` rises when a field
-goes away or changes its meaning; new fields do not raise it. Timestamps are ms since the epoch, null = none. Bytes that
-are UTF-8 are a string; others are base64, and a field beside them says so: "value_encoding": "base64". Null is null.
+A file whose name and directory do not tell topic and partition has `path` in their place.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kafkalog._speedups.json_lines import json_lines
 from kafkalog.attributes import TimestampType
-from kafkalog.cli.batch_facts import BatchFacts
-from kafkalog.cli.output import path_text
-from kafkalog.errors import KafkaLogError
-from kafkalog.record.control import control_type, decode_control
+from kafkalog.cli.json_shapes import JSON_VERSION, of_batch, of_control, of_record
+from kafkalog.record.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kafkalog import Record, RecordColumns
+    from kafkalog.cli.batch_facts import BatchFacts
     from kafkalog.cli.log_source import Located
 
-JSON_VERSION = 1
-NO_TIMESTAMP = -1
 # So many lines are encoded at once: what is made for them stays in cache, and memory that has been freed is used again.
 LINES_AT_ONCE = 128
 LINES_BY_KERNEL = 512
@@ -111,58 +101,20 @@ class JsonLines:
         return _encoder.encode_lines(rows)
 
     def _careful(self, records: Iterable[Record]) -> bytes:
-        return _encoder.encode_lines([self._document(record) for record in records])
-
-    def _document(self, record: Record) -> dict[str, Any]:
-        return {
-            **self._place,
-            "offset": record.offset,
-            "timestamp": timestamp_or_none(record.timestamp),
-            "timestamp_type": record.timestamp_type.label,
-            **_encoded("key", record.key),
-            **_encoded("value", record.value),
-            "headers": [{"key": key, **_encoded("value", value)} for key, value in record.headers],
-        }
+        return _encoder.encode_lines([{**self._place, **of_record(record)} for record in records])
 
     def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
         """The same for objects, all of them control records or none."""
         if records:
-            said = [{"control": _control(record)} if control else {} for record in records]
-            documents = [{**self._document(record), **more} for record, more in zip(records, said, strict=True)]
+            more = [{"control": of_control(record)} if control else {} for record in records]
+            documents = [
+                {**self._place, **of_record(record), **each} for record, each in zip(records, more, strict=True)
+            ]
             yield _encoder.encode_lines(documents)
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:
         """A line for a batch."""
-        batch = located.batch
-        document = {
-            **self._place,
-            "path": path_text(located.path),
-            "position": batch.position,
-            "size_in_bytes": batch.size_in_bytes,
-            "magic": batch.magic,
-            "base_offset": facts.base_offset,
-            "last_offset": batch.last_offset,
-            "records_count": batch.records_count,
-            "compression_type": facts.codec,
-            "timestamp_type": batch.timestamp_type.label,
-            "base_timestamp": timestamp_or_none(batch.base_timestamp),
-            "max_timestamp": timestamp_or_none(batch.max_timestamp),
-            "delete_horizon_ms": batch.delete_horizon_ms,
-            "partition_leader_epoch": batch.partition_leader_epoch,
-            "producer_id": batch.producer_id,
-            "producer_epoch": batch.producer_epoch,
-            "base_sequence": batch.base_sequence,
-            "last_sequence": batch.last_sequence,
-            "is_transactional": batch.is_transactional,
-            "is_control": batch.is_control,
-            "checksum": batch.checksum,
-            "is_valid": facts.error is None,
-        }
-        if batch.is_control:
-            document["control"] = [{"offset": record.offset, **_control(record)} for record in facts.control]
-        if facts.error is not None:
-            document["error"] = path_text(str(facts.error))
-        return _encoder.encode_lines([document])
+        return _encoder.encode_lines([{**self._place, **of_batch(located, facts)}])
 
 
 def _common_label(part: RecordColumns) -> str | None:
@@ -172,31 +124,6 @@ def _common_label(part: RecordColumns) -> str | None:
     if low != high or (part.timestamp == NO_TIMESTAMP).any():
         return None
     return TimestampType(low).label
-
-
-def timestamp_or_none(timestamp: int) -> int | None:
-    """Kafka's -1 is no timestamp."""
-    return None if timestamp == NO_TIMESTAMP else timestamp
-
-
-def _encoded(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {name: b64encode(data).decode("ascii"), f"{name}_encoding": "base64"}
-
-
-def _control(record: Record) -> dict[str, Any]:
-    """What a control record says. One that does not follow its format is shown with what is wrong."""
-    try:
-        kind, type_id = control_type(record.key)
-        said = asdict(decode_control(record))
-    except KafkaLogError as error:
-        return {"type": None, "error": str(error)}
-    said.pop("type", None)
-    return {"type": kind.name, "type_id": type_id, **said}
 
 
 class Array:

@@ -14,12 +14,12 @@ import click
 
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
 from kafkalog.cli.common_options import paths_argument, select, topic_option, wide_option
+from kafkalog.cli.json_shapes import JSON_VERSION, of_place, of_summary, text_of
 from kafkalog.cli.output import (
     Column,
     colour_wanted,
     complain,
     human_size,
-    path_text,
     printable,
     rfc3339,
     short_size,
@@ -32,7 +32,7 @@ from kafkalog.cli.output import (
 from kafkalog.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from kafkalog.cli.header_summary import Summary
+    from kafkalog.scan.summary import SegmentSummary
     from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
 # On a narrow terminal times matter more than what a compressed log could also be asked for.
@@ -50,7 +50,6 @@ COLUMNS = (
     Column("FMT", keep=3),
     Column("STATE"),
 )
-JSON_VERSION = 1
 NAME_TITLES = {"partition": "PARTITION", "segment": "SEGMENT", "file": "FILE"}
 
 
@@ -60,7 +59,7 @@ class Row:
 
     kind: str
     path: Path
-    summary: Summary
+    summary: SegmentSummary
     partition: PartitionDir | None = None
 
     @property
@@ -99,50 +98,24 @@ class Row:
         """The row as JSON shows it: exact, and null for what is not known."""
         from kafkalog.cli.log_source import partition_of_file
 
-        mine = partition_of_file(self.path) if self.partition is None else self.partition.topic_partition
+        partition = self.partition
+        mine = partition_of_file(self.path) if partition is None else partition.topic_partition
         return {
             "version": JSON_VERSION,
             "kind": self.kind,
-            "path": path_text(self.path),
-            "topic": path_text(mine.topic) if mine else None,
-            "partition": mine.partition if mine else None,
-            "mark": self.partition.mark if self.partition is not None else None,
-            **_summary_document(self.summary, self.kind),
+            **of_place(self.path, mine),
+            "mark": None if partition is None else partition.mark,
+            **of_summary(self.summary, self.kind),
         }
-
-
-def _summary_document(summary: Summary, kind: str) -> dict[str, Any]:
-    start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
-    return {
-        "segments": summary.segments,
-        "size_in_bytes": summary.size_in_bytes,
-        "batches": summary.batches,
-        "control_batches": summary.control_batches,
-        "records": summary.records_min if summary.records_exact else None,
-        "records_exact": summary.records_exact,
-        "records_min": summary.records_min,
-        "records_max": summary.records_max,
-        start: summary.start_offset,
-        end: summary.end_offset,
-        "first_timestamp": None if summary.first_timestamp < 0 else summary.first_timestamp,
-        "first_time": rfc3339(summary.first_timestamp),
-        "last_timestamp": None if summary.last_timestamp < 0 else summary.last_timestamp,
-        "last_time": rfc3339(summary.last_timestamp),
-        "compression_types": dict(summary.codecs),
-        "magics": sorted(summary.magics),
-        "tail": summary.tail,
-        "tail_bytes": summary.tail_size,
-        "errors": [path_text(str(error)) for error in summary.errors],
-    }
 
 
 def _time(timestamp: int) -> str:
     return rfc3339(timestamp, "seconds") or ""
 
 
-def _records(summary: Summary) -> str:
-    if summary.records_exact:
-        return f"{summary.records_min}"
+def _records(summary: SegmentSummary) -> str:
+    if summary.records is not None:
+        return f"{summary.records}"
     return f"≥{summary.records_min}" if summary.records_max is None else f"≤{summary.records_max}"
 
 
@@ -155,7 +128,7 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
     Damage is in the rows. OSError: the directory cannot be listed.
     """
-    from kafkalog.cli.header_summary import summarise
+    from kafkalog.scan.summary import summarise
     from kafkalog.storage.data_dir.discover import DataDir, LogFile
 
     if isinstance(place, DataDir):
@@ -170,11 +143,11 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
 def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, list[Row]]:
     """The row of a partition and those of its segments. What is damaged or cannot be read is told in its row."""
-    from kafkalog.cli.header_summary import Summary, summarise
     from kafkalog.errors import KafkaLogError
+    from kafkalog.scan.summary import SegmentSummary, summarise
     from kafkalog.storage.read_only_log import ReadOnlyLog
 
-    total, rows = Summary(), []
+    total, rows = SegmentSummary(), []
     try:
         with ReadOnlyLog(partition.path) as log:
             for segment in log.segments:
@@ -231,7 +204,7 @@ class Listing:
     def _take(self, row: Row) -> None:
         self.exit_code = max([self.exit_code, *map(exit_code_of, row.summary.errors)])
         if self.form == "jsonl":
-            write_text(_json(row.document()) + "\n")
+            write_text(text_of(row.document()) + "\n")
         elif self.form == "json":
             self.documents.append(row.document())
 
@@ -266,14 +239,7 @@ class Listing:
             hint = f"(hidden: {', '.join(self._hidden)}; --wide shows all)"
             write_text(styled(hint, colour_wanted(), dim=True) + "\n")
         if self.form == "json":
-            write_text(_json(self.documents, indent=2) + "\n")
-
-
-def _json(document: object, indent: int = 0) -> str:
-    import msgspec
-
-    encoded = msgspec.json.encode(document)
-    return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode("utf-8")
+            write_text(text_of(self.documents, indent=2) + "\n")
 
 
 EPILOG = """\b

@@ -97,7 +97,7 @@ class TextLines:
             batch.position,
             batch.size_in_bytes,
             f"v{batch.magic}",
-            facts.codec,
+            facts.codec or "?",
             short_time(time) if self.is_narrow else rfc3339(time, "seconds") or "",
             " ".join(_notes(batch, facts)),
         )

@@ -1,24 +1,23 @@
 """`kafkalog verify PATH...`: is it all as Kafka wrote it? A line a finding, then a summary.
 
-    text    PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)
-    json    {"version": 1, "findings": [finding, ...], "summary": {...}}
-    jsonl   {"version": 1, "type": "finding", ...} a line a finding; {"version": 1, "type": "summary", ...} at the end
-
-`version` rises when a field goes away or changes its meaning; new fields and new codes do not raise it.
+text    PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)
+json    {"version": 2, "findings": [finding, ...], "summary": {...}}
+jsonl   {"version": 2, "type": "finding", ...} a line a finding; {"version": 2, "type": "summary", ...} at the end
 """
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import paths_argument, select, topic_option
+from kafkalog.cli.json_shapes import JSON_VERSION, of_check, of_finding, text_of
 from kafkalog.cli.ls import size_of
-from kafkalog.cli.output import colour_wanted, human_size, path_text, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, human_size, printable, styled, write_text
 from kafkalog.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from kafkalog.fsck.findings import Finding, Summary
 
-JSON_VERSION = 1
 COLOURS = {"error": "red", "warning": "yellow"}
 
 EPILOG = """\b
@@ -71,41 +69,29 @@ class Report:
             colour = self._colour and finding.severity in COLOURS
             write_text(styled(printable(str(finding)), colour, fg=COLOURS.get(finding.severity)) + "\n")
         elif self._form == "jsonl":
-            write_text(_json({"version": JSON_VERSION, "type": "finding", **_document(finding)}) + "\n")
+            write_text(text_of({"version": JSON_VERSION, "type": "finding", **of_finding(finding)}) + "\n")
         else:
             self._open()
-            write_text(("" if self._first else ",") + f"\n    {_json(_document(finding))}")
+            write_text(("" if self._first else ",") + f"\n    {text_of(of_finding(finding))}")
         self._first = False
 
     def finish(self, summary: Summary, *, deep: bool, complete: bool) -> None:
         """The summary, also of a check that did not come to its end."""
         if self._quiet:
             return
-        document = {"complete": complete, "deep": deep, **summary.as_dict()}
-        if not deep:
-            document["records"] = None
+        document = {"complete": complete, **of_check(summary, deep=deep)}
         if self._form == "text":
             write_text(("" if complete else "INCOMPLETE, so far: ") + _sentence(summary, deep=deep) + "\n")
         elif self._form == "jsonl":
-            write_text(_json({"version": JSON_VERSION, "type": "summary", **document}) + "\n")
+            write_text(text_of({"version": JSON_VERSION, "type": "summary", **document}) + "\n")
         else:
             self._open()
             end = "" if self._first else "\n  "
-            write_text(f'{end}],\n  "summary": {_json(document)}\n}}\n')
+            write_text(f'{end}],\n  "summary": {text_of(document)}\n}}\n')
 
     def _open(self) -> None:
         if self._first:
             write_text(f'{{\n  "version": {JSON_VERSION},\n  "findings": [')
-
-
-def _document(finding: Finding) -> dict[str, Any]:
-    return {**finding.as_dict(), "path": path_text(finding.path)}
-
-
-def _json(document: dict[str, Any]) -> str:
-    import msgspec
-
-    return msgspec.json.encode(document).decode("utf-8")
 
 
 def _sentence(summary: Summary, *, deep: bool) -> str:

@@ -140,6 +140,15 @@ def control_type(key: bytes | None) -> tuple[ControlRecordType, int]:
     return (ControlRecordType(type_id) if known else ControlRecordType.UNKNOWN), type_id
 
 
+def control_name(key: bytes | None) -> str | None:
+    """Return the name of the type that a control record's key has, with its number if unknown; None: no such key."""
+    try:
+        kind, type_id = control_type(key)
+    except InvalidRecordError:
+        return None
+    return f"{kind.name} {type_id}" if kind is ControlRecordType.UNKNOWN else kind.name
+
+
 def decode_control(record: Record) -> ControlRecord:
     """Decode a control record.
 

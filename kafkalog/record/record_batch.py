@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record
-from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, CompressionType, TimestampType
+from kafkalog.attributes import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TRANSACTIONAL_BIT,
+    CompressionType,
+    TimestampType,
+    codec_name,
+)
 from kafkalog.record.batch_validity import check_entries, codec_of, ensure_valid
 from kafkalog.record.decoding import Entries, Reading, read_columns, read_whole
 from kafkalog.record.record_columns import RecordColumns
@@ -184,9 +191,8 @@ class RecordBatch:
         count = "" if self.records_count is None else f", {self.records_count} records"
         kind = ", control" if self.is_control else ", transactional" if self.is_transactional else ""
         codec = self._fields[_FIELD["compression_type"]]
-        name = CompressionType(codec).name.lower() if codec <= CompressionType.ZSTD else f"codec {codec}"
         return (
-            f"<RecordBatch {offsets}{count}, magic {self.magic}, {name}{kind}, "
+            f"<RecordBatch {offsets}{count}, magic {self.magic}, {codec_name(codec)}{kind}, "
             f"{self.size_in_bytes} bytes at position {self.position}>"
         )
 

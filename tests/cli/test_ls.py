@@ -105,7 +105,7 @@ def test_an_empty_segment_ends_where_it_begins(kafkalog: Kafkalog, data_dir: Pat
 
 def test_a_row_has_its_kind_topic_and_partition(kafkalog: Kafkalog, data_dir: Path) -> None:
     (row,) = rows(kafkalog("ls", data_dir / "orders-0" / f"{3:020}.log", "-o", "json"))
-    assert (row["version"], row["kind"], row["topic"], row["partition"]) == (1, "file", "orders", 0)
+    assert (row["version"], row["kind"], row["topic"], row["partition"]) == (2, "file", "orders", 0)
 
 
 def test_a_name_that_is_no_utf_8_is_escaped_in_json(kafkalog: Kafkalog, tmp_path: Path) -> None:

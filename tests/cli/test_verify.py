@@ -97,7 +97,7 @@ def test_json_is_one_document(kafkalog: Kafkalog, data_dir: Path, sound: bool) -
             damaged(data_dir / name / f"{0:020}.log")
     ran = kafkalog("verify", "-o", "json", "--deep", data_dir)
     document: dict[str, Any] = json.loads(ran.out)
-    assert document["version"] == 1
+    assert document["version"] == 2
     assert [each["code"] for each in document["findings"]] == ([] if sound else ["crc-mismatch"] * 2)
     assert document["summary"]["errors"] == len(document["findings"])
     assert document["summary"]["files"] == 5
@@ -108,9 +108,9 @@ def test_json_is_one_document(kafkalog: Kafkalog, data_dir: Path, sound: bool) -
 def test_jsonl_is_a_line_a_finding_and_one_for_the_summary(kafkalog: Kafkalog, data_dir: Path) -> None:
     path = damaged(data_dir / "orders-2" / f"{0:020}.log")
     finding, summary = map(json.loads, kafkalog("verify", "-o", "jsonl", data_dir).out.splitlines())
-    assert (finding["version"], finding["type"], finding["severity"]) == (1, "finding", "error")
+    assert (finding["version"], finding["type"], finding["severity"]) == (2, "finding", "error")
     assert (finding["path"], finding["position"], finding["first_offset"]) == (str(path), 0, 0)
-    assert (summary["version"], summary["type"], summary["codes"]) == (1, "summary", {"crc-mismatch": 1})
+    assert (summary["version"], summary["type"], summary["codes"]) == (2, "summary", {"crc-mismatch": 1})
 
 
 def test_quiet_prints_nothing(kafkalog: Kafkalog, data_dir: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from inspector.charts import HEIGHT, bar, fitted, has_blocks, report
 from inspector.columns import Times
 from inspector.highlighting import Lines, marks, spans
-from inspector.reading.answers import Progress
 from inspector.reading.statistics import CodecUse, StatisticsState
+from kafkalog.scan.progress import Progress
 
 TIMES = Times("utc", lambda: 1_800_000_000_000)
 STATE = StatisticsState(

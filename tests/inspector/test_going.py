@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector.model import Model
-from inspector.reading.answers import Progress
 from inspector.reading.batches import SegmentReader
 from inspector.screens.search import SearchView
 from inspector.widgets.lazy_table import LazyTable
+from kafkalog.scan.progress import Progress
 from tests.helpers.driving import Terminal, browsing, drive, read_through, view_shown
 
 pytestmark = pytest.mark.tui

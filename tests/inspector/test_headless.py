@@ -32,17 +32,17 @@ def log(golden_logs: Path) -> Path:
 
 def test_topics_has_every_partition(golden_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(golden_logs / "kafka-3.9" / "data", "topics", capsys, 1)
-    assert (found["version"], found["screen"]) == (1, "topics")
+    assert (found["version"], found["screen"]) == (2, "topics")
     rows = {row["name"]: row for row in found["rows"]}
     assert len(rows) == 20
-    assert rows["v2-txn-0"]["last_stable"] == 1411
+    assert rows["v2-txn-0"]["last_stable_offset"] == 1411
     assert all(row["filled"] for row in rows.values())
     assert [row["name"] for row in rows.values() if row["problem"] is not None] == ["v2-txn-0"]
 
 
 def test_segments_has_watermarks_and_transactions(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(log, "segments", capsys)
-    assert (found["log_start"], found["last_stable"], found["log_end"]) == (0, 1411, 1451)
+    assert (found["log_start_offset"], found["last_stable_offset"], found["log_end_offset"]) == (0, 1411, 1451)
     assert found["transactions"]["open"][0]["first_offset"] == 1411
     assert [row["base_offset"] for row in found["rows"]][:3] == [0, 20, 178]
     assert all(row["records"] is not None for row in found["rows"])
@@ -53,7 +53,7 @@ def test_batches_records_and_record_agree(log: Path, capsys: pytest.CaptureFixtu
     batches = document(path, "batches", capsys)["rows"]
     records = document(path, "records", capsys)["rows"]
     whole = document(path, "record", capsys)["rows"]
-    assert sum(row["records"] for row in batches) == len(records) == len(whole)
+    assert sum(row["records_count"] for row in batches) == len(records) == len(whole)
     assert [row["offset"] for row in records] == [row["offset"] for row in whole]
 
 
@@ -154,7 +154,7 @@ def test_hex_reports_damage_once_at_the_start_of_its_batch(
 
 def test_transactions_has_counts_and_commands(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(log, "transactions", capsys, 1)
-    counts = [found[name] for name in ("open", "hanging", "aborted", "committed", "last_stable")]
+    counts = [found[name] for name in ("open", "hanging", "aborted", "committed", "last_stable_offset")]
     assert counts == [1, 1, 18, 33, 1411]
     first = found["rows"][0]
     assert (first["state"], first["first_offset"], first["records"]) == ("hanging", 1411, 40)

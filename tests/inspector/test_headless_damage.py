@@ -138,7 +138,7 @@ def test_a_log_that_ends_before_its_checkpoints_is_damaged_and_the_others_are_no
     torn.write_bytes(torn.read_bytes()[:-20])
     rows = rows_by_name(document(data_dir, "topics", capsys, 1))
     row = rows["v2-none-0"]
-    assert (row["health"], row["log_end"]) == ("damaged", 1197)
+    assert (row["health"], row["log_end_offset"]) == ("damaged", 1197)
     assert row["problem"] == (
         "the log ends at 1,197, before its high watermark, which is 1,200 in replication-offset-checkpoint"
     )

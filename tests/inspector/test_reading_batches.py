@@ -70,7 +70,7 @@ def test_batches_and_the_gaps_between_them_are_those_that_kafka_reads(segment: S
     ends = [int(segment.log.stem), *(batch["last_offset"] + 1 for batch in batches)]
     assert [row.gap_before for row in rows] == [row.base_offset - end for row, end in zip(rows, ends, strict=False)]
     assert reader.records == sum(len(batch["records"]) for batch in batches)
-    assert dict(reader.codecs) == {
+    assert dict(reader.summary.codecs) == {
         codec: sum(b["codec"] == codec for b in batches) for codec in {b["codec"] for b in batches}
     }
     reader.close()
@@ -115,7 +115,7 @@ def test_indexing_in_steps_adds_the_batches_of_each_step(tmp_path: Path) -> None
     assert len(reader.batch_rows(0, 2_000)) == reader.batches
     assert len(all_steps(lambda: reader.index_more(max_bytes=1))) > 5
     assert (reader.batches, reader.records) == (1_000, 1_000)
-    assert (reader.first_timestamp, reader.last_timestamp) == (1000, 1000)
+    assert (reader.summary.first_timestamp, reader.summary.last_timestamp) == (1000, 1000)
     reader.close()
 
 

@@ -16,10 +16,10 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from inspector.app import InspectorApp
 from inspector.background.jobs import Ended, SearchJob
 from inspector.background.runs import SearchRun
-from inspector.reading.answers import Progress
 from inspector.reading.batches import SegmentReader
 from inspector.reading.search import Match
 from inspector.widgets.lazy_table import LazyTable
+from kafkalog.scan.progress import Progress
 from tests.helpers import damage
 from tests.helpers.driving import Terminal, browsing, drive, offset_at, position_at
 from tests.helpers.inspected import segment_file

@@ -8,10 +8,10 @@ import pytest
 
 import kafkalog
 from inspector.model import Model
-from inspector.reading import ended
-from inspector.reading.answers import TransactionsState
-from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, WritableLog
+from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, TopicPartition, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
+from kafkalog.scan import transactions
+from kafkalog.scan.transactions import TransactionsState, abort_command, transactions_of
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import all_batches, all_steps, read_through, segment_file
 
@@ -52,13 +52,13 @@ def test_each_transaction_has_its_records_bytes_and_times(tmp_path: Path) -> Non
         end(log, 2, ABORT, NOW + 7_000)
         append(log, 3, 0, 4, NOW + 8_000)
         found = scanned(tmp_path / "t-0")
-    assert (found.open, found.aborted, found.committed, found.last_stable) == (1, 1, 1, 8)
+    assert (found.open, found.aborted, found.committed, found.last_stable_offset) == (1, 1, 1, 8)
     still, aborted, committed = found.rows
     assert (still.producer_id, still.first_offset, still.records, still.last_offset) == (3, 8, 4, None)
     assert "--start-offset 8" in (still.abort_command or "")
     assert (aborted.state, aborted.first_offset, aborted.last_offset, aborted.records) == ("aborted", 5, 7, 1)
     assert (committed.state, committed.first_offset, committed.last_offset) == ("committed", 0, 6)
-    assert (committed.batches, committed.records, committed.bytes) == (2, 5, size)
+    assert (committed.batches, committed.records, committed.size_in_bytes) == (2, 5, size)
     assert (committed.start_timestamp, committed.end_timestamp) == (NOW, NOW + 5_000)
     assert found.problem is None
 
@@ -79,7 +79,7 @@ def test_transactions_of_a_broker_are_counted_by_its_markers() -> None:
         assert found.aborted == sum(row.control == "ABORT" for row in rows)
         data = [row for row in rows if row.is_transactional and row.kind != "control"]
         assert sum(row.records or 0 for row in found.rows) == sum(row.records or 0 for row in data)
-        assert sum(row.bytes or 0 for row in found.rows) == sum(row.size for row in data)
+        assert sum(row.size_in_bytes or 0 for row in found.rows) == sum(row.size for row in data)
         # Those without batches are in no index.
         aborted = [(row.first_offset, row.last_offset) for row in found.rows if row.state == "aborted" and row.records]
         indexed = [(each.first_offset, each.last_offset) for each in reversed(known.aborted)]
@@ -107,7 +107,7 @@ def test_progress_rises_to_the_end_and_the_state_can_be_asked_on_the_way() -> No
 def test_the_newest_ended_transactions_are_listed_and_all_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ended, "TOLD_ENDED", 3)
+    monkeypatch.setattr(transactions, "LISTED_ENDED", 3)
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         for i in range(20):
             append(log, 1, i)
@@ -158,3 +158,20 @@ def test_a_deleted_directory_is_a_problem(tmp_path: Path) -> None:
     assert scan.state().problem is not None
     scan.close()
     model.close()
+
+
+def test_a_transaction_hangs_when_it_has_been_silent_for_longer_than_any_may_last(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        append(log, 7, 0)
+        append(log, 8, 0)
+        end(log, 8, COMMIT)
+        last = next(iter(log.producer_state.active_producers.values())).last_timestamp
+        assert [each.hanging for each in transactions_of(log, last + 1_200_000).open] == [False]
+        assert [each.hanging for each in transactions_of(log, last + 1_200_001).open] == [True]
+        end(log, 7, ABORT)
+        found = transactions_of(log)
+        assert (found.open, found.aborted_count, found.aborted[0].producer_id) == ((), 1, 7)
+
+
+def test_the_abort_command_quotes_the_topic_for_a_shell() -> None:
+    assert "--topic 'a b;c' --partition 3" in abort_command(TopicPartition("a b;c", 3), 9)

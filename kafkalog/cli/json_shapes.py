@@ -1,0 +1,164 @@
+"""The shapes of the JSON that all commands print: one vocabulary, whose schema is docs/schema/kafkalog-2.json.
+
+    record       offset timestamp timestamp_type key value headers [{key, value}]       names of `Record`
+    batch        path position size_in_bytes magic base_offset last_offset ...          names of `RecordBatch`
+    segment      base_offset end_offset size_in_bytes batches records ...
+    partition    topic partition log_start_offset log_end_offset size_in_bytes ...      names of `Log`
+    finding      severity code path message position ...                                names of `Finding`
+
+What is absent or not known is null, where Kafka and the Python objects have -1. Bytes that are UTF-8 are a string;
+others are base64, and a field beside them says so: "value_encoding": "base64". Times are ms since the epoch.
+
+`version` rises when a field goes away or changes its meaning; new fields, and new codes of findings, do not raise it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.output import path_text, rfc3339
+from kafkalog.errors import KafkaLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+
+    from kafkalog import Record
+    from kafkalog.cli.batch_facts import BatchFacts
+    from kafkalog.cli.log_source import Located
+    from kafkalog.fsck.findings import Finding
+    from kafkalog.fsck.findings import Summary as Check
+    from kafkalog.scan.summary import SegmentSummary
+    from kafkalog.storage.file_names import TopicPartition
+
+JSON_VERSION = 2
+# The fields of a batch, in this order.
+BATCH_FIELDS = (
+    "path", "position", "size_in_bytes", "magic", "base_offset", "last_offset", "records_count", "compression_type",
+    "timestamp_type", "base_timestamp", "max_timestamp", "delete_horizon_ms", "partition_leader_epoch", "producer_id",
+    "producer_epoch", "base_sequence", "last_sequence", "is_transactional", "is_control", "checksum", "is_valid",
+    "control", "error",
+)  # fmt: skip
+
+
+def text_of(document: object, indent: int = 0) -> str:
+    """Encode one document, as a line or indented."""
+    import msgspec
+
+    encoded = msgspec.json.encode(document)
+    return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode("utf-8")
+
+
+def known(value: int | None) -> int | None:
+    """Return a value of Kafka's, or None for -1, which stands for none."""
+    return None if value == -1 else value
+
+
+def of_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Return the field `name` with bytes in it, and the field that names their encoding where they are not UTF-8."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {name: b64encode(data).decode("ascii"), f"{name}_encoding": "base64"}
+
+
+def of_headers(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
+    """Return the headers of a record."""
+    return [{"key": key, **of_bytes("value", value)} for key, value in headers]
+
+
+def of_record(record: Record) -> dict[str, Any]:
+    """Return the fields of a record."""
+    return {
+        "offset": record.offset,
+        "timestamp": known(record.timestamp),
+        "timestamp_type": record.timestamp_type.label,
+        **of_bytes("key", record.key),
+        **of_bytes("value", record.value),
+        "headers": of_headers(record.headers),
+    }
+
+
+def of_control(record: Record) -> dict[str, Any]:
+    """Return what a control record says; where it does not follow its format, `error` says what is wrong."""
+    from kafkalog.record.control import control_type, decode_control
+
+    try:
+        kind, type_id = control_type(record.key)
+        content = asdict(decode_control(record))
+    except KafkaLogError as error:
+        return {"type": None, "error": str(error)}
+    content.pop("type", None)
+    return {"type": kind.name, "type_id": type_id, **content}
+
+
+def of_batch(located: Located, facts: BatchFacts) -> dict[str, Any]:
+    """Return the fields of a batch."""
+    batch = located.batch
+    values = (
+        path_text(located.path), batch.position, batch.size_in_bytes, batch.magic, facts.base_offset, batch.last_offset,
+        batch.records_count, facts.codec, batch.timestamp_type.label, known(batch.base_timestamp),
+        known(batch.max_timestamp), batch.delete_horizon_ms, known(batch.partition_leader_epoch),
+        known(batch.producer_id), known(batch.producer_epoch), known(batch.base_sequence), known(batch.last_sequence),
+        batch.is_transactional, batch.is_control, batch.checksum, facts.error is None,
+        [{"offset": record.offset, **of_control(record)} for record in facts.control] if batch.is_control else None,
+        None if facts.error is None else path_text(str(facts.error)),
+    )  # fmt: skip
+    return dict(zip(BATCH_FIELDS, values, strict=True))
+
+
+def of_place(path: str | PathLike[str], partition: TopicPartition | None) -> dict[str, Any]:
+    """Return the fields that say where a segment, a partition or a file is, and of which partition it is."""
+    return {
+        "path": path_text(path),
+        "topic": None if partition is None else path_text(partition.topic),
+        "partition": None if partition is None else partition.partition,
+    }
+
+
+def of_counts(summary: SegmentSummary) -> dict[str, Any]:
+    """Return what the headers of a partition, a segment or a file tell."""
+    return {
+        "batches": summary.batches,
+        "control_batches": summary.control_batches,
+        "control_records": summary.control_records,
+        "records": summary.records,
+        "records_exact": summary.records is not None,
+        "records_min": summary.records_min,
+        "records_max": summary.records_max,
+        "first_timestamp": known(summary.first_timestamp),
+        "first_time": rfc3339(summary.first_timestamp),
+        "last_timestamp": known(summary.last_timestamp),
+        "last_time": rfc3339(summary.last_timestamp),
+        "compression_types": dict(summary.codecs),
+        "magics": sorted(summary.magics),
+    }
+
+
+def of_summary(summary: SegmentSummary, kind: str) -> dict[str, Any]:
+    """Return what is known of a partition, a segment or a file. kind: "partition", "segment" or "file"."""
+    start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
+    return {
+        "segments": summary.segments,
+        "size_in_bytes": summary.size_in_bytes,
+        start: summary.start_offset,
+        end: summary.end_offset,
+        **of_counts(summary),
+        "tail": summary.tail,
+        "tail_bytes": summary.tail_size,
+        "errors": [path_text(str(error)) for error in summary.errors],
+    }
+
+
+def of_finding(finding: Finding) -> dict[str, Any]:
+    """Return the fields of a finding."""
+    return {**finding.as_dict(), "path": path_text(finding.path)}
+
+
+def of_check(check: Check, *, deep: bool) -> dict[str, Any]:
+    """Return what a check has looked at and found; only one that is `deep` counts records."""
+    return {"deep": deep, **check.as_dict(), **({} if deep else {"records": None})}

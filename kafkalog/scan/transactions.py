@@ -1,0 +1,432 @@
+"""The transactions of a log: open and hanging ones, aborted and committed ones.
+
+    offset     10      11      12      13        14
+    batch      A data  B data  A data  A COMMIT  B ABORT      A: 10..13, two batches; B: 11..14, one
+
+    producer state at the log's end   which are open, since which offset, and when their producers last wrote
+    transaction indexes               which were aborted, from the first offset to the marker
+    headers of all batches            records, bytes, when each began and ended, and which were committed
+
+`transactions_of` reads the first two, `TransactionScan` the headers too. A transaction whose producer has written
+nothing for longer than any transaction may take will not be ended by its coordinator any more: it hangs, and holds back
+every consumer of committed records until somebody aborts it.
+"""
+
+import shlex
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
+from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.header_checks import Rows
+from kafkalog.record.control import control_name
+from kafkalog.record.layout import NO_TIMESTAMP
+from kafkalog.scan.progress import Progress
+from kafkalog.storage.file_names import TopicPartition
+from kafkalog.storage.log import Log
+from kafkalog.storage.producer.producer_state_entry import ProducerStateEntry
+from kafkalog.storage.read_only_log import ReadOnlyLog
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+
+# Kafka's transaction.max.timeout.ms, and what its brokers allow beyond before they call a transaction late.
+MAX_TIMEOUT_MS = 900_000
+LATE_MS = 300_000
+# Of aborted transactions, and of those that have ended, the newest are listed, and all are counted.
+LISTED_ABORTED = 1_000
+LISTED_ENDED = 1_000
+LISTED_OPEN = 10_000
+STEP_SECONDS = 0.05
+_FAILURES = (OSError, KafkaLogError, ValueError)
+
+TransactionState: TypeAlias = Literal["hanging", "open", "undecided", "aborted", "committed"]
+_ENDS: dict[str, TransactionState] = {"COMMIT": "committed", "ABORT": "aborted"}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that has not ended. Timestamps are ms, None: unknown.
+
+    hanging: open for longer than any transaction may take. abort_command: the command of Kafka's that ends it.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_timestamp: int | None
+    coordinator_epoch: int
+    hanging: bool
+    abort_command: str
+    start_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """A transaction that was aborted. last_offset: of its marker. base_offset: of the segment that has the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """The transactions of a log, as far as snapshot, log and transaction indexes tell. problem: of an index."""
+
+    open: tuple[OpenTransaction, ...] = ()
+    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted_count: int = 0
+    last_stable_offset: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """A transaction in the list of all. Timestamps are ms; None: unknown, or not read yet.
+
+    Attributes:
+        state: "undecided": a file by itself has no marker of it.
+        last_offset: Of its marker.
+        last_timestamp: When its producer last wrote.
+        end_timestamp: Of its marker.
+        batches, records, size_in_bytes: Without the marker.
+        abort_command: Of an open one.
+    """
+
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int | None
+    first_offset: int
+    last_offset: int | None = None
+    start_timestamp: int | None = None
+    last_timestamp: int | None = None
+    end_timestamp: int | None = None
+    batches: int | None = None
+    records: int | None = None
+    size_in_bytes: int | None = None
+    coordinator_epoch: int | None = None
+    abort_command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsState:
+    """What is known of all transactions so far. rows: open ones, then the newest that have ended. Counts are of all."""
+
+    rows: tuple[TransactionRow, ...] = ()
+    open: int = 0
+    hanging: int = 0
+    aborted: int = 0
+    committed: int = 0
+    last_stable_offset: int | None = None
+    progress: Progress = field(default_factory=lambda: Progress(0, 0))
+    problem: str | None = None
+
+
+# --- from producer state and transaction indexes
+
+
+def transactions_of(log: Log, now: int | None = None, max_timeout_ms: int = MAX_TIMEOUT_MS) -> Transactions:
+    """Find the open and the aborted transactions of a log.
+
+    Args:
+        log: The log.
+        now: The time, ms since the epoch; None: now.
+        max_timeout_ms: The largest timeout of a transaction in the cluster, ms.
+
+    Raises:
+        OSError: Snapshot or log cannot be read.
+        KafkaLogError: They are damaged.
+    """
+    now = int(time.time() * 1000) if now is None else now
+    found = tuple(
+        OpenTransaction(
+            entry.producer_id,
+            entry.producer_epoch,
+            first,
+            _known(entry.last_timestamp),
+            entry.coordinator_epoch,
+            _hangs(entry, now, max_timeout_ms),
+            abort_command(log.topic_partition, first),
+            _timestamp_at(log, first),
+        )
+        for first, entry in _undecided(log)[:LISTED_OPEN]
+    )
+    aborted, count, problem = _aborted(log)
+    return Transactions(found, aborted, count, log.last_stable_offset, problem)
+
+
+def hanging_in(log: Log) -> str | None:
+    """Describe the first transaction of a log that hangs; None: none does. Errors are those of `transactions_of`."""
+    now = int(time.time() * 1000)
+    for first, entry in _undecided(log):
+        if _hangs(entry, now, MAX_TIMEOUT_MS):
+            return f"the transaction of producer {entry.producer_id} that began at offset {first:,} hangs"
+    return None
+
+
+def abort_command(partition: TopicPartition | None, first_offset: int) -> str:
+    """Return the command of Kafka's that ends the transaction which began at an offset, without the broker's name."""
+    topic, number = (partition.topic, partition.partition) if partition is not None else ("TOPIC", 0)
+    return (
+        f"kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic {shlex.quote(topic)}"
+        f" --partition {number} --start-offset {first_offset}"
+    )
+
+
+def _undecided(log: Log) -> list[tuple[int, ProducerStateEntry]]:
+    """Return the first offset of each open transaction and what is known of its producer, the oldest first."""
+    found = [
+        (entry.current_txn_first_offset, entry)
+        for entry in log.producer_state.active_producers.values()
+        if entry.current_txn_first_offset is not None
+    ]
+    return sorted(found, key=lambda each: each[0])
+
+
+def _hangs(entry: ProducerStateEntry, now: int, max_timeout_ms: int) -> bool:
+    return 0 <= entry.last_timestamp < now - max_timeout_ms - LATE_MS
+
+
+def _timestamp_at(log: Log, offset: int) -> int | None:
+    """Return the base timestamp of the batch that holds an offset, ms."""
+    try:
+        batch = next(log.batches(offset, offset + 1), None)
+    except _FAILURES:
+        return None
+    return None if batch is None else _known(batch.base_timestamp)
+
+
+def _aborted(log: Log) -> tuple[tuple[AbortedTransaction, ...], int, str | None]:
+    """Return the newest aborted transactions, how many there are, and what is wrong with an index."""
+    newest: deque[AbortedTransaction] = deque(maxlen=LISTED_ABORTED)
+    count, problem = 0, None
+    for segment in log.segments:
+        try:
+            for each in segment.txn_index:
+                newest.append(
+                    AbortedTransaction(each.producer_id, each.first_offset, each.last_offset, segment.base_offset)
+                )
+                count += 1
+        except _FAILURES as error:
+            problem = str(error)
+    return tuple(newest), count, problem
+
+
+def _known(timestamp: int) -> int | None:
+    return timestamp if timestamp >= 0 else None
+
+
+# --- from all headers
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A transaction whose marker has not been read."""
+
+    epoch: int
+    first_offset: int
+    start: int
+    batches: int = 0
+    records: int = 0
+    size_in_bytes: int = 0
+
+
+class TransactionScan:
+    """A scan of the headers of a partition or a file for transactions.
+
+    Call `step` until it is done, `state` at any time, and `close` at the end. Nothing is raised for what is on disk: it
+    is the `problem` of the state.
+    """
+
+    def __init__(self, path: Path, *, is_file: bool = False) -> None:
+        """Begin a scan.
+
+        Args:
+            path: A partition directory, or a segment file.
+            is_file: Which of the two it is.
+        """
+        self._is_file = is_file
+        self._opened: ReadOnlyLog | FileMessageSet | None = None
+        self._known = Transactions()
+        self._problems: list[str] = []
+        self._growing: dict[int, _Growing] = {}
+        self._ended: dict[TransactionState, deque[TransactionRow]] = {
+            state: deque(maxlen=LISTED_ENDED) for state in _ENDS.values()
+        }
+        self._counts = dict.fromkeys(self._ended, 0)
+        self._done = self._total = 0
+        self._finished = False
+        self._steps = self._all(path)
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def progress(self) -> Progress:
+        """How far the scan has come, in bytes of segments."""
+        total = max(self._total, 1)
+        return Progress(total if self._finished else min(self._done, total - 1), total)
+
+    def step(self, seconds: float = STEP_SECONDS) -> Progress:
+        """Go on for about so long."""
+        until = time.monotonic() + seconds
+        for _ in self._steps:
+            if time.monotonic() >= until:
+                return self.progress
+        self._finished = True
+        return self.progress
+
+    def _all(self, path: Path) -> Iterator[None]:
+        try:
+            sets = self._open(path)
+            sizes = [each.size_in_bytes for each in sets]
+            self._total = sum(sizes)
+            yield
+            if isinstance(self._opened, Log):
+                self._known = transactions_of(self._opened)
+        except _FAILURES as error:
+            self._problems.append(str(error))
+            return
+        yield
+        for each, size in zip(sets, sizes, strict=True):
+            yield from self._read_headers(each)
+            self._done += size
+
+    def _open(self, path: Path) -> list[FileMessageSet]:
+        if self._is_file:
+            self._opened = file = FileMessageSet(path)
+            return [file]
+        self._opened = log = ReadOnlyLog(path)
+        return [segment.log for segment in log.segments]
+
+    def _read_headers(self, file: FileMessageSet) -> Iterator[None]:
+        before = self._done
+        try:
+            for rows in file.header_runs():
+                self._add(file, rows)
+                self._done = before + int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+                yield
+        except _FAILURES as error:
+            self._problems.append(f"not read through: {error}")
+        self._done = before
+
+    def _add(self, file: FileMessageSet, rows: Rows) -> None:
+        own = (rows["magic"] >= 2) & (rows["attributes"] & TRANSACTIONAL_BIT != 0)
+        for i in np.flatnonzero(own).tolist():
+            row = rows[i]
+            if row["attributes"] & CONTROL_BIT:
+                self._end(row, _marker(file, row))
+            else:
+                self._grow(row)
+
+    def _grow(self, row: np.void) -> None:
+        producer = int(row["producer_id"])
+        found = self._growing.get(producer)
+        if found is None:
+            # Compaction may have written the delete horizon over the base timestamp.
+            start = NO_TIMESTAMP if row["attributes"] & DELETE_HORIZON_BIT else int(row["base_timestamp"])
+            found = self._growing[producer] = _Growing(int(row["producer_epoch"]), int(row["base_offset"]), start)
+        found.batches += 1
+        found.records += int(row["records_count"])
+        found.size_in_bytes += int(row["size_in_bytes"])
+
+    def _end(self, row: np.void, marker: str | None) -> None:
+        state = _ENDS.get(marker or "")
+        if state is None:
+            return
+        producer, offset = int(row["producer_id"]), int(row["base_offset"])
+        found = self._growing.pop(producer, None)
+        if found is None:
+            # Its batches are no longer here, or there were none.
+            found = _Growing(int(row["producer_epoch"]), offset, NO_TIMESTAMP)
+        self._counts[state] += 1
+        ended = replace(_row(producer, found), state=state, last_offset=offset)
+        self._ended[state].append(replace(ended, end_timestamp=int(row["max_timestamp"])))
+
+    # --- what is known
+
+    def state(self) -> TransactionsState:
+        """Return what is known so far."""
+        known = self._known
+        open_rows = self._undecided_rows() if self._is_file else self._open_rows()
+        ended = sorted(
+            [*self._aborted_rows(), *self._ended["committed"]], key=lambda row: row.last_offset or 0, reverse=True
+        )
+        problems = [*([] if known.problem is None else [known.problem]), *self._problems]
+        return TransactionsState(
+            (*open_rows, *ended),
+            len(known.open),
+            sum(each.hanging for each in known.open),
+            max(known.aborted_count, self._counts["aborted"]),
+            self._counts["committed"],
+            known.last_stable_offset,
+            self.progress,
+            "; ".join(problems) or None,
+        )
+
+    def _undecided_rows(self) -> list[TransactionRow]:
+        """Return the transactions of a file by itself that no marker in it ends."""
+        return [replace(_row(producer, found), state="undecided") for producer, found in self._growing.items()]
+
+    def _open_rows(self) -> list[TransactionRow]:
+        """Return the open transactions: hanging ones first, then the oldest."""
+        rows = []
+        for each in sorted(self._known.open, key=lambda each: (not each.hanging, each.first_offset)):
+            found = self._growing.get(each.producer_id)
+            row = TransactionRow("open", each.producer_id, each.producer_epoch, each.first_offset)
+            if found is not None and found.first_offset == each.first_offset:
+                row = _row(each.producer_id, found)
+            rows.append(
+                replace(
+                    row,
+                    state="hanging" if each.hanging else "open",
+                    start_timestamp=each.start_timestamp if row.start_timestamp is None else row.start_timestamp,
+                    last_timestamp=each.last_timestamp,
+                    coordinator_epoch=each.coordinator_epoch,
+                    abort_command=each.abort_command,
+                )
+            )
+        return rows
+
+    def _aborted_rows(self) -> list[TransactionRow]:
+        """Return the aborted transactions of the indexes, with what their batches tell, and those that no index has."""
+        read = {(row.producer_id, row.last_offset): row for row in self._ended["aborted"]}
+        rows = []
+        for each in self._known.aborted[-LISTED_ENDED:]:
+            found = read.pop((each.producer_id, each.last_offset), None)
+            row = found or TransactionRow(
+                "aborted", each.producer_id, None, each.first_offset, last_offset=each.last_offset
+            )
+            rows.append(replace(row, first_offset=each.first_offset))
+        return [*rows, *read.values()]
+
+
+def _row(producer: int, found: _Growing) -> TransactionRow:
+    return TransactionRow(
+        "open",
+        producer,
+        found.epoch,
+        found.first_offset,
+        start_timestamp=_known(found.start),
+        batches=found.batches,
+        records=found.records,
+        size_in_bytes=found.size_in_bytes,
+    )
+
+
+def _marker(file: FileMessageSet, row: np.void) -> str | None:
+    """Return what a control batch says; None: it cannot be read."""
+    try:
+        batch = next(file.read(int(row["position"]), int(row["size_in_bytes"])).batches(), None)
+        record = None if batch is None else next(iter(batch.columns(check_crcs=False)), None)
+    except _FAILURES:
+        return None
+    return None if record is None else control_name(record.key)

@@ -1,0 +1,185 @@
+"""All JSON that the commands print follows docs/schema, and every field in it is named there."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from inspector import headless
+from kafkalog import RecordBatch
+from kafkalog.cli.json_shapes import BATCH_FIELDS, JSON_VERSION
+from tests.helpers.damage import flipped, start_of
+from tests.helpers.damage import log as damaged_log
+from tests.helpers.golden import Partition
+from tests.helpers.inspected import segment_file
+from tests.helpers.partitions import sampled_partition
+from tests.helpers.running import Kafkalog, lines, segment
+from tests.reference.compression import GZIP
+from tests.reference.encode import entries, records
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / f"kafkalog-{JSON_VERSION}.json"
+# Strings that are one of a few.
+NAMES = {"code", "health", "index_state", "kind", "mark", "severity", "state", "tail", "timestamp_type", "type"}
+SCREENS = [screen for screen in headless.SCREENS if screen != "topics"]
+
+
+@cache
+def closed() -> dict[str, Any]:
+    """The schema without room for fields that it does not name."""
+    schema: dict[str, Any] = deepcopy(json.loads(SCHEMA.read_text()))
+    close(schema)
+    return schema
+
+
+def close(schema: Any) -> None:
+    if isinstance(schema, dict):
+        for name, each in schema.items():
+            close(each)
+            inner = each.values() if name == "properties" else each if name == "anyOf" else [each]
+            if name in {"additionalProperties", "anyOf", "items", "properties"}:
+                for value in inner:
+                    if isinstance(value, dict) and ("$ref" in value or value.get("type") == "object"):
+                        value["unevaluatedProperties"] = False
+    elif isinstance(schema, list):
+        for each in schema:
+            close(each)
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    whole = {"$ref": f"#/$defs/{name}", "unevaluatedProperties": False, "$defs": closed()["$defs"]}
+    return Draft202012Validator(whole)
+
+
+def form(value: Any, name: str = "") -> object:
+    """What makes a document differ for the schema: of lines that are alike one is validated."""
+    if isinstance(value, dict):
+        return tuple(sorted((key, form(each, key)) for key, each in value.items()))
+    if isinstance(value, list):
+        return tuple(sorted({form(each) for each in value}, key=repr))
+    if isinstance(value, int):
+        return type(value).__name__, value < 0
+    return value if name in NAMES else type(value).__name__
+
+
+def of_each_form(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({form(document): document for document in documents}.values())
+
+
+def ensure_valid(name: str, documents: list[dict[str, Any]]) -> None:
+    for each in of_each_form(documents):
+        for error in validator(name).iter_errors(each):
+            raise AssertionError(f"{name}: {error.json_path}: {error.message}\n{each}")
+
+
+def ensure_every_command_is_valid(kafkalog: Kafkalog, path: Path) -> None:
+    ensure_valid("dump", lines(kafkalog("dump", path, "--skip-damage", "--control", "-o", "jsonl").out))
+    ensure_valid("dump_batches", lines(kafkalog("dump", path, "--skip-damage", "--batches", "-o", "jsonl").out))
+    ensure_valid("ls", lines(kafkalog("ls", path, "-o", "jsonl").out))
+    ensure_valid("verify_line", lines(kafkalog("verify", "--deep", path, "-o", "jsonl").out))
+    ensure_valid("verify", [json.loads(kafkalog("verify", path, "-o", "json").out)])
+    if path.is_dir():
+        ensure_valid("dump", lines(kafkalog("tail", path, "-o", "jsonl").out))
+    for screen in SCREENS:
+        ensure_screen_is_valid(kafkalog, path, screen)
+
+
+def ensure_screen_is_valid(kafkalog: Kafkalog, path: Path, screen: str) -> None:
+    find = ["--find", "1"] if screen == "search" else []
+    ran = kafkalog("inspect", path, "--headless", screen, *find, "-o", "json")
+    document = json.loads(ran.out)
+    ensure_valid(f"inspect_{screen}", [{**document, "rows": of_each_form(document["rows"])}])
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(json.loads(SCHEMA.read_text()))
+    assert {f"inspect_{screen}" for screen in headless.SCREENS} <= set(closed()["$defs"])
+
+
+def test_a_batch_has_the_names_of_record_batch() -> None:
+    batch = closed()["$defs"]["batch"]
+    assert tuple(batch["properties"]) == BATCH_FIELDS
+    assert {name for name in BATCH_FIELDS if not hasattr(RecordBatch, name)} == {"path", "control", "error"}
+
+
+@pytest.mark.slow
+@sampled_partition
+def test_every_command_on_logs_of_a_broker(kafkalog: Kafkalog, partition: Partition) -> None:
+    ensure_every_command_is_valid(kafkalog, partition.directory)
+
+
+def test_every_command_on_transactions(kafkalog: Kafkalog, golden_logs: Path) -> None:
+    path = golden_logs / "kafka-3.9" / "data" / "v2-txn-0"
+    ensure_every_command_is_valid(kafkalog, path / f"{20:020}.log")
+    for screen in ("segments", "transactions"):
+        ensure_screen_is_valid(kafkalog, path, screen)
+
+
+def test_every_command_on_a_file(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    path.write_bytes(entries(records(b"a", b"\xff", None, offset=5), 1, GZIP))
+    ensure_every_command_is_valid(kafkalog, path)
+    ensure_screen_is_valid(kafkalog, path, "topics")
+
+
+def test_every_command_on_damage(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    batches = damaged_log()
+    data = flipped(b"".join(batches), start_of(batches, 3) + 300, 0)
+    path = segment_file(tmp_path / "t-0", b"\x07" * len(batches[0]) + data[len(batches[0]) : -20])
+    ensure_every_command_is_valid(kafkalog, path)
+    ensure_every_command_is_valid(kafkalog, path.parent)
+
+
+def test_a_data_directory(kafkalog: Kafkalog, golden_logs: Path, data_dir: Path) -> None:
+    segment(data_dir / f"orders-2.{'0' * 31}f-delete", 0, b"")
+    for path in (golden_logs / "kafka-3.9" / "data", data_dir):
+        ensure_valid("ls", lines(kafkalog("ls", path, "-o", "jsonl").out))
+        ensure_screen_is_valid(kafkalog, path, "topics")
+
+
+@pytest.mark.parametrize("name", ["v2-txn-0", "v2-compacted-0"])
+def test_batches_are_the_same_in_dump_and_inspect(kafkalog: Kafkalog, golden_logs: Path, name: str) -> None:
+    path = golden_logs / "kafka-3.9" / "data" / name
+    rows = json.loads(kafkalog("inspect", path, "--headless", "batches", "-o", "json").out)["rows"]
+    shown = [{name: row[name] for name in BATCH_FIELDS} for row in rows]
+    dumped = [
+        {name: row[name] for name in BATCH_FIELDS}
+        for row in lines(kafkalog("dump", path, "--batches", "-o", "jsonl").out)
+    ]
+    assert shown == dumped
+
+
+@sampled_partition
+def test_segments_are_the_same_in_ls_and_inspect(kafkalog: Kafkalog, partition: Partition) -> None:
+    _, *listed = lines(kafkalog("ls", partition.directory, "-o", "jsonl").out)
+    rows = json.loads(kafkalog("inspect", partition.directory, "--headless", "segments", "-o", "json").out)["rows"]
+    # Compressed messages of formats 0 and 1, of which headers tell no number, are read by the inspector.
+    bounds = {"records", "records_exact", "records_min", "records_max"}
+    for row, line in zip(rows, listed, strict=True):
+        same = row.keys() & line.keys() - (set() if line["records_exact"] else bounds)
+        assert {name: row[name] for name in same} == {name: line[name] for name in same}
+        assert line["records_min"] <= row["records"] <= line["records_max"]
+
+
+def test_records_are_the_same_in_dump_and_inspect(kafkalog: Kafkalog, golden_logs: Path) -> None:
+    path = golden_logs / "kafka-3.9" / "data" / "v2-txn-0"
+    rows = json.loads(kafkalog("inspect", path, "--headless", "record", "-o", "json").out)["rows"]
+    dumped = lines(kafkalog("dump", path, "--control", "-o", "jsonl").out)
+    for row, line in zip(rows, dumped, strict=True):
+        fields = line.keys() - {"version", "topic", "partition"}
+        assert {name: row[name] for name in fields} == {name: line[name] for name in fields}
+
+
+def test_what_is_absent_is_null(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (line, *_) = lines(kafkalog("dump", data_dir / "orders-0", "--batches", "-o", "jsonl").out)
+    nulls = {name for name, value in line.items() if value is None}
+    assert nulls == {"control", "delete_horizon_ms", "error"} | {
+        "base_sequence", "last_sequence", "partition_leader_epoch", "producer_epoch", "producer_id"
+    }  # fmt: skip
+    assert -1 not in line.values()
