@@ -213,6 +213,8 @@ def main(arguments: Sequence[str]) -> int:
         options += ["--cov", "--cov-append", "--cov-report="]
         reports = ["--cov-report=term:skip-covered", "--cov-report=html:build/coverage"]
     code = run_all(tiers, options, reports)
+    if code == INTERRUPTED:
+        print("interrupted: what follows is incomplete")
     print(summary([BY_NAME[name] for name in chosen.done] + tiers))
     return code
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
 
-from kafkalog.cli import SOUND, UNREADABLE, cli
+from kafkalog.cli import INTERRUPTED, SOUND, UNREADABLE, cli
 from kafkalog.cli.output import Column, colour_wanted, complain, printable, styled, table, write_text
 
 # A partition of each format, codec and kind, and the options to print it with.
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or not (archives := sorted(Path(arguments[0]).glob("*.tar.xz"))):
         complain("usage: python -m kafkalog.cli.demo DIRECTORY (with *.tar.xz files in it)")
         return UNREADABLE
+    write_text(f"The logs of {arguments[0]} are unpacked into a temporary directory, which is removed at the end.\n")
     with tempfile.TemporaryDirectory(prefix="kafkalog-demo-") as home:
         for archive in archives:
             with tarfile.open(archive) as tar:
@@ -94,4 +95,7 @@ def _rate(partition: Path) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

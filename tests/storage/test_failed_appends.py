@@ -200,7 +200,7 @@ def test_a_log_whose_failed_append_cannot_be_taken_back_takes_no_more(
         patched.setattr(os, "ftruncate", lambda *_: input_output_error())
         with pytest.raises(OSError, match="No space"):
             append(log)
-    with pytest.raises(LogStateError, match="takes nothing more"):
+    with pytest.raises(LogStateError, match="open it again before appending"):
         append(log)
     log.abandon()
     with kafkalog.open(tmp_path / "topic-0", "a", SMALL) as again:
