@@ -155,7 +155,8 @@ def open(  # noqa: A001 - as above
     by itself.
 
     Args:
-        path: The partition directory.
+        path: The partition directory; with mode "r" also the URL of one in a store, such as "s3://backup/orders-0"
+            (extra `remote`).
         mode: "r" reads; nothing is written, created or locked. "a" returns a `WritableLog`, to read and append: the
             directory is created if it is missing, locked, and recovered if its last writer did not close it cleanly.
         config: The settings of the topic; None: Kafka's defaults.
@@ -171,6 +172,8 @@ def open(  # noqa: A001 - as above
         CorruptCheckpointError: A checkpoint of the data directory does not follow its format. The message says what
             deleting it means.
         OSError: A file was not read or written.
+        io.UnsupportedOperation: With mode "a", the log is in a store.
+        ImportError: fsspec, or the package of this kind of store, is missing.
     """
     from kafkalog.storage.open_log import open_log
 

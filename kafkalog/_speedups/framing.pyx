@@ -103,7 +103,7 @@ cdef enum:
 
 cdef struct Source:
     # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file refills it, which has room for
-    # `window` bytes, on demand: one of this machine (fd >= 0), or a `Viewed` (neither: all is in memory).
+    # `window` bytes, on demand: one of this machine (fd >= 0), or a `_Reader` (neither: all is in memory).
     uint8_t* data
     int64_t base
     int64_t held
@@ -115,7 +115,7 @@ cdef struct Source:
 
 
 @cython.final
-cdef class Viewed:
+cdef class _Reader:
     """A `ByteSource` that a scan reads from, and the exception with which reading ended."""
     cdef object source
     cdef object failure
@@ -131,8 +131,8 @@ cdef struct Scan:
 
 
 cdef void copy_view(Source* source, int64_t at, int64_t wanted) noexcept with gil:
-    """As `refill`, from a `Viewed`. After an exception the file ends at `at`."""
-    cdef Viewed viewed = <Viewed> source.viewed
+    """As `refill`, from a `_Reader`. After an exception the file ends at `at`."""
+    cdef _Reader viewed = <_Reader> source.viewed
     cdef const uint8_t[::1] view
     try:
         view = viewed.source.view(at, wanted)
@@ -382,23 +382,23 @@ def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t
     return scan_all(&source, position, start, limit, strict_magic, max_size, span)
 
 
-cdef Viewed open_source(Source* source, object file):
+cdef _Reader open_source(Source* source, object file):
     """Let `source` read from a descriptor or a `ByteSource`. Whoever scans keeps what is returned, which may be None."""
-    cdef Viewed viewed
+    cdef _Reader viewed
     source.base = source.held = 0
     source.error = 0
     if isinstance(file, int):
         source.fd = file
         source.viewed = NULL
         return None
-    viewed = Viewed.__new__(Viewed)
+    viewed = _Reader.__new__(_Reader)
     viewed.source = file
     source.fd = -1
     source.viewed = <PyObject*> viewed
     return viewed
 
 
-cdef int check(const Source* source, Viewed viewed) except -1:
+cdef int check(const Source* source, _Reader viewed) except -1:
     """Raise the error with which reading ended, if it did."""
     if source.error:
         raise OSError(source.error, strerror(source.error))
@@ -415,7 +415,7 @@ def scan_file_headers(object file, int64_t start, int64_t end, Py_ssize_t limit=
     start or end negative, or start > end; OSError: the file cannot be read; whatever the `ByteSource` raises.
     """
     cdef Source source
-    cdef Viewed viewed
+    cdef _Reader viewed
     cdef bytes window
     if not 0 <= start <= end:
         raise ValueError(f"[{start}, {end}) is not a range of a file")
@@ -493,7 +493,7 @@ cdef struct Search:
 cdef bint search_file(object file, const Search* search, Header* row, Scan* scan) except -1:
     """As `find_entry`, in a file."""
     cdef Source source
-    cdef Viewed viewed
+    cdef _Reader viewed
     cdef bint reached
     cdef uint8_t[SEARCH_WINDOW_BYTES] window
     if not 0 <= search.start <= search.end:
@@ -541,7 +541,7 @@ def load_file_entry(object file, int64_t start, int64_t end, int64_t offset, int
     cdef Scan scan
     cdef Header row
     cdef Source source
-    cdef Viewed viewed
+    cdef _Reader viewed
     cdef Memory table, data
     if not search_file(file, &search, &row, &scan):
         return None, scan.status, scan.at, scan.expected, scan.found

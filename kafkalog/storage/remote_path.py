@@ -218,7 +218,7 @@ class RemotePath(_Path):
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL that leads elsewhere than to this machine's files."""
-    text = str(path)
+    text = os.fspath(path)
     return "://" in text and not text.lower().startswith("file:")
 
 

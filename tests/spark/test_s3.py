@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import kafkalog
+from kafkalog import IsolationLevel
 from kafkalog.spark import ReadOptions, plan_splits, read_split
 from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.planner import Split
@@ -88,6 +90,20 @@ def test_a_golden_log_is_read_as_from_a_disk(server: S3Server, path: str, level:
     found = rows(parsed(path, splitBytes=8000, **{"kafka.isolation.level": level}))
     assert found == rows(local)
     assert (found == expected_rows(partition)) == (level == "read_uncommitted")
+
+
+def test_a_golden_log_is_opened_by_its_url_as_from_a_disk(server: S3Server) -> None:
+    directory = golden.unpacked() / "kafka-3.9" / "data" / NAME
+    with kafkalog.open(URL) as far, kafkalog.open(directory) as local:
+        assert (far.log_start_offset, far.log_end_offset) == (local.log_start_offset, local.log_end_offset)
+        assert far.last_stable_offset == local.last_stable_offset
+        for isolation in (IsolationLevel.LOG_END, IsolationLevel.TXN_COMMITTED):
+            assert list(far.records(isolation=isolation)) == list(local.records(isolation=isolation))
+        time = next(iter(local.records(local.log_end_offset // 2))).timestamp
+        assert far.offset_for_timestamp(time) == local.offset_for_timestamp(time)
+        server.fault = answers("403 Forbidden")
+        with pytest.raises(PermissionError, match=f"{URL}/.* may not be read"):
+            list(far)
 
 
 def test_planning_fetches_no_segment_and_a_task_no_byte_of_another_ones(

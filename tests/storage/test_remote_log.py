@@ -260,6 +260,20 @@ def test_opening_a_log_reads_the_end_of_the_last_segment_and_no_other(store: Mem
         assert len(store.ranges) <= 3
 
 
+def test_a_search_by_time_fetches_one_index_of_each_segment_that_is_too_early(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    url = store.put(log_of(tmp_path / "orders-0", segments=20), "data/orders-0")
+    with kafkalog.open(url) as log:
+        assert log.log_end_offset == 200
+        store.ranges.clear()
+        found = log.offset_for_timestamp(NOW + 155)
+        assert found is not None
+        assert found.offset == 155
+        early = [each.name for each in store.ranges if int(each.name.partition(".")[0]) < 150]
+        assert sorted(early) == [f"{base:020d}.timeindex" for base in range(0, 150, 10)]
+
+
 def test_a_log_in_a_store_has_no_file_open(store: MemoryStore, orders: str) -> None:
     listing = Path("/proc/self/fd")
     if not listing.exists():

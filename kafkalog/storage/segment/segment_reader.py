@@ -15,6 +15,7 @@ from kafkalog.storage.files.appendable_file import MAX_BYTES
 from kafkalog.storage.index.offset_index import MAX_INT, OffsetEntry, TimestampEntry
 from kafkalog.storage.index.transaction_index import TxnIndexSearchResult
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.remote_path import RemotePath
 from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
 from kafkalog.storage.segment.segment_files import SegmentFiles
 
@@ -80,6 +81,9 @@ class ReadableSegment(SegmentFiles):
     def _largest_found(self) -> TimestampEntry:
         """The largest timestamp of a segment whose indexes somebody else writes."""
         entry = self.time_index.last_entry
+        if self.sealed and entry.timestamp >= 0 and isinstance(self.path, RemotePath):
+            # To make sure, some of each segment would have to be fetched.
+            return entry
         start = self._place_of(entry)
         behind = self.log.largest_timestamp(start or 0)
         if start is None or behind[0] > entry.timestamp:
