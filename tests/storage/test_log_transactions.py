@@ -487,3 +487,14 @@ def test_aborted_transactions_of_a_log_are_those_of_its_index(directory: Path) -
     with opened(directory) as log:
         append_mix(log)
         assert list(active(log).txn_index) == [AbortedTxn(*entry) for entry in MIX]
+
+
+def test_an_append_after_a_truncated_transaction_updates_the_first_unstable_offset(directory: Path) -> None:
+    """Kafka too goes on saying where the transaction began until something is appended."""
+    with opened(directory) as log:
+        settings = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        log.append_as_follower(batch(b"a", b"b", base_offset=37, partition_leader_epoch=1, **settings))
+        log.truncate_to(38)
+        assert log.first_unstable_offset == 37
+        append(log, b"c", epoch=1)
+        assert log.first_unstable_offset is None

@@ -187,17 +187,17 @@ class BatchAppender:
         messages: ByteBufferMessageSet,
         info: LogAppendInfo,
         spans: Iterable[BatchSpan],
-        changes: ProducerChanges = NO_CHANGES,
+        changes: ProducerChanges | None = None,
     ) -> None:
         """Write batches to the active segment, and do all that follows from it; what fails is taken back.
 
         The log's end moves before the producers' state: should the transaction index fail, the last stable offset
-        stays until the log is recovered.
+        stays until the log is recovered. changes: None = the caller moves the high watermark to the log's end.
         """
         end = self._local.log_end
         try:
             self._local.append(info.last_offset, messages, spans)
-            if changes is not NO_CHANGES:
+            if changes is not None:
                 self._change_producers(changes)
             self._state.producers.update_map_end_offset(info.last_offset + 1)
         except BaseException as error:
@@ -206,10 +206,12 @@ class BatchAppender:
         self._state.flush_if_due()
 
     def _change_producers(self, changes: ProducerChanges) -> None:
+        self._watermarks.follow_end()
         for info in changes.updated:
             self._state.producers.update(info)
         for completed in changes.completed:
             self._complete(completed)
+        # Whatever this append changes: a truncation before it may have ended a transaction.
         self._watermarks.update_first_unstable()
 
     def _complete(self, completed: CompletedTxn) -> None:
