@@ -160,7 +160,7 @@ def test_an_interrupted_check_is_reported_as_incomplete(
                 raise KeyboardInterrupt
             return super().view(position, length)
 
-    monkeypatch.setattr(verify, "ReadableFile", Interrupted)
+    monkeypatch.setattr(verify, "open_source", Interrupted)
     ran = kafkalog("verify", data_dir, "-o", form)
     assert (ran.code, ran.err) == (130, "kafkalog: interrupted\n")
     if form == "text":
