@@ -224,9 +224,10 @@ def _index(report: Report, reader: Any) -> None:
 
 def through(report: Report, directory: Path) -> None:
     from inspector.model import Model
-    from inspector.reading.search import Search, pattern
+    from inspector.reading.search import Search
     from inspector.reading.statistics import Statistics
     from inspector.reading.verifying import Verification
+    from kafkalog.scan.search import pattern
 
     partition = Model(directory).partition()
     for name, backwards in (("search", False), ("search backwards", True)):

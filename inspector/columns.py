@@ -16,8 +16,8 @@ from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
 from inspector.rows import Shown
 
 if TYPE_CHECKING:
-    from inspector.reading.search import Match
     from kafkalog.fsck import Finding
+    from kafkalog.scan.search import Match
     from kafkalog.scan.transactions import TransactionRow
 
 # Characters of a key or value in a table.

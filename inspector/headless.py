@@ -20,7 +20,7 @@ from inspector.columns import Times
 from inspector.model import Model, PartitionReader, Progress
 from inspector.reading.answers import BatchRow, CellKind, PartitionState, RecordDetail, RecordRow, SegmentRow, TopicRow
 from inspector.reading.batches import SegmentReader
-from inspector.reading.search import Match, Search
+from inspector.reading.search import Search
 from inspector.reading.statistics import Statistics
 from inspector.reading.verifying import Verification
 from inspector.rows import Shown
@@ -30,6 +30,7 @@ from kafkalog.cli.batch_facts import facts_of
 from kafkalog.cli.log_source import Located, partition_of_file
 from kafkalog.cli.output import path_text, rfc3339, write_text
 from kafkalog.fsck import Severity
+from kafkalog.scan.search import Match
 from kafkalog.scan.summary import SegmentSummary
 from kafkalog.scan.transactions import TransactionRow, Transactions
 

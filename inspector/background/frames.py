@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from inspector.background.jobs import Ended
-from inspector.reading.search import Match
 from kafkalog.fsck import Finding
+from kafkalog.scan.search import Match
 
 LENGTH = struct.Struct(">I")
 SECONDS = 0.1

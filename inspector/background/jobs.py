@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from inspector.reading.search import ALL_FIELDS, FieldName, Match, Search, SearchProgress, pattern
+from inspector.reading.search import Search, SearchProgress
 from inspector.reading.statistics import Statistics, StatisticsState
 from inspector.reading.verifying import Verification
 from kafkalog.fsck import Finding
 from kafkalog.scan.progress import Progress
+from kafkalog.scan.search import ALL_FIELDS, FieldName, Match, pattern
 from kafkalog.scan.transactions import TransactionsState
 
 Start: TypeAlias = Literal["start", "here", "back"]

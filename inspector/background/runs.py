@@ -24,10 +24,11 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from inspector.background.frames import Frame
 from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
 from inspector.background.server import Child, Server
-from inspector.reading.search import Match, SearchProgress
+from inspector.reading.search import SearchProgress
 from inspector.reading.statistics import StatisticsState
 from kafkalog.fsck import Finding, Severity
 from kafkalog.scan.progress import Progress
+from kafkalog.scan.search import Match
 from kafkalog.scan.transactions import TransactionsState
 
 J = TypeVar("J", bound=Job)

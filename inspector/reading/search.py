@@ -16,37 +16,16 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from inspector.reading.through import Part, Place, Step, Unread, Unreadable, places_of, steps
-from kafkalog import RecordColumns
+from inspector.reading.through import Place, Step, Unread, Unreadable, places_of, steps
+from kafkalog.scan.search import ALL_FIELDS, FieldName, Match, matches_in
 
 if TYPE_CHECKING:
     from inspector.reading.partition import PartitionReader
 
-FieldName: TypeAlias = Literal["key", "value", "headers"]
-ALL_FIELDS: frozenset[FieldName] = frozenset(("key", "value", "headers"))
-EXCERPT_BYTES = 80
 PROGRESS_SECONDS = 0.05
-# In so many bytes at most it is looked first whether there is any match at all.
-_GLANCED_BYTES = 1 << 20
 _UNBOUNDED = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A record that matches. base_offset: its segment's. field: "key", "value" or "header <name>".
-
-    span: start and end of the match in the field, bytes. excerpt: of the field, with the match in it; excerpt_span:
-    where in it.
-    """
-
-    offset: int
-    base_offset: int
-    field: str
-    span: tuple[int, int]
-    excerpt: bytes
-    excerpt_span: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +51,6 @@ class SearchProgress:
     def complete(self) -> bool:
         """Whether no record was left out."""
         return self.finished and not self.cancelled and not self.unreadable and self.problem is None
-
-
-def pattern(text: str | bytes, *, regex: bool = False, case: bool = True) -> re.Pattern[bytes]:
-    """What to search for. regex: a regular expression over bytes (text: its UTF-8). case: upper and lower differ.
-
-    ValueError: no regular expression; it says where.
-    """
-    if regex:
-        source = text.encode("utf-8") if isinstance(text, str) else text
-        try:
-            return re.compile(source, 0 if case else re.IGNORECASE)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"no regular expression: {error}") from None
-    if isinstance(text, bytes):
-        return re.compile(re.escape(text), 0 if case else re.IGNORECASE)
-    return re.compile(b"".join(map(_escaped if case else _either, text)))
-
-
-def _escaped(character: str) -> bytes:
-    return re.escape(character.encode("utf-8", "surrogateescape"))
-
-
-def _either(character: str) -> bytes:
-    """The character in both cases; bytes alone know only those of ASCII."""
-    forms = sorted({character, character.lower(), character.upper()})
-    return b"(?:" + b"|".join(map(_escaped, forms)) + b")" if len(forms) > 1 else _escaped(character)
 
 
 class Search:
@@ -213,43 +166,12 @@ class Search:
         for part in step.parts:
             if self._cancelled.is_set():
                 return
-            for match in self._in_part(part):
+            columns = part.columns.between(self._low, self._high)
+            for match in matches_in(
+                columns, self._pattern, self._fields,
+                base_offset=part.base_offset, backwards=self._backwards, cancelled=self._cancelled.is_set,
+            ):  # fmt: skip
                 self._matches += 1
                 yield match
                 if self._cancelled.is_set():
                     return
-
-    def _in_part(self, part: Part) -> Iterator[Match]:
-        columns = part.columns.between(self._low, self._high)
-        if not len(columns) or (
-            columns.buffer.nbytes <= _GLANCED_BYTES and self._pattern.search(columns.buffer) is None
-        ):
-            return
-        order = range(len(columns) - 1, -1, -1) if self._backwards else range(len(columns))
-        offsets = columns.offset.tolist()
-        for i in order:
-            for name, data in self._data_of(columns, i):
-                found = self._pattern.search(data)
-                if found is not None:
-                    yield _match(offsets[i], part.base_offset, name, data, found.span())
-                    break
-            if self._cancelled.is_set():
-                return
-
-    def _data_of(self, columns: RecordColumns, i: int) -> Iterator[tuple[str, bytes]]:
-        if "key" in self._fields and (key := columns.key(i)) is not None:
-            yield "key", key
-        if "value" in self._fields and (value := columns.value(i)) is not None:
-            yield "value", value
-        if "headers" in self._fields and columns.headers_length[i]:
-            for name, value in columns.headers(i):
-                yield f"header {name}", name.encode("utf-8", "surrogateescape")
-                if value is not None:
-                    yield f"header {name}", value
-
-
-def _match(offset: int, base_offset: int, name: str, data: bytes, span: tuple[int, int]) -> Match:
-    start = max(0, span[0] - EXCERPT_BYTES // 4)
-    excerpt = data[start : start + EXCERPT_BYTES]
-    place = span[0] - start, min(span[1] - start, len(excerpt))
-    return Match(offset, base_offset, name, span, excerpt, place)

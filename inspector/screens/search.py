@@ -16,12 +16,12 @@ from inspector import columns, messages, text
 from inspector.background.jobs import SearchJob, Wanted
 from inspector.background.runs import LISTED, SearchRun
 from inspector.reading.answers import Offset
-from inspector.reading.search import Match
 from inspector.rows import ItemSource, Mark
 from inspector.screens.view import View
 from inspector.screens.work import ShowsRun, left_out
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.search_prompt import STARTS_NAMED
+from kafkalog.scan.search import Match
 
 MATCH_COLUMN = 3
 # An end that a log does not tell before it has been read through.

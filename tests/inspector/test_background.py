@@ -16,9 +16,10 @@ from inspector.background.child import work
 from inspector.background.frames import LENGTH, MOST, Frame, Gathering
 from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, VerifyJob, Wanted
 from inspector.background.runs import KEPT, Run, Runs, SearchRun, StatisticsRun, VerifyRun
-from inspector.reading.search import Match, SearchProgress
+from inspector.reading.search import SearchProgress
 from kafkalog.fsck import Finding, Severity
 from kafkalog.scan.progress import Progress
+from kafkalog.scan.search import Match
 from tests.helpers import damage
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file

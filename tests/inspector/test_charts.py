@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from inspector.charts import HEIGHT, bar, fitted, has_blocks, report
 from inspector.columns import Times
 from inspector.highlighting import Lines, marks, spans
-from inspector.reading.statistics import CodecUse, StatisticsState
+from inspector.reading.statistics import StatisticsState
 from kafkalog.scan.progress import Progress
+from kafkalog.scan.statistics import CodecUse
 
 TIMES = Times("utc", lambda: 1_800_000_000_000)
 STATE = StatisticsState(

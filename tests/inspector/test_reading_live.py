@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from inspector.model import Model, PartitionReader
-from inspector.reading.search import EXCERPT_BYTES, Match, Search, pattern
+from inspector.reading.search import Search
 from inspector.reading.statistics import Statistics
+from kafkalog.scan.search import EXCERPT_BYTES, Match, pattern
 from tests.helpers.damage import log as damaged_log
 from tests.helpers.inspected import all_batches, all_records, all_steps, read_through, reader_of, segment_file
 from tests.helpers.inspected_writer import SECONDS, stopped, value, writer

@@ -9,8 +9,9 @@ from typing import TypedDict, Unpack
 import pytest
 
 from inspector.model import Model
-from inspector.reading.search import EXCERPT_BYTES, FieldName, Match, Search, SearchProgress, pattern
+from inspector.reading.search import Search, SearchProgress
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.scan.search import EXCERPT_BYTES, FieldName, Match
 from tests.helpers.damage import flipped, log, start_of
 from tests.helpers.golden import Partition
 from tests.helpers.inspected import segment_file
@@ -110,18 +111,6 @@ def test_a_search_of_a_lone_file_reports_its_end_once_it_has_been_read(directory
     matches, progress = searched(alone, b"nothing has this", start=start)
     assert (matches, progress.complete) == ([], True)
     assert progress.reached_offset == progress.end_offset == max(40, start or 0)
-
-
-def test_patterns_are_literal_or_regular_expressions_with_or_without_case() -> None:
-    assert pattern("a.b").search(b"a.b")
-    assert not pattern("a.b").search(b"axb")
-    assert pattern("a.b", regex=True).search(b"axb")
-    assert pattern("ÄPFEL", case=False).search("äpfel".encode())
-    assert not pattern("ÄPFEL").search("äpfel".encode())
-    assert pattern("a+B", regex=True, case=False).search(b"AAb")
-    assert pattern(b"\xff\x00").search(b"..\xff\x00..")
-    with pytest.raises(ValueError, match="no regular expression"):
-        pattern("(", regex=True)
 
 
 def test_the_excerpt_has_the_match_in_it(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inspector.model import Model
-from inspector.reading.statistics import TIME_BUCKETS, Statistics, StatisticsState, TopKeys
+from inspector.reading.statistics import Statistics, StatisticsState
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.scan.statistics import TIME_BUCKETS
 from tests.helpers.damage import flipped, log, start_of
 from tests.helpers.golden import Partition, checked_partitions
 from tests.helpers.inspected import all_steps, segment_file
@@ -91,15 +92,3 @@ def test_times_lie_in_few_buckets_that_hold_all_of_them(
     known = [each for part in parts for each in part if each >= 0]
     expected = Counter(each // found.bucket_ms * found.bucket_ms for each in known)
     assert {start: count for start, count in found.times if count} == dict(expected)
-
-
-@given(parts=st.lists(st.lists(st.sampled_from([b"%d" % i for i in range(30)]), max_size=60), max_size=20))
-def test_no_key_that_comes_often_is_missed_and_no_count_is_too_large(parts: list[list[bytes]]) -> None:
-    keys, true = TopKeys(8), Counter[bytes]()
-    for part in parts:
-        keys.add_keys(Counter(part))
-        true.update(part)
-    found = dict(keys.top(100))
-    assert len(found) <= 8
-    for key, count in true.items():
-        assert found.get(key, 0) <= count <= found.get(key, 0) + keys.error

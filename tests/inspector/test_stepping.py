@@ -17,9 +17,9 @@ from inspector.app import InspectorApp
 from inspector.background.jobs import Ended, SearchJob
 from inspector.background.runs import SearchRun
 from inspector.reading.batches import SegmentReader
-from inspector.reading.search import Match
 from inspector.widgets.lazy_table import LazyTable
 from kafkalog.scan.progress import Progress
+from kafkalog.scan.search import Match
 from tests.helpers import damage
 from tests.helpers.driving import Terminal, browsing, drive, offset_at, position_at
 from tests.helpers.inspected import segment_file
