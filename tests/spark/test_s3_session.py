@@ -77,5 +77,5 @@ def test_a_stream_from_a_store_gives_everything_once_through_restarts(
 def test_a_missing_path_in_the_store_is_an_error_with_its_url(store: str, load: Callable[..., Any]) -> None:
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException, match=f"there is no {store}/missing"):
+    with pytest.raises(PySparkException, match=f"{store}/missing does not exist"):
         load(f"{store}/missing").count()

@@ -139,7 +139,8 @@ def _lines(path: Path) -> list[str]:
 
 def check_regular(path: Path) -> None:
     """CorruptCheckpointError: there is something else than a file, such as a pipe, which one would wait for."""
-    if not path.is_file() and path.exists():
+    # Reading tells, in a store.
+    if not isinstance(path, RemotePath) and not path.is_file() and path.exists():
         raise CorruptCheckpointError("not a regular file", str(path))
 
 

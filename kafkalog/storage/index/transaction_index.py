@@ -87,7 +87,8 @@ class TransactionIndex:
         self._closed = False
         self._lock = threading.RLock()
         self._entries = self._size() // ENTRY_SIZE
-        self._last_offset = self._last_offset_of(self._entries)
+        # Of a writable one; others are asked for it rarely, which in a store is a request.
+        self._last_offset = self._last_offset_of(self._entries) if writable else None
 
     @property
     def path(self) -> Path:
@@ -97,7 +98,7 @@ class TransactionIndex:
     @property
     def last_offset(self) -> int | None:
         """The offset of the last abort marker; None where there is none."""
-        return self._last_offset
+        return self._last_offset if self._writable else self._last_offset_of(self._entries)
 
     @property
     def is_empty(self) -> bool:
