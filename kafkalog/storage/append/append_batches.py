@@ -35,11 +35,11 @@ from kafkalog.storage.append.analyze import (
 from kafkalog.storage.fetch_data_info import LogAppendInfo
 from kafkalog.storage.index.offset_index import MAX_INT
 from kafkalog.storage.local_log.log_state import LogState
-from kafkalog.storage.local_log.roll import roll_if_needed
+from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import BatchMetadata, CompletedTxn
-from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment, RollParams, spans_of
+from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment, spans_of
 
 _log = logging.getLogger(__name__)
 _EPOCH_FIELDS = ("magic", "partition_leader_epoch", "base_offset")
@@ -66,6 +66,7 @@ class BatchAppender:
         self._state = state
         self._local = state.local
         self._config = state.config
+        self._max_segment_ms, self._max_segment_bytes = state.config.max_segment_ms, state.config.segment_bytes
         self._path = str(state.directory)
         self._watermarks = watermarks
 
@@ -97,7 +98,7 @@ class BatchAppender:
             messages, rows, info = incoming
             self._note_epochs(rows)
             self._check_segment_holds(messages)
-            segment = self.roll_for(info, messages.size_in_bytes, self._state.clock())
+            segment = self.roll_if_needed(info, messages.size_in_bytes, self._state.clock())
             changes = self._producer_changes(incoming, how, segment)
             if changes.duplicate is not None:
                 return self._told(_of_duplicate(info, changes.duplicate))
@@ -164,13 +165,20 @@ class BatchAppender:
                 _log.warning("%s: leader epochs are forgotten, for a message of an older format", self._path)
                 epochs.clear_and_flush()
 
-    def roll_for(self, info: LogAppendInfo, size: int, now: int) -> LogSegment:
-        """The segment that the batches go to: a new one where the active one is full, or too old."""
-        config, last = self._config, info.last_offset
-        params = RollParams(config.max_segment_ms, config.segment_bytes, info.max_timestamp, last, size, now)
-        # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
-        first_offset = info.first_offset if info.first_offset >= 0 else last - MAX_INT
-        return roll_if_needed(self._state, self._watermarks, params, first_offset)
+    def roll_if_needed(self, info: LogAppendInfo, size: int, now: int) -> LogSegment:
+        """The segment that batches go to: a new one where the active one is full, or too old."""
+        segment, first, last = self._local.active_segment, info.first_offset, info.last_offset
+        if segment.should_roll(
+            max_segment_ms=self._max_segment_ms,
+            max_segment_bytes=self._max_segment_bytes,
+            max_timestamp_in_messages=info.max_timestamp,
+            max_offset_in_messages=last,
+            messages_size=size,
+            now=now,
+        ):
+            # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
+            return roll(self._state, self._watermarks, first if first >= 0 else last - MAX_INT)
+        return segment
 
     def _producer_changes(self, incoming: Incoming, how: _Appending, segment: LogSegment) -> ProducerChanges:
         messages, rows, _ = incoming
