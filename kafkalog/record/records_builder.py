@@ -240,12 +240,9 @@ class RecordsBuilder(RecordsEncoder):
         if self.records_count == 0:
             return bytearray()
         if self.magic >= 2:
-            return self._build_batch()
+            compressed = None if self.settings.compression_type is _NONE else self._compressed()
+            return self.to_batch(self.settings.header, self._base_sequence, compressed)
         return self._build_wrapper() if self.settings.is_wrapped else self.take()
-
-    def _build_batch(self) -> bytearray:
-        compressed = None if self.settings.compression_type is CompressionType.NONE else self._compressed()
-        return self.to_batch(self.settings.header, self._base_sequence, compressed)
 
     def _build_wrapper(self) -> bytearray:
         settings = self.settings

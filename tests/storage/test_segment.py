@@ -11,7 +11,7 @@ from kafkalog import ByteBufferMessageSet
 from kafkalog.errors import SegmentOffsetOverflowError
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.segment.log_segment import LogSegment, RollParams
+from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers.making import SMALL, Clock, append, batch, fill, offsets, segment, spans, together
 
 MAX_INT = 2**31 - 1
@@ -167,12 +167,20 @@ def test_an_empty_segment_that_is_opened_again_can_be_truncated_and_appended_to(
     made.truncate_to(57)
     assert made.time_waited_for_roll(clock.now, 0) == 0
     assert not has_full_index(made)
-    params = RollParams(60_000, 10_000, -1, 100, 1024, clock.now)
-    assert not made.should_roll(params)
+    coming = params(
+        max_segment_ms=60_000,
+        max_segment_bytes=10_000,
+        max_timestamp_in_messages=-1,
+        max_offset_in_messages=100,
+        messages_size=1024,
+        now=clock.now,
+    )
+    assert not made.should_roll(**coming)
     clock.now += 60_001
     assert made.time_waited_for_roll(clock.now, 0) == 60_001
-    assert not made.should_roll(params._replace(now=clock.now))
-    assert made.should_roll(params._replace(now=clock.now, max_offset_in_messages=MAX_INT + 200))
+    coming["now"] = clock.now
+    assert not made.should_roll(**coming)
+    assert made.should_roll(**coming | {"max_offset_in_messages": MAX_INT + 200})
     made.close()
 
 
@@ -243,38 +251,47 @@ def test_an_empty_append_does_nothing(seg: LogSegment) -> None:
     assert seg.size == 0
 
 
-def params(**changed: int) -> RollParams:
-    return RollParams(10_000, 1000, 400, 41, 39, 400)._replace(**changed)
+def params(**changed: int) -> dict[str, int]:
+    """Return what `should_roll` is told."""
+    usual = {
+        "max_segment_ms": 10_000,
+        "max_segment_bytes": 1000,
+        "max_timestamp_in_messages": 400,
+        "max_offset_in_messages": 41,
+        "messages_size": 39,
+        "now": 400,
+    }
+    return usual | changed
 
 
 def test_a_segment_is_rolled_when_it_would_grow_beyond_its_size(seg: LogSegment) -> None:
     fill(seg, range(40, 42))
-    assert not seg.should_roll(params(max_segment_bytes=3 * 39))
-    assert seg.should_roll(params(max_segment_bytes=3 * 39 - 1))
+    assert not seg.should_roll(**params(max_segment_bytes=3 * 39))
+    assert seg.should_roll(**params(max_segment_bytes=3 * 39 - 1))
 
 
 def test_a_segment_is_rolled_when_its_first_batch_is_older_than_it_may_be(seg: LogSegment) -> None:
     append(seg, batch(40))
-    assert not seg.should_roll(params(max_timestamp_in_messages=10_400))
-    assert seg.should_roll(params(max_timestamp_in_messages=10_401))
+    assert not seg.should_roll(**params(max_timestamp_in_messages=10_400))
+    assert seg.should_roll(**params(max_timestamp_in_messages=10_401))
 
 
 def test_a_segment_without_timestamps_is_rolled_by_the_clock(tmp_path: Path) -> None:
     made = segment(tmp_path, clock=Clock(1000))
     append(made, batch(40, magic=0))
-    assert not made.should_roll(params(max_timestamp_in_messages=-1, now=11_000))
-    assert made.should_roll(params(max_timestamp_in_messages=-1, now=11_001))
+    assert not made.should_roll(**params(max_timestamp_in_messages=-1, now=11_000))
+    assert made.should_roll(**params(max_timestamp_in_messages=-1, now=11_001))
     made.close()
 
 
 def test_a_segment_is_rolled_when_an_index_is_full(tmp_path: Path) -> None:
     made = segment(tmp_path, 40, LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     fill(made, range(40, 42))
-    assert not made.should_roll(params())
+    assert not made.should_roll(**params())
     fill(made, range(42, 43))
     assert made.time_index.is_full
     assert not made.offset_index.is_full
-    assert made.should_roll(params())
+    assert made.should_roll(**params())
     made.close()
 
 
@@ -282,8 +299,8 @@ def test_jitter_makes_a_segment_roll_earlier(tmp_path: Path) -> None:
     made = segment(tmp_path, 40, LogConfig(segment_jitter_ms=5000))
     made.roll_jitter_ms = 3000
     append(made, batch(40))
-    assert not made.should_roll(params(max_timestamp_in_messages=7400))
-    assert made.should_roll(params(max_timestamp_in_messages=7401))
+    assert not made.should_roll(**params(max_timestamp_in_messages=7400))
+    assert made.should_roll(**params(max_timestamp_in_messages=7401))
     made.close()
 
 

@@ -61,11 +61,13 @@ class Incoming(NamedTuple):
     Attributes:
         messages: Their bytes.
         rows: Their rows of the header table.
+        headers: The same as Python's own numbers.
         info: What is told of them; the first offset of a v0/v1 message is not known (-1), it may be a wrapper.
     """
 
     messages: ByteBufferMessageSet
     rows: NDArray[np.void]
+    headers: list[Header]
     info: LogAppendInfo
 
 
@@ -113,7 +115,7 @@ def _incoming(
 ) -> Incoming:
     """The first batches of what was given."""
     if not headers:
-        return Incoming(messages, rows, NOTHING_APPENDED)
+        return Incoming(messages, rows, headers, NOTHING_APPENDED)
     first, last = headers[0], headers[-1]
     size = last.position + last.size_in_bytes
     if size < messages.size_in_bytes:
@@ -126,7 +128,7 @@ def _incoming(
         source_compression=codec,
         valid_bytes=size,
     )
-    return Incoming(messages, rows, info)
+    return Incoming(messages, rows, headers, info)
 
 
 def _rises(header: Header, last_before: int) -> bool:
@@ -194,9 +196,9 @@ def check_offsets_are_new(incoming: Incoming, log_end_offset: int, path: str) ->
 
     CorruptRecordError, InvalidRecordError: so it does, in a wrapper that is damaged inside.
     """
-    row = incoming.rows[0]
+    header = incoming.headers[0]
     # Of a wrapper only the last offset is known.
-    if row["base_offset" if row["magic"] >= 2 else "last_offset"] < log_end_offset:
+    if (header.base_offset if header.magic >= 2 else header.last_offset) < log_end_offset:
         # A follower that fetches an empty log takes this for where to begin: inside of a wrapper, if it is one.
         first = next(incoming.messages.batches()).base_offset
         raise UnexpectedAppendOffsetError.of(path, first, incoming.info.last_offset, log_end_offset)

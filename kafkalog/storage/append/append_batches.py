@@ -11,13 +11,11 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, member, whole
 from kafkalog.attributes import TimestampType
 from kafkalog.errors import KafkaLogError, RecordBatchTooLargeError, RecordTooLargeError
 from kafkalog.record.decoding import Entries
+from kafkalog.record.framing import Header, headers_of
 from kafkalog.record.log_validator import AppendOrigin, Rules, ValidationResult, validate
 from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
 from kafkalog.record.record_batch import batches_of
@@ -35,14 +33,13 @@ from kafkalog.storage.append.analyze import (
 from kafkalog.storage.fetch_data_info import LogAppendInfo
 from kafkalog.storage.index.offset_index import MAX_INT
 from kafkalog.storage.local_log.log_state import LogState
-from kafkalog.storage.local_log.roll import roll_if_needed
+from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import BatchMetadata, CompletedTxn
-from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment, RollParams, spans_of
+from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment
 
 _log = logging.getLogger(__name__)
-_EPOCH_FIELDS = ("magic", "partition_leader_epoch", "base_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,7 @@ class BatchAppender:
         self._state = state
         self._local = state.local
         self._config = state.config
+        self._max_segment_ms, self._max_segment_bytes = state.config.max_segment_ms, state.config.segment_bytes
         self._path = str(state.directory)
         self._watermarks = watermarks
 
@@ -94,14 +92,15 @@ class BatchAppender:
                 incoming = self._assign_offsets(incoming, how)
             else:
                 check_offsets_are_new(incoming, self._local.log_end_offset, self._path)
-            messages, rows, info = incoming
-            self._note_epochs(rows)
+            messages, _, headers, info = incoming
+            self._note_epochs(headers)
             self._check_segment_holds(messages)
-            segment = self.roll_for(info, messages.size_in_bytes, self._state.clock())
+            segment = self.roll_if_needed(info, messages.size_in_bytes, self._state.clock())
             changes = self._producer_changes(incoming, how, segment)
             if changes.duplicate is not None:
                 return self._told(_of_duplicate(info, changes.duplicate))
-            self.write(messages, info, spans_of(rows), changes)
+            spans = [BatchSpan(each.last_offset, each.max_timestamp, each.size_in_bytes) for each in headers]
+            self.write(messages, info, spans, changes)
             return self._told(info)
 
     def _told(self, info: LogAppendInfo) -> LogAppendInfo:
@@ -125,7 +124,7 @@ class BatchAppender:
             partition_leader_epoch=how.leader_epoch,
             origin=how.origin,
         )
-        messages, rows, info = incoming
+        messages, rows, _, info = incoming
         try:
             result = validate(Entries(rows, messages.buffer, 0), messages._reading, rules)
         except KafkaLogError as error:
@@ -141,7 +140,7 @@ class BatchAppender:
             max_timestamp=result.max_timestamp,
             log_append_time=now if is_stamped else -1,
         )
-        return Incoming(result.message_set, result.headers, told)
+        return Incoming(result.message_set, result.headers, headers_of(result.headers), told)
 
     def _check_batches(self, result: ValidationResult) -> None:
         limit, largest = self._config.max_message_bytes, int(result.headers["size_in_bytes"].max())
@@ -155,28 +154,35 @@ class BatchAppender:
             message = "the batches of one append are larger than segment.bytes"
             raise RecordBatchTooLargeError(message, self._path, None, limit, messages.size_in_bytes)
 
-    def _note_epochs(self, rows: NDArray[np.void]) -> None:
+    def _note_epochs(self, headers: list[Header]) -> None:
         epochs = self._state.epochs
-        for magic, epoch, base_offset in zip(*(rows[name].tolist() for name in _EPOCH_FIELDS), strict=True):
-            if magic >= 2:
-                epochs.note(epoch, base_offset)
+        for header in headers:
+            if header.magic >= 2:
+                epochs.note(header.partition_leader_epoch, header.base_offset)
             elif not epochs.is_empty:
                 _log.warning("%s: leader epochs are forgotten, for a message of an older format", self._path)
                 epochs.clear_and_flush()
 
-    def roll_for(self, info: LogAppendInfo, size: int, now: int) -> LogSegment:
-        """The segment that the batches go to: a new one where the active one is full, or too old."""
-        config, last = self._config, info.last_offset
-        params = RollParams(config.max_segment_ms, config.segment_bytes, info.max_timestamp, last, size, now)
-        # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
-        first_offset = info.first_offset if info.first_offset >= 0 else last - MAX_INT
-        return roll_if_needed(self._state, self._watermarks, params, first_offset)
+    def roll_if_needed(self, info: LogAppendInfo, size: int, now: int) -> LogSegment:
+        """The segment that batches go to: a new one where the active one is full, or too old."""
+        segment, first, last = self._local.active_segment, info.first_offset, info.last_offset
+        if segment.should_roll(
+            max_segment_ms=self._max_segment_ms,
+            max_segment_bytes=self._max_segment_bytes,
+            max_timestamp_in_messages=info.max_timestamp,
+            max_offset_in_messages=last,
+            messages_size=size,
+            now=now,
+        ):
+            # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
+            return roll(self._state, self._watermarks, first if first >= 0 else last - MAX_INT)
+        return segment
 
     def _producer_changes(self, incoming: Incoming, how: _Appending, segment: LogSegment) -> ProducerChanges:
-        messages, rows, _ = incoming
-        if (rows["producer_id"] < 0).all():
+        messages, rows, headers, _ = incoming
+        if all(each.producer_id < 0 for each in headers):
             return NO_CHANGES
-        place = LogOffsetMetadata(int(rows["base_offset"][0]), segment.base_offset, segment.size)
+        place = LogOffsetMetadata(headers[0].base_offset, segment.base_offset, segment.size)
         batches = batches_of(Entries(rows, messages.buffer, 0), messages._reading)
         return producer_changes(self._state.producers, batches, how.origin, place, how.transaction_version)
 

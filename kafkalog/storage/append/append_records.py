@@ -114,7 +114,7 @@ class RecordAppender:
             size,
         )
         self._state.epochs.note(epoch, first)
-        self._appender.roll_for(info, size, now)
+        self._appender.roll_if_needed(info, size, now)
         self._appender.write(ByteBufferMessageSet(data), info, (BatchSpan(last, latest, size),))
         self._watermarks.replicated_to_end()
         return info

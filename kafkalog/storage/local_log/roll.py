@@ -13,13 +13,7 @@ from pathlib import Path
 from kafkalog.storage.files.appendable_file import sync_file
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.watermarks import Watermarks
-from kafkalog.storage.segment.log_segment import LogSegment, RollParams
-
-
-def roll_if_needed(state: LogState, watermarks: Watermarks, params: RollParams, first_offset: int) -> LogSegment:
-    """Return the segment to append to: a new one from `first_offset` on if the active one is full or too old."""
-    segment = state.local.active_segment
-    return roll(state, watermarks, first_offset) if segment.should_roll(params) else segment
+from kafkalog.storage.segment.log_segment import LogSegment
 
 
 def roll(state: LogState, watermarks: Watermarks, expected_next_offset: int) -> LogSegment:

@@ -40,17 +40,6 @@ class BatchSpan(NamedTuple):
     size: int
 
 
-class RollParams(NamedTuple):
-    """What is about to be appended, and when to begin a new segment for it. Times in ms, sizes in bytes."""
-
-    max_segment_ms: int
-    max_segment_bytes: int
-    max_timestamp_in_messages: int
-    max_offset_in_messages: int
-    messages_size: int
-    now: int
-
-
 def spans_of(rows: NDArray[np.void]) -> Iterator[BatchSpan]:
     """The spans of rows of the header table."""
     columns = (rows[name].tolist() for name in ("last_offset", "max_timestamp", "size_in_bytes"))
@@ -176,15 +165,26 @@ class LogSegment(ReadableSegment):
             if self.max_timestamp_and_offset_so_far.timestamp >= 0:
                 self._largest = self._largest_after_truncation()
 
-    def should_roll(self, params: RollParams) -> bool:
-        """Whether what is to be appended belongs into a new segment."""
-        most_ms, most, timestamp, last_offset, incoming, now = params
+    def should_roll(
+        self,
+        *,
+        max_segment_ms: int,
+        max_segment_bytes: int,
+        max_timestamp_in_messages: int,
+        max_offset_in_messages: int,
+        messages_size: int,
+        now: int,
+    ) -> bool:
+        """Whether what is to be appended belongs into a new segment. Times in ms, sizes in bytes."""
         size = self.size_in_bytes
         return (
-            size > most - incoming
-            or (size > 0 and self.time_waited_for_roll(now, timestamp) > most_ms - self.roll_jitter_ms)
+            size > max_segment_bytes - messages_size
+            or (
+                size > 0
+                and self.time_waited_for_roll(now, max_timestamp_in_messages) > max_segment_ms - self.roll_jitter_ms
+            )
             or not (self._indexes_have_room or self._look_for_room())
-            or not 0 <= last_offset - self.base_offset <= MAX_INT
+            or not 0 <= max_offset_in_messages - self.base_offset <= MAX_INT
         )
 
     def _look_for_room(self) -> bool:
