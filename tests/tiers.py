@@ -198,7 +198,7 @@ def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--coverage", action="store_true", help="measure the branches that these tiers reach")
     chosen, options = parser.parse_args(arguments[:at]), list(arguments[at + 1 :])
-    if any(option == "-m" or option.startswith("-m=") for option in options):
+    if any(option.startswith("-m") for option in options):
         parser.error("a tier chooses its tests by -m: choose among them by -k or by path, or run pytest itself")
     return chosen, options
 

@@ -23,14 +23,13 @@ class LogPath(click.Path):
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
             self.fail("a log is not read from stdin; give a file or a directory", param, ctx)
-        from kafkalog.storage.remote_path import is_remote, to_path
+        from kafkalog.storage.remote_path import RemotePath, to_path
 
-        if is_remote(value):
-            try:
-                return to_path(value)
-            except (ImportError, ValueError) as error:
-                self.fail(str(error), param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            path = to_path(value)
+        except (ImportError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+        return path if isinstance(path, RemotePath) else super().convert(path, param, ctx)
 
 
 paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=LogPath())

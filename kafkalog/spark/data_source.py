@@ -13,7 +13,6 @@ columns.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -21,13 +20,12 @@ try:
 except ImportError as error:
     raise ImportError("format('kafkalog') needs pyspark 4.0 or later: pip install 'kafkalog[spark]'") from error
 
-from kafkalog.spark.read.discover import local_path
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.planner import plan_splits
 from kafkalog.spark.read.tasks import SplitPartition, columns_of_struct, read_partition
 from kafkalog.spark.schema import Column, ddl
 from kafkalog.spark.write.options import WRITE_ONLY
-from kafkalog.storage.remote_path import is_remote
+from kafkalog.storage.remote_path import is_remote, to_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,7 +150,7 @@ def _read_options(options: Mapping[str, Any]) -> ReadOptions:
 def _ensure_there(options: ReadOptions) -> None:
     """Check at load() that paths exist, as other file sources do. Globs are expanded when the read is planned."""
     for path in options.paths:
-        if not is_remote(path) and not Path(local_path(path)).exists() and not _is_glob(path):
+        if not is_remote(path) and not to_path(path).exists() and not _is_glob(path):
             raise FileNotFoundError(f"option path: there is no {path!r}")
 
 

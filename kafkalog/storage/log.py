@@ -33,7 +33,7 @@ from kafkalog.storage.file_names import (
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
-from kafkalog.storage.read import fetch
+from kafkalog.storage.read import fetch, list_offsets
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
 from kafkalog.storage.read.count_records import count_records
 from kafkalog.storage.read.fetch import Fetch
@@ -228,9 +228,9 @@ class Log(ABC):
     def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
         """Return the result of `offset_for_timestamp`, without retries."""
         if timestamp >= 0:
-            return fetch.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
+            return list_offsets.offset_for_timestamp(self._segments_now(), self.log_start_offset, timestamp)
         start, end = self.log_start_offset, self.log_end_offset
-        return fetch.special_offset(self._segments_now(), start, end, self.leader_epochs, timestamp)
+        return list_offsets.special_offset(self._segments_now(), start, end, self.leader_epochs, timestamp)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()

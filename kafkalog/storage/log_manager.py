@@ -32,6 +32,7 @@ from kafkalog.storage.local_log.owning import own
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig, config_or_default
 from kafkalog.storage.read_only_log import ReadOnlyLog
+from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.scheduler import BackgroundScheduler, ScheduledTask, Scheduler
 from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
 
@@ -131,7 +132,7 @@ class LogManager(Mapping[str, AnyLog]):
     ) -> None:
         if mode not in ("r", "a"):
             raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
-        self.directory = Path(log_dir).absolute()
+        self.directory = local_path(log_dir).absolute()
         self.config = config_or_default(config)
         self._config_given = config is not None
         self._topic_configs = {topic: config_or_default(each) for topic, each in (topic_configs or {}).items()}

@@ -8,7 +8,6 @@ checkpoints and mark of a clean shutdown are honoured and kept.
 """
 
 import errno
-import io
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from kafkalog.storage.files.durable import make_directory
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig, config_or_default
 from kafkalog.storage.read_only_log import ReadOnlyLog
-from kafkalog.storage.remote_path import is_remote
+from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
 
 
@@ -44,12 +43,11 @@ def open_log(
         return ReadOnlyLog(path, config, decompression_limit=limit)
     if mode != "a":
         raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
-    if is_remote(path):
-        raise io.UnsupportedOperation(f"{os.fspath(path)} is in a store: it can be read, and not be appended to")
+    directory = local_path(path).absolute()
     config = config_or_default(config)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function of bytes done and bytes to do, not {type(progress).__name__}")
-    return _Partition(Path(path).absolute()).opened(config, Opening(progress=progress, decompression_limit=limit))
+    return _Partition(directory).opened(config, Opening(progress=progress, decompression_limit=limit))
 
 
 class _Partition:

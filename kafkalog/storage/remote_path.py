@@ -11,6 +11,7 @@ How the store is reached (endpoint, credentials) is fsspec's own configuration, 
 """
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Generator, Iterable, Iterator
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 # Who only reads need not know which of the two it has.
 if TYPE_CHECKING:
@@ -218,22 +220,28 @@ class RemotePath(_Path):
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL that leads elsewhere than to this machine's files."""
-    text = os.fspath(path)
-    return "://" in text and not text.lower().startswith("file:")
+    text = os.fsdecode(path)
+    return "://" in text and not _is_file_url(text)
+
+
+def _is_file_url(text: str) -> bool:
+    return text[:6].lower() == "file:/"
 
 
 def to_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file or directory on this machine, or, of a URL, in a store.
+    """Return the path of a file or directory on this machine, also of a file: URL, or, of any other URL, in a store.
 
     Raises:
         ImportError: fsspec, or what it needs for this store, is missing.
-        ValueError: There is no such kind of store.
+        ValueError: There is no such kind of store, or a file: URL names another machine.
     """
     if isinstance(path, (Path, RemotePath)):
         return path
-    if not is_remote(path):
-        return Path(path)
-    url = os.fspath(path)
+    url = os.fsdecode(path)
+    if _is_file_url(url):
+        return Path(path_of_file_url(url))
+    if not is_remote(url):
+        return Path(url)
     try:
         import fsspec
     except ImportError as error:
@@ -246,6 +254,34 @@ def to_path(path: str | os.PathLike[str]) -> Path:
         raise ValueError(f"{url!r}: {error}") from None
     except ImportError as error:
         raise ImportError(f"reading {url} needs another package{_package(url)}: {error}") from error
+
+
+def local_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file or directory that is written to.
+
+    Raises:
+        io.UnsupportedOperation: The path is a URL of a store, which is only read, partition by partition.
+        ValueError: A file: URL names another machine.
+    """
+    if isinstance(path, RemotePath) or is_remote(path):
+        what = f"{os.fspath(path)} is in a store, whose partitions can be read by kafkalog.open, and not be written to"
+        raise io.UnsupportedOperation(what)
+    return to_path(path)
+
+
+def path_of_file_url(url: str) -> str:
+    """Return the path of a URL such as file:/a%20b or file:///a%20b; `?` and `#` belong to the path.
+
+    Raises:
+        ValueError: The URL has a host.
+    """
+    rest = url[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            raise ValueError(f"names a host, {host!r}; a path has three slashes, file:///...")
+        rest = slash + rest
+    return unquote(rest)
 
 
 def _package(url: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 from kafkalog.storage.file_names import TopicPartition
-from kafkalog.storage.read.fetch import EARLIEST, LATEST
+from kafkalog.storage.read.list_offsets import EARLIEST, LATEST
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -15,7 +15,8 @@ import pytest
 import kafkalog
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, LogConfig, Record, WritableLog
 from kafkalog.errors import LogStateError
-from kafkalog.storage.index.offset_index import OffsetIndex, TimeIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
 from tests.helpers.making import together
 
 SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=2400)

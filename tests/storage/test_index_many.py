@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.storage.index.offset_index import OffsetIndex, TimeIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
 
 BASE = 100
 FAR = BASE + 2**31

@@ -327,3 +327,45 @@ def test_a_path_in_a_store_has_the_operations_of_a_path(store: MemoryStore, orde
         listed[path.name].with_name("other").read_bytes()
     assert remote_path.is_remote("s3://x")
     assert not remote_path.is_remote("file:///x")
+
+
+def test_writing_to_a_url_is_refused_and_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for mode in ("r", "a"):
+        with pytest.raises(io.UnsupportedOperation, match="is in a store"):
+            kafkalog.LogManager("memory://backup", mode)
+    with pytest.raises(io.UnsupportedOperation, match="is in a store"):
+        kafkalog.FileMessageSet("memory://backup/orders-0/00000000000000000000.log", read_only=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_url_is_a_path_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"file://{tmp_path}/my%20logs/orders-0"
+    with kafkalog.open(url, "a") as log:
+        log.append([kafkalog.Record(b"a")])
+    assert offsets(url) == offsets(str(tmp_path / "my logs" / "orders-0")) == [0]
+    assert [each.name for each in tmp_path.iterdir()] == ["my logs"]
+    with pytest.raises(ValueError, match="names a host"):
+        kafkalog.open("file://elsewhere/orders-0")
+
+
+def test_a_directory_named_as_a_segment_is_no_segment(store: MemoryStore, orders: str, tmp_path: Path) -> None:
+    (tmp_path / "inside").write_bytes(b"x")
+    store.put(tmp_path / "inside", f"backup/orders-0/{9999:020d}.log/inside")
+    with kafkalog.open(orders) as log, pytest.raises(NotALogError, match="not a regular file"):
+        _ = log.log_end_offset
+
+
+def test_a_batch_at_the_last_index_entry_that_cannot_be_decompressed_does_not_hide_the_log_end(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    source = golden.unpacked() / "kafka-0.10.2" / "data" / "v1-gzip-0"
+    directory = Path(shutil.copytree(source, tmp_path / source.name))
+    last = max(directory.glob("*.log"))
+    data = bytearray(last.read_bytes())
+    data[-3] ^= 1
+    last.write_bytes(data)
+    with kafkalog.open(directory) as local, kafkalog.open(store.put(directory, f"f/{source.name}")) as far:
+        assert far.log_end_offset == local.log_end_offset
+        assert far.high_watermark == local.high_watermark

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkalog.errors import CorruptIndexError, InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
-from kafkalog.storage.index.offset_index import TimeIndex, TimestampEntry
+from kafkalog.storage.index.time_index import TimeIndex, TimestampEntry
 from tests.helpers import golden
 from tests.helpers.indexes import Rows, base_offset, dumped_by_partition, no_space
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog.errors import NotALogError
-from kafkalog.spark.read.options import ReadOptions, path_of_file_url
+from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.partition import Partition, Wanted
 from kafkalog.storage.data_dir import discover as data_dir
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
@@ -79,7 +79,7 @@ def _better(one: Partition, other: Partition) -> Partition:
 def _sources(options: ReadOptions, wanted: Wanted) -> Iterator[Partition]:
     for path in options.paths:
         try:
-            place = to_path(local_path(path))
+            place = to_path(path)
         except ValueError as error:
             raise ValueError(f"option path: {error}") from None
         pattern = glob.has_magic(str(place))
@@ -97,11 +97,6 @@ def _discovered(path: Path) -> DataDir | PartitionDir | LogFile:
         if below is None:
             raise
         raise NotALogError(f"{error.message}; {below} has some", str(path)) from None
-
-
-def local_path(path: str) -> str:
-    """A path, or the path that a file: URL stands for."""
-    return path_of_file_url(path) if path.lower().startswith("file:/") else path
 
 
 def _matching(option: str, pattern: Path, wanted: Wanted) -> Iterator[Partition]:

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, TypeVar
-from urllib.parse import unquote
 
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
-from kafkalog.storage.read.fetch import EARLIEST, LATEST
+from kafkalog.storage.read.list_offsets import EARLIEST, LATEST
+from kafkalog.storage.remote_path import path_of_file_url
 
 _log = logging.getLogger(__name__)
 
@@ -355,21 +355,6 @@ def _ensure_of_this_machine(path: str) -> None:
             path_of_file_url(path)
         except ValueError as error:
             raise ValueError(f"option path: {path!r} {error}") from None
-
-
-def path_of_file_url(url: str) -> str:
-    """Return the path of a URL such as file:/a%20b or file:///a%20b; `?` and `#` belong to the path.
-
-    Raises:
-        ValueError: The URL has a host.
-    """
-    rest = url[len("file:") :]
-    if rest.startswith("//"):
-        host, slash, rest = rest[2:].partition("/")
-        if host.lower() not in ("", "localhost"):
-            raise ValueError(f"names a host, {host!r}; a path has three slashes, file:///...")
-        rest = slash + rest
-    return unquote(rest)
 
 
 def _path_list(text: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from kafkalog.spark.read.options import Bound, ReadOptions
 from kafkalog.spark.read.partition import NO_ENTRIES, Partition, SegmentFile
 from kafkalog.spark.read.record_limit import Part, parts_of
 from kafkalog.storage.file_names import TopicPartition
-from kafkalog.storage.read.fetch import EARLIEST, LATEST
+from kafkalog.storage.read.list_offsets import EARLIEST, LATEST
 
 _log = logging.getLogger(__name__)
 # Small segments share a task up to this share of splitBytes: a task of its own costs more than reading them.

@@ -19,10 +19,11 @@ from typing import Any
 
 from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.attributes import CompressionType
-from kafkalog.spark.read.options import known_option, path_of_file_url, size_of
+from kafkalog.spark.read.options import known_option, size_of
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id
 from kafkalog.storage.file_names import partition_of_dir
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.remote_path import path_of_file_url
 
 DEFAULT_BATCH_BYTES = 1 << 16
 DEFAULT_SEGMENT_BYTES = LogConfig().segment_bytes

@@ -31,7 +31,7 @@ from kafkalog.storage.append.analyze import (
     producer_changes,
 )
 from kafkalog.storage.fetch_data_info import LogAppendInfo
-from kafkalog.storage.index.offset_index import MAX_INT
+from kafkalog.storage.index.abstract_index import MAX_INT
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks

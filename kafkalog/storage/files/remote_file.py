@@ -6,6 +6,9 @@
 The last two ranges are kept: a scan of headers goes back a little for what it has found. Nothing is copied to a disk.
 """
 
+import stat
+
+from kafkalog.errors import NotALogError
 from kafkalog.storage.files.byte_source import ByteSource, became_shorter, closed
 from kafkalog.storage.remote_path import RemotePath
 
@@ -27,10 +30,14 @@ class RemoteFile(ByteSource):
 
         Raises:
             FileNotFoundError: There is no such file.
+            NotALogError: It is a directory.
             OSError: The store refuses.
         """
         self.path: RemotePath = path
-        self._size = path.stat().st_size
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise NotALogError("not a regular file", str(path))
+        self._size = found.st_size
         self._until = self._size if until is None else min(until, self._size)
         self._ahead = self._first = min(FIRST_BYTES, MOST_BYTES) if until is None else MOST_BYTES
         self._ranges: tuple[tuple[int, memoryview], ...] = ()

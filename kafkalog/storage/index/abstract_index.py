@@ -357,3 +357,12 @@ class Index(ABC, Generic[Entry]):
     @abstractmethod
     def _integers(self, entry: Entry) -> tuple[int, int]:
         """The two integers of an entry's slot."""
+
+
+def is_rising(values: NDArray[np.int64], least: int, *, strictly: bool = False, most: int = MAX_INT) -> bool:
+    """Return whether the values rise from one to the next, within least..most."""
+    if not len(values):
+        return True
+    steps = np.diff(values)
+    rising = (steps > 0).all() if strictly else (steps >= 0).all()
+    return bool(rising) and least <= int(values[0]) and int(values[-1]) <= most

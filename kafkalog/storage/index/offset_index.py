@@ -1,7 +1,6 @@
-"""`OffsetIndex` and `TimeIndex`: where in a segment to begin looking for an offset, or for a time.
+"""`OffsetIndex`: where in a segment to begin looking for an offset.
 
     .index      4 B  offset - base offset      4 B  position in the log file       both rise
-    .timeindex  8 B  timestamp, ms             4 B  offset - base offset           the timestamp rises
 
 Big-endian. Sparse: one entry for some thousand bytes of log. The files of the segment that is written to are made as
 long as they may become (`max_size`) and zero filled, and cut to their entries when the segment is sealed or closed; an
@@ -9,9 +8,7 @@ index left by a crash is therefore full of zeros behind its entries. Nothing in 
 writer takes every slot of a file it finds for an entry (and rebuilds the file after a crash), a reader of somebody
 else's file ends where the entries stop rising.
 
-The time index keeps its last slot for the entry that is made when the segment is sealed: it is full one entry earlier.
-
-Source: storage/.../log/AbstractIndex.java, OffsetIndex.java, TimeIndex.java.
+Source: storage/.../log/AbstractIndex.java, OffsetIndex.java.
 """
 
 from collections.abc import Iterable
@@ -21,13 +18,10 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.arguments import INT64_MAX
-from kafkalog.errors import CorruptIndexError, LogStateError
-from kafkalog.record.layout import NO_TIMESTAMP
-from kafkalog.storage.index.abstract_index import MAX_INT, Index, OffsetEntry, TimestampEntry
+from kafkalog.storage.index.abstract_index import MAX_INT, Index, OffsetEntry, is_rising
 from kafkalog.storage.index.index_file import Field, IndexFile
 
-__all__ = ["MAX_INT", "OffsetEntry", "OffsetIndex", "TimeIndex", "TimestampEntry", "entries_near"]
+__all__ = ["OffsetEntry", "OffsetIndex", "entries_near"]
 
 
 class OffsetIndex(Index[OffsetEntry]):
@@ -101,8 +95,8 @@ class OffsetIndex(Index[OffsetEntry]):
         with self._lock:
             relative = offsets - self.base_offset
             least = self._last.offset + 1 - self.base_offset if self.entries else 0
-            fits = len(offsets) <= self.max_entries - self.entries and _rises(relative, least, strictly=True)
-            if fits and _rises(positions, 0):
+            fits = len(offsets) <= self.max_entries - self.entries and is_rising(relative, least, strictly=True)
+            if fits and is_rising(positions, 0):
                 self._put_all(relative, positions)
                 return
             for offset, position in zip(offsets.tolist(), positions.tolist(), strict=True):
@@ -142,86 +136,3 @@ def entries_near(path: Path, base_offset: int, positions: Iterable[int]) -> list
             relative, at = layout.unpack(raw)
             found[at] = OffsetEntry(base_offset + relative, at)
     return [found[at] for at in sorted(found)]
-
-
-class TimeIndex(Index[TimestampEntry]):
-    """Timestamp to offset. Where there is no entry, (-1, base offset) stands for the last one."""
-
-    _LAYOUT = Struct(">qi")
-    _ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
-    _KEPT = 1
-    _TIMESTAMP = Field(0, 12, wide=True)
-    _OFFSET = Field(8, 12)
-
-    def _empty(self) -> TimestampEntry:
-        return TimestampEntry(NO_TIMESTAMP, self.base_offset)
-
-    def _entry(self, first: int, second: int) -> TimestampEntry:
-        return TimestampEntry(first, self.base_offset + second)
-
-    def _integers(self, entry: TimestampEntry) -> tuple[int, int]:
-        return entry.timestamp, entry.offset - self.base_offset
-
-    def _offset_field(self) -> Field:
-        return self._OFFSET
-
-    def lookup(self, timestamp: int) -> TimestampEntry:
-        """The last entry whose timestamp (ms) is at most the given one; (-1, base offset) where there is none."""
-        if not self._file.writable and timestamp > self._last.timestamp:
-            self._follow()
-        return self._floor(self._TIMESTAMP, timestamp) or self._empty()
-
-    def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if its timestamp (ms) is larger than the last one; the same one again is left out.
-
-        skip_full_check: use the slot that is kept for the last entry of a segment. ValueError: the index is full.
-        InvalidOffsetError: the offset is before the last one. LogStateError: the timestamp is before the last one.
-        SegmentOffsetOverflowError, OSError: as `OffsetIndex.append`. Whatever is raised, the index is as it was.
-        """
-        with self._lock:
-            if not skip_full_check and self.is_full:
-                self._refuse_full()
-            last = self._last
-            if self.entries and offset < last.offset:
-                self._refuse_offset(offset, f"at least {last.offset}")
-            if self.entries and timestamp < last.timestamp:
-                what = "the timestamp is before the last one of the index"
-                raise LogStateError(what, str(self.path), self.size_in_bytes, f"at least {last.timestamp}", timestamp)
-            if timestamp > last.timestamp:
-                if self.entries >= self.max_entries:
-                    self._refuse_full()
-                raw = self._LAYOUT.pack(timestamp, self._relative(offset))
-                self._put(TimestampEntry(timestamp, offset), raw)
-
-    def maybe_append_all(self, timestamps: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
-        """The same with many, in less time. Raises as `maybe_append`, after those before."""
-        with self._lock:
-            last = self._last
-            new = timestamps > np.concatenate(([last.timestamp], timestamps[:-1]))
-            relative = offsets - self.base_offset
-            least = last.offset - self.base_offset if self.entries else 0
-            rise = _rises(timestamps, last.timestamp, most=INT64_MAX) and _rises(relative, least)
-            if rise and self.entries + int(new.sum()) < self.max_entries - self._KEPT:
-                self._put_all(timestamps[new], relative[new])
-                return
-            for timestamp, offset in zip(timestamps.tolist(), offsets.tolist(), strict=True):
-                self.maybe_append(timestamp, offset)
-
-    def sanity_check(self) -> None:
-        """CorruptIndexError: time or offset of the last entry is before the first, or entries are not whole."""
-        with self._lock:
-            first = self._read(0) if self.entries else None
-            if first is not None and self._last.timestamp < first.timestamp:
-                what, position = "the last timestamp is before the first", self.size_in_bytes - self._size
-                found = self._last.timestamp
-                raise CorruptIndexError(what, str(self.path), position, f"at least {first.timestamp}", found)
-            self._check_last_offset()
-            self._check_length()
-
-
-def _rises(values: NDArray[np.int64], least: int, *, strictly: bool = False, most: int = MAX_INT) -> bool:
-    if not len(values):
-        return True
-    steps = np.diff(values)
-    rising = (steps > 0).all() if strictly else (steps >= 0).all()
-    return bool(rising) and least <= int(values[0]) and int(values[-1]) <= most

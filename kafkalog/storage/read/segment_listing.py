@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.framing import find_file_entry
-from kafkalog.errors import CorruptRecordError, LogStateError
+from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.record import decompress
 from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.storage.checkpoint.checkpoint_file import SETTLED_NS
@@ -136,7 +136,7 @@ class SegmentListing:
         _, end, last, _ = self._end
         try:
             found = active.log.first_entry(last) if end.relative_position_in_segment else None
-        except (CorruptRecordError, ValueError):
+        except (KafkaLogError, ValueError):
             return start, 0
         same = found is not None and (found.position + found.size, found.last_offset + 1) == (
             end.relative_position_in_segment,
@@ -166,7 +166,7 @@ def _last_indexed(segment: LogSegment) -> OffsetEntry:
     start = OffsetEntry(segment.base_offset, 0)
     try:
         found = segment.log.search(entry.offset, entry.position, hint=entry.offset) if entry.position else None
-    except (CorruptRecordError, ValueError):
+    except (KafkaLogError, ValueError):
         return start
     return start if found is None or found.position < entry.position else OffsetEntry(found.offset, found.position)
 

@@ -19,7 +19,8 @@ from kafkalog.record.decoding import Entries, Reading
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
-from kafkalog.storage.index.offset_index import MAX_INT, TimestampEntry
+from kafkalog.storage.index.abstract_index import MAX_INT
+from kafkalog.storage.index.time_index import TimestampEntry
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from kafkalog.storage.producer.rebuild_producer_state import telling_rows
 from kafkalog.storage.segment.log_segment import LogSegment

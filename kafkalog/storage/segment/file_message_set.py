@@ -31,7 +31,7 @@ from kafkalog.storage.files.appendable_file import AppendableFile, Piece
 from kafkalog.storage.files.byte_source import ByteSource, became_shorter
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.files.readable_file import MappedFile, ReadableFile
-from kafkalog.storage.remote_path import is_remote, to_path
+from kafkalog.storage.remote_path import local_path, to_path
 
 if TYPE_CHECKING:
     from kafkalog.record.write_to import Target
@@ -119,7 +119,7 @@ class FileMessageSet(MessageSet):
         decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> None:
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
-        path = to_path(path) if is_remote(path) else path
+        path = to_path(path) if read_only else local_path(path)
         super().__init__(Reading(decompression_limit=limit, path=os.fspath(path)))
         start = whole("start", start, 0, INT64_MAX, BYTES)
         end = end if end is None else whole("end", end, start, INT64_MAX, BYTES)

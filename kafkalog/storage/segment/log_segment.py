@@ -24,7 +24,8 @@ from kafkalog.record import decompress
 from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, offset_file
-from kafkalog.storage.index.offset_index import MAX_INT, TimeIndex, TimestampEntry
+from kafkalog.storage.index.abstract_index import MAX_INT
+from kafkalog.storage.index.time_index import TimeIndex, TimestampEntry
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.segment.segment_reader import ReadableSegment
 

@@ -21,7 +21,8 @@ from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUF
 from kafkalog.storage.files.appendable_file import open_for_sync, sync_and_close
 from kafkalog.storage.files.byte_source import closed
 from kafkalog.storage.files.open_file_limit import SEALED_SEGMENTS
-from kafkalog.storage.index.offset_index import OffsetIndex, TimeIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
 from kafkalog.storage.index.transaction_index import TransactionIndex
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 

@@ -12,7 +12,9 @@ Kafka: `LogSegment`.
 
 from kafkalog.storage.fetch_data_info import NO_MESSAGES, FetchDataInfo
 from kafkalog.storage.files.appendable_file import MAX_BYTES
-from kafkalog.storage.index.offset_index import MAX_INT, OffsetEntry, TimestampEntry
+from kafkalog.storage.index.abstract_index import MAX_INT
+from kafkalog.storage.index.offset_index import OffsetEntry
+from kafkalog.storage.index.time_index import TimestampEntry
 from kafkalog.storage.index.transaction_index import TxnIndexSearchResult
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.remote_path import RemotePath
