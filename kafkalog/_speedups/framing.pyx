@@ -383,7 +383,7 @@ def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t
 
 
 cdef _Reader open_source(Source* source, object file):
-    """Let `source` read from a descriptor or a `ByteSource`. Whoever scans keeps what is returned, which may be None."""
+    """Let `source` read from a descriptor or a `ByteSource`. The caller keeps what is returned, which may be None."""
     cdef _Reader viewed
     source.base = source.held = 0
     source.error = 0
@@ -407,7 +407,8 @@ cdef int check(const Source* source, _Reader viewed) except -1:
     return 0
 
 
-def scan_file_headers(object file, int64_t start, int64_t end, Py_ssize_t limit=-1, int64_t span=-1, int64_t max_size=-1):
+def scan_file_headers(object file, int64_t start, int64_t end, Py_ssize_t limit=-1, int64_t span=-1,
+                      int64_t max_size=-1):
     """As `scan_headers`, over bytes [start, end) of an open file, reading little more than the headers.
 
     file: a descriptor, or a `ByteSource`, of which views are taken. Positions are file positions. A file that ends
@@ -510,7 +511,8 @@ cdef bint search_file(object file, const Search* search, Header* row, Scan* scan
     return reached
 
 
-def find_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
+def find_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN,
+                    int64_t hint=-1):
     """The first entry in bytes [start, end) of an open file whose last offset and largest timestamp reach both figures.
 
     Of the offset alone (timestamp INT64_MIN) the one that holds it, or the first that begins after it: one that begins
@@ -530,7 +532,8 @@ def find_file_entry(object file, int64_t start, int64_t end, int64_t offset, int
     return fields, scan.status, scan.at, scan.expected, scan.found
 
 
-def load_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN, int64_t hint=-1):
+def load_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN,
+                    int64_t hint=-1):
     """The same entry, whole: its row of the header table, and its bytes, which are read after its header.
 
     Returns (entry, status, at, expected, found): entry is (one row of `HEADER_DTYPE`, a read-only memoryview of the
