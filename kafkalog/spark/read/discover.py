@@ -3,7 +3,7 @@
     /backup/orders-0    a partition                     /backup, s3://backup    a directory of partitions
     /backup/*/orders-*  the logs that a glob matches    file:///backup, or a list of any of these
 
-Of the replicas of a partition one is read: the one with the highest leader epoch, then the longest.
+One replica of each partition is read: the one with the highest leader epoch, then the longest.
 """
 
 import glob
