@@ -1,6 +1,7 @@
-"""What is being looked at in a partition: one value that all of its views share, and what they ask of the model.
+"""The state of browsing a partition, shared by all of its views, and their calls of the model.
 
-All that touches files goes through the desk of the partition, so that the model is asked one thing at a time.
+All access to files goes through the desk (the worker thread) of the partition, so that the model has one call at a
+time.
 """
 
 from __future__ import annotations
@@ -22,9 +23,23 @@ T = TypeVar("T")
 
 
 class Browsing:
-    """state, segment, progress: as last heard of. place: the position and offset that the views agree on.
+    """The selected segment and place of a partition.
 
-    is_waiting: `place` has been asked for, but the segment's headers have not been read so far.
+    Attributes:
+        reader: The reader of the partition.
+        desk: The worker thread of the partition.
+        state: The state of the partition when it was last read.
+        segment: The reader of the selected segment; None: none is selected.
+        base_offset: The base offset of the selected segment.
+        progress: How many bytes of the segment are indexed; None: unknown so far.
+        batches: The number of batches read so far.
+        records: The number of records read so far.
+        place: The position and offset that all views show.
+        is_waiting: Whether `place` is after the headers of the segment that have been read.
+        following: Whether the views stay at the end of the log as it grows.
+        ending: Whether the views stay at the end of the rows until all are read.
+        search: The current or last search.
+        version: A number that rises when rows read before are not valid any more.
     """
 
     def __init__(self, reader: PartitionReader, desk: Desk, state: PartitionState) -> None:
@@ -42,20 +57,19 @@ class Browsing:
         self.place: Place | None = None
         self.is_waiting = False
         self.following = False
-        # The end of what is read of the segment is stayed at until all is read: somebody went to the end before.
+        # Set when the user goes to the end before all rows are read.
         self.ending = False
-        # What is searched for, or was.
         self.search: SearchRun | None = None
-        # Rises when rows that were read before are of something else: another segment, or one that was cut.
+        # Rises when another segment is selected, or the segment was truncated.
         self.version = 0
 
     async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """In the partition's own thread."""
+        """Call a function in the thread of the partition and return its result."""
         return await self.desk(function, *args, **kwargs)
 
     @property
     def row(self) -> SegmentRow | None:
-        """The segment that is looked at; None: it is no longer there."""
+        """The row of the selected segment; None: it does not exist any more."""
         return next((row for row in self.state.segments if row.base_offset == self.base_offset), None)
 
     @property
@@ -65,16 +79,19 @@ class Browsing:
 
     @property
     def at_end(self) -> bool:
-        """Whether the end is stayed at, as it moves."""
+        """Whether the views stay at the end as it moves."""
         return self.following or self.ending
 
     @property
     def is_read(self) -> bool:
-        """Whether no more rows are to come of what is looked at: also where there is nothing."""
+        """Whether all rows of the selected segment are read; True if none is selected."""
         return self.segment is None or self._is_walked
 
     def neighbour(self, step: int) -> int | None:
-        """The base offset of the segment so many further on."""
+        """Return the base offset of the segment `step` places after the selected one; None if there is none.
+
+        If the selected segment was deleted, return that of the last one.
+        """
         bases = [row.base_offset for row in self.state.segments]
         if self.base_offset not in bases:
             return bases[-1] if bases else None
@@ -82,8 +99,8 @@ class Browsing:
         return bases[i] if 0 <= i < len(bases) else None
 
     async def select(self, base_offset: int) -> None:
-        """Another segment; nothing of it has been read yet."""
-        # All of it or nothing: who asks may be stopped where it waits.
+        """Select a segment, and forget the progress of the one before."""
+        # The caller may be cancelled while it waits, so all fields are assigned after that.
         segment, counts = await self.ask(_counted, self.reader, base_offset)
         self.segment, self.base_offset = segment, base_offset
         self.batches, self.records, self._walked, self._is_walked = counts
@@ -91,7 +108,7 @@ class Browsing:
         self.version += 1
 
     async def read_more(self) -> None:
-        """The next headers of the segment."""
+        """Read the next headers of the selected segment."""
         segment = self.segment
         if segment is None:
             return
@@ -102,26 +119,26 @@ class Browsing:
             self.batches, self.records, self._walked, self._is_walked = counts
 
     async def read_through(self, base_offset: int) -> None:
-        """All headers of a segment that is not looked at."""
+        """Read all headers of a segment that is not selected."""
         segment = await self.ask(self.reader.segment_in_passing, base_offset)
         before = None
         while not segment.is_walked and (progress := await self.ask(segment.index_more)) != before:
             before = progress
 
     async def is_reached(self) -> bool:
-        """Whether the headers at `place` have been read."""
+        """Return whether the headers at `place` have been read."""
         if self.place is None or self.progress is None or self.place.base_offset != self.base_offset:
             return False
         return self._walked > self.place.position or self._is_walked
 
     async def batch_at_place(self) -> int | None:
-        """The row of the batch at `place`."""
+        """Return the row of the batch at `place`; None if there is none in the selected segment."""
         if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
             return None
         return await self.ask(self.segment.batch_at, position=self.place.position)
 
     async def record_at_place(self) -> int | None:
-        """The row of the record at `place`, or of the first of its batch."""
+        """Return the row of the record at `place`, or else of the first record of its batch; None if there is none."""
         if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
             return None
         if self.place.offset is None:

@@ -1,6 +1,6 @@
-"""The columns of every table, for the screens and for `--headless`: of partitions, segments, batches, records.
+"""The columns of all tables, for the screens and for `--headless`: partitions, segments, batches, records and others.
 
-A row has a tone, which is a colour, and a symbol, which says the same without one.
+A row has a tone, which is a colour, and a symbol, which has the same meaning without colour.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kafkalog.scan.search import Match
     from kafkalog.scan.transactions import TransactionRow
 
-# Characters of a key or value in a table.
+# The largest number of characters of a key or value in a table.
 PREVIEW = 400
-# Of the segment map; those of batches and records too.
+# The symbols of the segment map, also used for batches and records.
 SYMBOLS = {
     "data": "-",
     "transactional": "t",
@@ -49,26 +49,31 @@ HEALTH = {
 
 @dataclass
 class Times:
-    """How times are written. now: ms since the epoch."""
+    """The format of times.
+
+    Attributes:
+        zone: The zone.
+        now: Returns the current time, ms since the epoch.
+    """
 
     zone: text.Zone = "utc"
     now: Callable[[], int] = field(default=lambda: clock.time_ns() // 1_000_000)
 
     def full(self, timestamp: int | None) -> str:
-        """To the millisecond, and with the zone."""
+        """Format a time to the millisecond, with the zone."""
         return text.time(timestamp, self.zone, self.now())
 
     def short(self, timestamp: int | None) -> str:
-        """To the second: the zone stands elsewhere."""
+        """Format a time to the second, without the zone, which the screen shows elsewhere."""
         return self.full(timestamp)[:19].replace("T", " ")
 
     def age(self, timestamp: int | None) -> str:
-        """How long ago; what is to come is now."""
+        """Format how long ago a time was; a time in the future is 0 ms ago."""
         return "" if timestamp is None else text.duration(max(0, self.now() - timestamp))
 
 
 def topics(times: Times) -> list[Shown[TopicRow]]:
-    """Of the list of partitions."""
+    """Return the columns for the partitions."""
     return [
         Shown("PARTITION", 22, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name)),
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
@@ -85,7 +90,7 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
 
 
 def segments(times: Times) -> list[Shown[SegmentRow]]:
-    """Of a partition's segments."""
+    """Return the columns for the segments of a partition."""
     return [
         Shown("BASE OFFSET", 11, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
@@ -100,7 +105,7 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
 
 
 def batches(times: Times) -> list[Shown[BatchRow]]:
-    """Of a segment's batches."""
+    """Return the columns for the batches of a segment."""
     return [
         Shown("BASE OFFSET", 12, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
         Shown("RECORDS", 7, lambda row: text.number(row.records), lambda row: row.records, right=True),
@@ -118,7 +123,7 @@ def batches(times: Times) -> list[Shown[BatchRow]]:
 
 
 def records(times: Times) -> list[Shown[RecordRow]]:
-    """Of a segment's records."""
+    """Return the columns for the records of a segment."""
     return [
         Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
         Shown("TIME", 24, lambda row: times.full(row.timestamp), lambda row: row.timestamp),
@@ -132,21 +137,24 @@ def records(times: Times) -> list[Shown[RecordRow]]:
 
 
 def look_of_topic(row: TopicRow) -> tuple[str, str]:
-    """x: a directory that is to be deleted, or is not of this cluster."""
+    """Return tone and symbol of a partition; x is a directory to be deleted, or not of this cluster."""
     if not row.filled:
         return "muted", " "
     return ("muted", "x") if row.health == "ok" and row.mark is not None else HEALTH[row.health]
 
 
 def look_of_segment(row: SegmentRow) -> tuple[str, str]:
-    """Damage before an index that is not there."""
+    """Return tone and symbol of a segment; damage has priority over a missing index."""
     if row.problem is not None:
         return "damaged", "!"
     return ("warning", "?") if row.index_state == "missing" else ("plain", " ")
 
 
 def look(row: BatchRow | RecordRow) -> tuple[str, str]:
-    """Damage before all else, then what it is; plain data shows whether offsets are missing before it."""
+    """Return tone and symbol of a batch or a record.
+
+    Damage has priority over the kind. Plain data with missing offsets before it has `~`.
+    """
     if row.problem is not None or row.kind == "corrupt":
         return "damaged", "!"
     if row.kind == "data":
@@ -155,22 +163,22 @@ def look(row: BatchRow | RecordRow) -> tuple[str, str]:
 
 
 def kind(row: BatchRow) -> str:
-    """What a control batch says, else what the batch is."""
+    """Return the type of a control batch, else the kind of the batch."""
     return row.control or {"transactional": "txn"}.get(row.kind, row.kind)
 
 
 def gap(row: BatchRow | RecordRow) -> str:
-    """How many offsets are missing before it."""
+    """Format the number of missing offsets before a row; "" if there are none."""
     return f"+{row.gap_before:,}" if row.gap_before else ""
 
 
 def known(value: int | None) -> str:
-    """A producer's number, or a sequence; "" where there is none."""
+    """Format a producer id, an epoch or a sequence; "" if there is none."""
     return "" if value is None or value < 0 else str(value)
 
 
 def size_or_null(size: int | None, row: RecordRow) -> str:
-    """Of a key or value."""
+    """Format the size of a key or value."""
     if size is None:
         return "" if row.problem is not None else "null"
     return f"{size:,} B"
@@ -189,7 +197,7 @@ def _codecs(row: SegmentRow) -> str:
 def _records_of_topic(row: TopicRow) -> str:
     if row.records is not None:
         return text.number(row.records)
-    # As many as there are offsets, at most.
+    # There are at most as many records as offsets.
     return "" if row.offsets is None else f"≤{text.number(row.offsets)}"
 
 
@@ -198,7 +206,12 @@ SEVERITIES = {"error": ("damaged", "!"), "warning": ("warning", "?"), "info": ("
 
 
 def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
-    """Of a check of `path`. wide: names of files have a directory before them."""
+    """Return the columns for the findings of a check.
+
+    Args:
+        path: The path that was checked.
+        wide: Whether the names of files include a directory.
+    """
     return [
         Shown(
             "SEVERITY",
@@ -223,12 +236,12 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
 
 
 def look_of_finding(finding: Finding) -> tuple[str, str]:
-    """Errors, warnings and what is good to know."""
+    """Return tone and symbol of a finding, by its severity."""
     return SEVERITIES[finding.severity]
 
 
 def transactions(times: Times) -> list[Shown[TransactionRow]]:
-    """Of a partition's transactions."""
+    """Return the columns for the transactions of a partition."""
     return [
         Shown("STATE", 9, lambda row: row.state),
         Shown("PRODUCER", 9, lambda row: str(row.producer_id), lambda row: row.producer_id, right=True),
@@ -251,14 +264,14 @@ def transactions(times: Times) -> list[Shown[TransactionRow]]:
 
 
 def duration_of(row: TransactionRow, times: Times) -> int | None:
-    """How long it took, or has been open, ms."""
+    """Return how long a transaction took, or has been open, ms; None if unknown."""
     if row.start_timestamp is None or row.state == "undecided":
         return None
     return max(0, (times.now() if row.end_timestamp is None else row.end_timestamp) - row.start_timestamp)
 
 
 def look_of_transaction(row: TransactionRow) -> tuple[str, str]:
-    """Hanging ones as damage; none that was committed."""
+    """Return tone and symbol of a transaction; a hanging one looks like damage, a committed one is plain."""
     return {
         "hanging": ("damaged", "!"),
         "open": ("transactional", "t"),
@@ -268,7 +281,7 @@ def look_of_transaction(row: TransactionRow) -> tuple[str, str]:
 
 
 def matches() -> list[Shown[Match]]:
-    """Of a search."""
+    """Return the columns for the matches of a search."""
     return [
         Shown("OFFSET", 12, lambda match: str(match.offset), right=True),
         Shown("FIELD", 14, lambda match: text.printable(match.field)),
@@ -278,14 +291,14 @@ def matches() -> list[Shown[Match]]:
 
 
 def excerpt(match: Match) -> tuple[str, str, str]:
-    """What is before the match, the match, and what is behind it."""
+    """Return the excerpt as printable text: before the match, the match, and after it."""
     start, end = match.excerpt_span
     data = match.excerpt
     return text.printable(data[:start]), text.printable(data[start:end]), text.printable(data[end:])
 
 
 def relative(path: str, home: Path) -> str:
-    """A path as one knows it who looks at `home`; safe to show."""
+    """Return a path relative to `home`, or else the name of the file; safe for a terminal."""
     place = Path(path)
     if place == home or home not in place.parents:
         return text.printable(place.name)

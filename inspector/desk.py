@@ -1,8 +1,8 @@
-"""One thread in which everything is read that belongs together, a step at a time, in the order it was asked for.
+"""A worker thread that runs the calls of one partition one after the other, in the order in which they were submitted.
 
-Whoever reads much (indexing, searching) asks for one small step after another, so that a screen that wants its rows
-waits for one step at most. What has been asked for and is no longer wanted (its task was cancelled) is never begun.
-The thread is a daemon: a disk that does not answer keeps nobody from quitting.
+Long work (indexing, searching) is submitted in small steps, so that a screen waits for its rows for one step at most.
+A call whose task was cancelled before it began is never run. The thread is a daemon, so that a disk that does not
+respond does not keep the program from exiting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ T = TypeVar("T")
 
 
 class Desk:
-    """`await desk(function, *arguments)`: its result, or what it raised, once the thread has come to it."""
+    """A worker thread: `await desk(function, *arguments)` calls a function in it.
+
+    Args:
+        name: The name of the thread.
+    """
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -28,7 +32,11 @@ class Desk:
         Thread(target=self._work, name=name, daemon=True).start()
 
     async def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """CancelledError: the desk was closed."""
+        """Call a function in the thread; return its result or raise its error.
+
+        Raises:
+            CancelledError: The desk was closed before.
+        """
         if self._closed:
             raise asyncio.CancelledError
         future: Future[T] = Future()
@@ -36,7 +44,11 @@ class Desk:
         return await asyncio.wrap_future(future)
 
     def close(self, last: Callable[[], object] | None = None) -> None:
-        """Nothing more is begun but `last`; does not wait."""
+        """Accept no more calls, and end the thread after those submitted so far. Does not wait.
+
+        Args:
+            last: The last call of the thread; None: no call.
+        """
         self._closed = True
         if last is not None:
             self._jobs.put((Future(), last))

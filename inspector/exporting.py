@@ -1,4 +1,4 @@
-"""A part of a record written to a file of its own: never over another, never into a log."""
+"""Export of a part of a record to a new file: never over an existing file, never into a log."""
 
 from __future__ import annotations
 
@@ -7,12 +7,24 @@ from contextlib import suppress
 from pathlib import Path
 
 _SEGMENT = re.compile(r"\d{20}\.log")
-# What only a broker's data directory has.
+# Files that only a data directory of a broker has.
 _OF_A_DATA_DIR = ("meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 
 
 def write_new(typed: str, data: bytes, looked_at: Path) -> Path:
-    """The file. OSError: it is there already, would lie in a log, or cannot be written whole."""
+    """Write data to a new file.
+
+    Args:
+        typed: The path as the user typed it; `~` is expanded.
+        data: The content.
+        looked_at: The path that the inspector shows, below which nothing is written.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        OSError: The file exists, would be in a log, or was not written completely.
+    """
     try:
         path = Path(typed).expanduser()
     except RuntimeError as error:
@@ -25,7 +37,7 @@ def write_new(typed: str, data: bytes, looked_at: Path) -> Path:
             file.write(data)
             file.flush()
         except OSError:
-            # What is cut short would stand in the way of the next attempt.
+            # An incomplete file would make the next attempt fail.
             with suppress(OSError):
                 path.unlink()
             raise
@@ -33,11 +45,11 @@ def write_new(typed: str, data: bytes, looked_at: Path) -> Path:
 
 
 def _is_in_a_log(path: Path) -> bool:
-    """Whether it is below a data directory, or beside segments."""
+    """Return whether a path is below a data directory, or beside segments."""
     if any((above / name).exists() for above in path.parents for name in _OF_A_DATA_DIR):
         return True
     try:
         return any(_SEGMENT.fullmatch(each.name) for each in path.parent.iterdir())
     except OSError:
-        # Whoever writes to it says what is wrong.
+        # Opening the file raises the error.
         return False

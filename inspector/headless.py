@@ -1,9 +1,9 @@
 """Each screen as text or JSON, for scripts: `kafkalog inspect PATH --headless SCREEN -o json`.
 
 JSON is one document, {"version": ..., "screen": ..., "path": ..., "rows": [...], ...}. Batches, records, segments,
-partitions and findings have the shapes that the other commands print (`kafkalog.cli.json_shapes`), and what the screen
-adds to them. Rows are written as they are read, so that a long segment takes no more memory than a short one. The text
-has the columns of the screen. Exit codes: 0, or 1 where something is told as a problem.
+partitions and findings have the shapes that the other commands print (`kafkalog.cli.json_shapes`), and the fields that
+the screen adds. Rows are written as they are read, so that a long segment takes no more memory than a short one. The
+text has the columns of the screen. The exit code is 1 if a problem is reported, else 0.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from kafkalog.scan.transactions import TransactionRow, Transactions
 WINDOW = 1_000
 TEXT_WIDTH = 100
 MAP_CELLS = 80
-# Of a field; in text fewer.
+# The number of bytes of a field that are given: in JSON, and in text.
 FIELD_BYTES = 256
 TEXT_BYTES = 8
 SOUND, FINDINGS = 0, 1
 
 
 class NeedsMoreError(ValueError):
-    """The screen has to be told more."""
+    """The screen needs another option."""
 
 
 class NeedsPartitionError(NeedsMoreError):
-    """The screen is one of a partition."""
+    """The screen needs a partition."""
 
 
 @dataclass(frozen=True)
 class TopKey:
-    """A key that comes often; at least so often."""
+    """A frequent key, and a lower bound for the number of its records."""
 
     key: bytes
     records: int
@@ -61,7 +61,19 @@ class TopKey:
 
 @dataclass(frozen=True)
 class FieldRow:
-    """A field of a segment's bytes. hex: its first bytes; of: what it belongs to; problem: of the batch it begins."""
+    """A field of the bytes of a segment.
+
+    Attributes:
+        segment: The base offset of the segment.
+        position: The position in the file, bytes.
+        length: The length, bytes.
+        hex: The first bytes.
+        name: The name of the field.
+        value: The value as text.
+        explanation: The meaning of the field.
+        of: The record and header that it belongs to.
+        problem: The problem of the batch, in its first field.
+    """
 
     segment: int | None
     position: int
@@ -76,7 +88,16 @@ class FieldRow:
 
 @dataclass(frozen=True)
 class CellRow:
-    """A cell of a segment's map; first_row, last_row: batches that begin in it, None = none does."""
+    """A cell of the map of a segment.
+
+    Attributes:
+        segment: The base offset of the segment.
+        position: The position of the first byte.
+        bytes: The number of bytes.
+        kind: The kind of batches in it.
+        first_row: The row of the first batch that begins in the cell; None: none does.
+        last_row: The row of the last batch that begins in the cell; None: none does.
+    """
 
     segment: int | None
     position: int
@@ -88,7 +109,7 @@ class CellRow:
 
 @dataclass(frozen=True)
 class InSegment:
-    """A row whose numbers and positions count from the start of its segment."""
+    """A row whose numbers and positions are relative to its segment."""
 
     reader: SegmentReader
     row: Any
@@ -96,7 +117,12 @@ class InSegment:
 
 @dataclass(frozen=True)
 class Options:
-    """For the screens that look for something. find: of a search. deep: of verify."""
+    """The options of single screens.
+
+    Attributes:
+        find: What the search screen searches for.
+        deep: Whether the verify screen parses every record.
+    """
 
     find: Wanted | None = None
     deep: bool = False
@@ -104,7 +130,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a screen is to be of."""
+    """The arguments of a screen."""
 
     model: Model
     times: Times
@@ -113,10 +139,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a screen shows: facts about the whole, and rows with their columns.
+    """The content of a screen.
 
-    after: facts that are known once all rows have been asked for. lines: the text, where it is no table. document:
-    makes the JSON of a row.
+    Attributes:
+        rows: The rows.
+        columns: The columns of the text.
+        facts: Facts about the whole.
+        after: Returns facts that are known after all rows were read.
+        lines: The text, if it is not a table.
+        document: Returns the JSON of a row.
     """
 
     rows: Iterable[Any]
@@ -128,14 +159,14 @@ class Listing:
 
 
 def topics(asked: Asked) -> Listing:
-    """The list of partitions, filled."""
+    """List the partitions, with all values."""
     found = {row.name: row for row in asked.model.topics()}
     facts = {"problem": asked.model.problem}
     return Listing(list(found.values()), columns.topics(asked.times), after=lambda: facts, document=_topic)
 
 
 def segments(asked: Asked) -> Listing:
-    """The segments of a partition, all of them read through, and what else its screen has."""
+    """List the segments of a partition, after reading all their headers, with the state of the partition."""
     reader = _partition(asked)
     for row in reader.refresh().segments:
         _indexed(reader.segment(row.base_offset))
@@ -146,28 +177,28 @@ def segments(asked: Asked) -> Listing:
 
 
 def batches(asked: Asked) -> Listing:
-    """The batches of all segments."""
+    """List the batches of all segments."""
     through = _Through(asked)
     rows = _windows(through, lambda segment: segment.batches, lambda segment: segment.batch_rows)
     return Listing(rows, columns.batches(asked.times), after=through.problem, document=_batch)
 
 
 def records(asked: Asked) -> Listing:
-    """The records of all segments; of long keys and values the beginning."""
+    """List the records of all segments, with the beginning of long keys and values."""
     through = _Through(asked)
     rows = _windows(through, lambda segment: segment.records, lambda segment: segment.record_rows)
     return Listing(rows, columns.records(asked.times), after=through.problem, document=_record)
 
 
 def record(asked: Asked) -> Listing:
-    """Each record whole."""
+    """List the records of all segments, with complete content."""
     through = _Through(asked)
     shown = _record_columns(asked.times)
     return Listing(_details(through), shown, after=through.problem, document=_detail_documents())
 
 
 def segment_map(asked: Asked) -> Listing:
-    """The segments as so many cells each."""
+    """List the cells of the map of each segment."""
     shown: list[Shown[CellRow]] = [
         Shown("POSITION", 13, lambda cell: text.number(cell.position), right=True),
         Shown("BYTES", 10, lambda cell: text.number(cell.bytes), right=True),
@@ -186,7 +217,7 @@ def _cells(segment: SegmentReader) -> Iterator[CellRow]:
 
 
 def hexadecimal(asked: Asked) -> Listing:
-    """Every byte of all segments, field by field; of long fields the first bytes."""
+    """List the fields of all bytes of all segments, with the first bytes of long fields."""
     shown: list[Shown[FieldRow]] = [
         Shown("POSITION", 13, lambda row: text.number(row.position), right=True),
         Shown("LENGTH", 9, lambda row: text.number(row.length), right=True),
@@ -216,7 +247,7 @@ def _first_bytes(row: FieldRow) -> str:
 
 
 def transactions(asked: Asked) -> Listing:
-    """The transactions of a partition: open ones, and of those that have ended the newest."""
+    """List the transactions of a partition: the open ones, and the newest of those that have ended."""
     scan = _partition(asked).scan_transactions()
     while not scan.step().is_done:
         pass
@@ -236,7 +267,7 @@ def transactions(asked: Asked) -> Listing:
 
 
 def verify(asked: Asked) -> Listing:
-    """What is damaged in the data directory, the partition or the file."""
+    """List the findings of a check of the data directory, the partition or the file."""
     verification = Verification(asked.model.path, deep=asked.options.deep)
     rows = (finding for finding in verification if not isinstance(finding, Progress))
 
@@ -249,7 +280,11 @@ def verify(asked: Asked) -> Listing:
 
 
 def search(asked: Asked) -> Listing:
-    """The records of a partition that have something in them."""
+    """List the records of a partition that match a search.
+
+    Raises:
+        NeedsMoreError: The option `find` is missing.
+    """
     wanted = asked.options.find
     if wanted is None:
         raise NeedsMoreError("what is searched for? --find TEXT")
@@ -266,7 +301,7 @@ def search(asked: Asked) -> Listing:
 
 
 def statistics(asked: Asked) -> Listing:
-    """The charts of a partition, and the keys that come most often."""
+    """Show the charts of a partition, and its most frequent keys."""
     counting = Statistics(_partition(asked))
     while not counting.step().is_done:
         pass
@@ -298,7 +333,23 @@ SCREENS: dict[str, Callable[[Asked], Listing]] = {
 
 
 def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: Options | None = None) -> int:
-    """Prints it, and answers the exit code. NotALogError, OSError: `path` cannot be opened."""
+    """Print a screen.
+
+    Args:
+        path: A data directory, a partition or a segment file.
+        screen: A name in `SCREENS`.
+        form: "json" or "text".
+        zone: The zone of times in text.
+        options: The options of single screens.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        NotALogError: The path holds no log.
+        OSError: The path was not opened.
+        NeedsMoreError: The screen needs another option, or a partition.
+    """
     model = Model(path)
     try:
         listing = SCREENS[screen](Asked(model, Times(zone), options or Options()))
@@ -319,12 +370,15 @@ def _partition(asked: Asked) -> PartitionReader:
 
 
 class _Through:
-    """The segments of a partition, one after the other, and what is wrong with those that cannot be read.
-
-    damage: the first of each segment counts too, for rows that do not tell of it.
-    """
+    """Iterates over the segments of a partition, and collects their problems."""
 
     def __init__(self, asked: Asked, *, damage: bool = False) -> None:
+        """Open the partition.
+
+        Args:
+            asked: The arguments of the screen.
+            damage: Whether the first damage of each segment is a problem too, for rows that do not report it.
+        """
         self._reader = _partition(asked)
         self._damage = damage
         self._problems: list[str] = []
@@ -343,12 +397,12 @@ class _Through:
         self._problems += [] if problem is None else [problem]
 
     def problem(self) -> dict[str, Any]:
-        """All that was met, once all rows have been asked for."""
+        """Return the problems found; complete after all rows were read."""
         return {"problem": "; ".join(self._problems) or None}
 
 
 def _indexed(segment: SegmentReader) -> SegmentReader:
-    """Its headers read, up to where they end now."""
+    """Read the headers of a segment up to its current end, and return it."""
     before = None
     while not (progress := segment.index_more()).is_done and progress != before:
         before = progress
@@ -388,7 +442,7 @@ def _headers(headers: Iterable[tuple[str, bytes | None]]) -> str:
     return " ".join(f"{text.printable(name)}={text.printable(value)}" for name, value in headers)
 
 
-# Text: (what to write, whether it tells of no problem).
+# Text: pairs of a text, and whether it reports no problem.
 
 
 def _text(listing: Listing) -> Iterator[tuple[str, bool]]:
@@ -418,7 +472,7 @@ def _bare(row: Any) -> Any:
 
 
 def _is_sound(row: Any) -> bool:
-    """Neither a problem, nor a finding that something is damaged, nor a transaction that hangs."""
+    """Return whether a row is neither a problem, nor a finding of damage, nor a hanging transaction."""
     if getattr(row, "problem", None) is not None or getattr(row, "severity", None) == Severity.ERROR:
         return False
     return not (isinstance(row, TransactionRow) and row.state == "hanging")
@@ -480,7 +534,7 @@ def _time(timestamp: int | None) -> str | None:
 
 
 def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
-    """Return what is known of a partition beside its segments."""
+    """Return the JSON of the state of a partition, without its segments."""
     return {
         "name": path_text(state.name),
         "log_start_offset": state.log_start,
@@ -553,7 +607,7 @@ def _record(each: InSegment) -> dict[str, Any]:
 
 
 def _detail_documents() -> Callable[[InSegment], dict[str, Any]]:
-    """Return what makes the JSON of a record; the batch of the one before is not read again."""
+    """Return a function that makes the JSON of a record. Records of the same batch share one read of it."""
     batch: dict[str, Any] = {}
 
     def document(each: InSegment) -> dict[str, Any]:
@@ -591,7 +645,7 @@ def _match(match: Match) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can hold it; a dataclass as an object."""
+    """Convert a value to types of JSON; a dataclass becomes an object."""
     if dataclasses.is_dataclass(value):
         found: dict[str, Any] = {}
         for each in dataclasses.fields(value):
@@ -604,5 +658,5 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
-    # Names of files may hold bytes that are no UTF-8.
+    # Names of files may have bytes that are not UTF-8.
     return path_text(value) if isinstance(value, (str, Path)) else value

@@ -1,6 +1,6 @@
-"""What views tell the screen around them. They know nothing of each other: what one wants, the screen does.
+"""Messages from views to their screen. Views do not know each other: the screen does what a view asks for.
 
-A view that is on its way to a place posts `Jump`; findings of verify, matches of a search and `:` all end there.
+A view posts `Jump` to go to a place: from a finding of verify, from a match of a search, and from `:`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OpenView(Message):
-    """Another view of the partition, by its name in `screens.VIEWS`."""
+    """Asks for another view of the partition, by its name in `screens.VIEWS`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -22,7 +22,12 @@ class OpenView(Message):
 
 
 class SelectSegment(Message):
-    """Another segment, by its base offset; view: then shown (None: the one that is)."""
+    """Asks for another segment.
+
+    Attributes:
+        base_offset: The base offset of the segment.
+        view: The view to show then; None: the current one.
+    """
 
     def __init__(self, base_offset: int, view: str | None = None) -> None:
         self.base_offset = base_offset
@@ -31,7 +36,12 @@ class SelectSegment(Message):
 
 
 class Jump(Message):
-    """To an offset, a time or a byte, in whatever segment it is; view: then shown (None: the one that is)."""
+    """Asks for an offset, a time or a byte in any segment.
+
+    Attributes:
+        target: The place to go to.
+        view: The view to show then; None: the current one.
+    """
 
     def __init__(self, target: Target, view: str | None = None) -> None:
         self.target = target
@@ -40,7 +50,7 @@ class Jump(Message):
 
 
 class Told(Message):
-    """Something is wrong, to be said in the line for it; None: no longer."""
+    """Reports a problem for the line of problems; None clears the line."""
 
     def __init__(self, problem: str | None) -> None:
         self.problem = problem

@@ -1,12 +1,13 @@
-"""`Model`: the one door through which screens ask about a path.
+"""`Model`: the interface through which screens read a path.
 
     Model(path) ─┬─ topics()            rows of all partitions
                  └─ partition(name) ─┬─ refresh()          segments and watermarks
                                      ├─ segment(base)      batches, records, bytes, fields, the map
                                      └─ transactions(), locate(target)
 
-Each call answers at once or reads a bounded piece; who calls is a worker, never the thread that draws. Use each object
-from one thread at a time. What is on disk never makes a call raise: see `problem` in the answers.
+Each call returns at once or reads a bounded amount. Call it from a worker, never from the thread that draws, and use
+each object from one thread at a time. After the model is open, damage and unreadable files raise nothing: see `problem`
+in the results.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ __all__ = [
     "TopicRow",
 ]
 
-# What reads partitions takes longer to import than their names to list: it comes when the first is opened.
+# The modules that read partitions take longer to import than listing the names: they are imported with the first one.
 _LATER = {"PartitionReader": "inspector.reading.partition", "SegmentReader": "inspector.reading.batches"}
 
 
@@ -77,19 +78,26 @@ def __getattr__(name: str) -> Any:
 class Model:
     """A data directory, a partition directory or one segment file, read-only.
 
-    kind: which of these. path: as it was given. OSError: there is no such path, or no permission. NotALogError: it
-    holds no Kafka log.
+    Attributes:
+        kind: Which of these it is.
+        path: The absolute path.
     """
 
     kind: Literal["data_dir", "partition", "file"]
 
     def __init__(self, path: Path | str) -> None:
+        """Find out what is at a path.
+
+        Raises:
+            OSError: The path does not exist, or permission is missing.
+            NotALogError: It holds no Kafka log.
+        """
         self.path = Path(path).absolute()
         place = discover(self.path)
         self._is_data_dir = isinstance(place, DataDir)
         self.kind = "data_dir" if isinstance(place, DataDir) else "file" if isinstance(place, LogFile) else "partition"
         if self.kind == "file":
-            # Where there is nothing else to show, it is the path that cannot be read.
+            # A file that was not opened is an error of the path, because there is nothing else to show.
             self.path.open("rb").close()
         home = self.path if self.kind == "data_dir" else real_path(self.path).parent
         self._checkpoints = Checkpoints(home if self.kind != "file" else home.parent)
@@ -101,25 +109,25 @@ class Model:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the data directory itself, when it was last looked at."""
+        """The problem of the data directory itself when it was last read; None if there is none."""
         return self._gone or self._checkpoints.problem
 
     def names(self) -> list[TopicRow]:
-        """The first rows of `topics`, which takes them from the same listing: for a first look."""
+        """Return the first rows of `topics`, for a quick first display. `topics` uses the same directory listing."""
         if self._place is None and self._found is None:
             self._found = self.sources()
         return self._topics.named(self.sources() if self._found is None else self._found)
 
     def topics(self) -> Iterator[TopicRow]:
-        """A row a partition three times over: names, then filled, then with what takes longer to find out.
+        """Yield three rows per partition: the name, then its values, then the values that take longer.
 
-        Rows of the same `name` take the place of the ones before. Called again it lists the directory again, and knows
+        A row replaces an earlier one with the same `name`. Another call lists the directory again, and its rows have
         the rate of growth.
         """
         yield from self._topics.rows(self.sources())
 
     def sources(self) -> list[Source]:
-        """What there is to read, as it is now; empty where the directory has gone."""
+        """List what can be read now; nothing if the directory was deleted."""
         if self._place is not None:
             return [self._source(self._place)]
         found, self._found = self._found, None
@@ -149,9 +157,14 @@ class Model:
         return Source(name, place.path, place.topic_partition, self._checkpoints, mark)  # type: ignore[arg-type]
 
     def partition(self, name: str | None = None) -> PartitionReader:
-        """The reader of the partition of that name (of its row); the same one each time. None: the only one there is.
+        """Return the reader of a partition, the same object each time.
 
-        A name that is not there (any more) gives a reader whose state says so.
+        Args:
+            name: The `name` of its row; None: the only partition. An unknown name gives a reader whose state has the
+                problem.
+
+        Raises:
+            ValueError: The model is a data directory, and the name is None.
         """
         if self._place is not None:
             source = self._source(self._place)
@@ -168,7 +181,7 @@ class Model:
         return found
 
     def close(self) -> None:
-        """Give up all files."""
+        """Close all files."""
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()

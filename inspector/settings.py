@@ -3,10 +3,10 @@
     theme = "textual-light"
     timezone = "local"              # "utc" (the default), "local", "relative" or "epoch"
 
-    [keymap]                        # names as the help has them; commas between keys
+    [keymap]                        # names as in the help; commas between keys
     follow = "F,f5"
 
-A mistake is told by its name and left out; all else holds.
+A wrong setting is reported and ignored; the others apply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from inspector.text import Zone, printable
 
 TIME_ZONES: tuple[Zone, ...] = ("utc", "local", "relative", "epoch")
 _KEY = re.compile(r"(?:(?:ctrl|shift|alt|meta|super|hyper)\+)*(\w+|[^\s\w,])")
-# Keys that are no character; of characters with a name of their own besides the one of Unicode, that name.
+# Names of keys that are not characters, and names of characters that differ from those of Unicode.
 _NAMED_KEYS = frozenset(
     [
         *("backspace", "delete", "down", "end", "enter", "escape", "home", "insert", "left", "pagedown", "pageup"),
@@ -34,13 +34,20 @@ _NAMED_KEYS = frozenset(
     ]
 )
 MOST_BYTES = 1 << 20
-# Up to here characters may be named.
+# The last character that may be written by its name.
 _LAST_NAMED = 0x24F
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the config file says. mistakes: a line each, to be shown."""
+    """The settings of the config file.
+
+    Attributes:
+        theme: The name of the theme; None: the default.
+        time_zone: The zone in which times are shown.
+        keymap: The keys of an action, by its name; commas between keys.
+        mistakes: A message for each wrong setting.
+    """
 
     theme: str | None = None
     time_zone: Zone = "utc"
@@ -49,13 +56,17 @@ class Settings:
 
 
 def default_path() -> Path:
-    """Where the config file is looked for."""
+    """Return the default path of the config file."""
     home = os.environ.get("XDG_CONFIG_HOME")
     return (Path(home) if home else Path.home() / ".config") / "kafkalog" / "inspector.toml"
 
 
 def load(path: Path | None = None) -> Settings:
-    """The settings of the file at `path` (None: the default place, where it need not be). Never raises."""
+    """Load the config file. Errors are in `mistakes` of the result; none is raised.
+
+    Args:
+        path: The path; None: the default path, where the file need not exist.
+    """
     place = path
     try:
         place = place or default_path()
@@ -69,8 +80,13 @@ def load(path: Path | None = None) -> Settings:
 
 
 def _text_of(place: Path) -> str:
-    """OSError: it cannot be read. ValueError: it is no config file."""
-    # Asked first: to open a FIFO waits for somebody to write to it.
+    """Read the config file.
+
+    Raises:
+        OSError: It was not read.
+        ValueError: It is not a regular file, too large, or not UTF-8.
+    """
+    # Checked first, because opening a FIFO waits for a writer.
     if not (place.is_file() or os.path.realpath(place) == os.devnull):
         place.stat()
         raise ValueError("it is no regular file")
@@ -116,7 +132,7 @@ def _keymap(found: Any, place: str, mistakes: list[str]) -> dict[str, str]:
 
 
 def _is_key(text: str) -> bool:
-    """Whether it is a key's name, as "ctrl+q", "f5", "?" or "question_mark" are."""
+    """Return whether a text is the name of a key, such as "ctrl+q", "f5", "?" or "question_mark"."""
     found = _KEY.fullmatch(text)
     if found is None:
         return False
@@ -126,6 +142,6 @@ def _is_key(text: str) -> bool:
 
 @cache
 def _names_of_characters() -> frozenset[str]:
-    """As "less_than_sign"."""
+    """Return the names of characters, such as "less_than_sign"."""
     names = (unicodedata.name(chr(code), "") for code in range(_LAST_NAMED))
     return frozenset(re.sub("[- ]", "_", name).lower() for name in names if name)

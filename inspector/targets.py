@@ -1,9 +1,9 @@
-"""What is typed after `:`.
+"""The input after `:`.
 
 1042                    an offset
-@2026-01-31T10:00       a time, in the zone that times are shown in unless it names one; @2026-01-31 its midnight
-@1769853600000          the same in ms since the epoch
-+4096, +0x1000          a byte of the segment that is looked at
+@2026-01-31T10:00       a time, by default in the zone in which times are shown; @2026-01-31 is its midnight
+@1769853600000          a time in ms since the epoch
++4096, +0x1000          a byte of the selected segment
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from inspector.reading.answers import Byte, Offset, Target, Time
 
 
 def target_of(typed: str, base_offset: int | None, zone: str) -> Target:
-    """ValueError: it is none of these; the text says what is."""
+    """Parse the input.
+
+    Args:
+        typed: The input.
+        base_offset: The base offset of the selected segment, for a byte.
+        zone: The zone in which times are shown.
+
+    Raises:
+        ValueError: The input has none of these forms; the message lists them.
+    """
     wanted = typed.strip().replace(",", "").replace("_", "")
     try:
         if wanted.startswith("@"):

@@ -1,11 +1,11 @@
-r"""What a terminal is given to show: sizes, counts, times, and bytes of somebody else's in a form that harms nothing.
+r"""Text for the terminal: sizes, counts, times, and untrusted bytes in a safe form.
 
     1073741824           1.0 GiB
     1700000000000        2023-11-14T22:13:20.000Z | local | 3 min ago | 1700000000000
     b"a\x1b[31m\n"       a\x1b[31m\n
 
-Every text from disk goes through `printable`: control characters, those that turn the direction of writing, and bytes
-that are no UTF-8 are escaped. What is returned is plain text, never markup.
+Every text from disk goes through `printable`: it escapes control characters, characters that change the direction of
+writing, and bytes that are not UTF-8. All functions return plain text, never markup.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ Zone: TypeAlias = Literal["utc", "local", "relative", "epoch"]
 
 VIEWS: Final[tuple[View, ...]] = get_args(View)
 ZONES: Final[tuple[Zone, ...]] = get_args(Zone)
-# Bytes of one value that are shown; the rest is counted.
+# The number of bytes of a value that are shown; the rest is counted.
 SHOWN_BYTES: Final = 256 << 10
-# A longer value is not looked at for whether it is JSON; one that would be longer when indented is left as it is.
+# The largest value that is tested for JSON, and the largest size of indented JSON; longer JSON is not indented.
 JSON_BYTES: Final = 4 << 20
 PRETTY_BYTES: Final = 16 << 20
 HEX_WIDTH: Final = 16
-# Accents on one letter.
+# The largest number of combining characters on one letter.
 MOST_PILED: Final = 8
 _BASE64_BYTES: Final = 57
 _PIECE_BYTES: Final = 1 << 20
-# Characters by which one sees whether a text is meant to be read.
+# The number of characters that decide whether bytes are readable text.
 _LOOKED_AT: Final = 4096
 _DECODER: Final = getincrementaldecoder("utf-8")
 _BRACKETS: Final = re.compile(rb"[][{}]")
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
-# Years 1 to 9999 are what dates reach.
+# The range of `datetime`, years 1 to 9999, in ms since the epoch.
 _DATES: Final = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
 def size(count: int | None) -> str:
-    """Bytes in the largest unit that fits: `1.5 KiB`; "" where they are not known."""
+    """Format a number of bytes in the largest unit that fits: `1.5 KiB`; "" if unknown."""
     if count is None:
         return ""
     if abs(count) < 1024:
@@ -55,26 +55,32 @@ def size(count: int | None) -> str:
     value = float(count)
     for unit in ("KiB", "MiB", "GiB", "TiB"):
         value /= 1024
-        # Also what would be rounded up to the next unit.
+        # 1023.95 and more would be rounded up to 1024.0 of this unit.
         if abs(value) < 1023.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1024:.1f} PiB"
 
 
 def number(count: int | None) -> str:
-    """A count with its thousands apart: `1,234,567`; "" where it is not known."""
+    """Format a count with separators between thousands: `1,234,567`; "" if unknown."""
     return "" if count is None else f"{count:,}"
 
 
 def rate(per_second: float | None) -> str:
-    """A rate: `12/s`, `0.3/s`; "" where it is not known."""
+    """Format a rate: `12/s`, `0.3/s`; "" if unknown."""
     if per_second is None:
         return ""
     return f"{per_second:,.0f}/s" if per_second == 0 or abs(per_second) >= 10 else f"{per_second:.1f}/s"
 
 
 def time(timestamp: int | None, zone: Zone = "utc", now: int | None = None) -> str:
-    """A time (ms since the epoch) in the zone asked for; "" where there is none. now: ms, for `relative`."""
+    """Format a time.
+
+    Args:
+        timestamp: The time, ms since the epoch; None gives "".
+        zone: The zone. A time outside the years 1 to 9999 is given in ms for every zone.
+        now: The current time for zone "relative", ms since the epoch; None: ask the clock.
+    """
     if timestamp is None:
         return ""
     if zone == "epoch" or timestamp not in _DATES:
@@ -99,14 +105,14 @@ def _offset(moment: datetime) -> str:
 
 
 def relative(timestamp: int, now: int | None = None) -> str:
-    """How long ago (or from now) a time is: `3 min ago`."""
+    """Format how long ago a time was, or how far ahead it is: `3 min ago`, `in 3 min`."""
     delta = (int(clock.time() * 1000) if now is None else now) - timestamp
     length = duration(abs(delta))
     return f"{length} ago" if delta >= 0 else f"in {length}"
 
 
 def duration(milliseconds: int | None) -> str:
-    """A length of time in its largest unit: `3 min`; "" where it is not known."""
+    """Format a duration in its largest unit: `3 min`; "" if unknown."""
     if milliseconds is None:
         return ""
     if milliseconds < 1000:
@@ -119,7 +125,12 @@ def duration(milliseconds: int | None) -> str:
 
 
 def printable(data: bytes | str | None, limit: int | None = None) -> str:
-    """Bytes or text on one line, what cannot be printed escaped; None is `null`. limit: characters, `…` after them."""
+    """Return bytes or text as one line, with unprintable characters escaped.
+
+    Args:
+        data: The bytes, as UTF-8, or the text; None gives `null`.
+        limit: The largest length of the result, characters; a longer one is cut and ends in `…`.
+    """
     if data is None:
         return "null"
     if limit is not None:
@@ -148,9 +159,9 @@ def _code(character: str) -> str:
 
 
 def _without_piles(text: str) -> str:
-    """Of characters that take no room of their own no more than a few at a time, the others escaped.
+    """Escape zero-width characters after the first few in a row.
 
-    A terminal gets no more of them than belong in a cell; the time to cut a line of them grows as its square.
+    A cell of a terminal can show no more, and the time to cut a line of them grows as the square of its length.
     """
     pile = 0
     parts: list[str] = []
@@ -161,7 +172,7 @@ def _without_piles(text: str) -> str:
 
 
 def _takes_no_room(character: str) -> bool:
-    """Accents and the like, and the Korean letters that are drawn into the one before."""
+    """Return whether a character has no width: combining marks, and Korean letters drawn into the one before."""
     return not character.isascii() and (
         category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff" or "\ud7b0" <= character <= "\ud7ff"
     )
@@ -171,7 +182,7 @@ def _takes_no_room(character: str) -> bool:
 
 
 def views(data: bytes | None) -> tuple[View, ...]:
-    """The views that show `data` otherwise than as bytes do, in the order to go through them."""
+    """Return the views that fit `data`, in the order in which the user steps through them."""
     if data is None:
         return ("auto",)
     fitting: list[View] = ["auto"]
@@ -183,7 +194,7 @@ def views(data: bytes | None) -> tuple[View, ...]:
 
 
 def resolved(data: bytes | None, view: View) -> View:
-    """What "auto" is for these bytes: JSON where they are an object or a list, text where they are that, else hex."""
+    """Return the view that "auto" means for these bytes: JSON for an object or a list, UTF-8 for text, else hex."""
     if view != "auto" or data is None:
         return view
     if _as_json(data) is not None:
@@ -192,7 +203,7 @@ def resolved(data: bytes | None, view: View) -> View:
 
 
 def label(data: bytes | None, view: View) -> str:
-    """What is to be said above a view: that what is shown is not as the bytes are, and how to see those."""
+    """Return the title of a view: its format, and how it differs from the bytes."""
     if data is None:
         return "null"
     shown_as = resolved(data, view)
@@ -204,9 +215,15 @@ def label(data: bytes | None, view: View) -> str:
 
 
 def shown(data: bytes | None, view: View = "auto", limit: int = SHOWN_BYTES) -> list[str]:
-    """The lines of a view. limit: bytes of `data` that are shown; a last line counts the others.
+    """Return the lines of a view.
 
-    JSON is broken into lines and indented, and nothing else: numbers, strings and repeated names stay as written.
+    JSON is broken into lines and indented, and not changed otherwise: numbers, strings and repeated names stay as they
+    are.
+
+    Args:
+        data: The bytes; None gives `null`.
+        view: The view.
+        limit: The largest number of bytes shown; a last line counts the others.
     """
     if data is None:
         return ["null"]
@@ -221,7 +238,7 @@ def shown(data: bytes | None, view: View = "auto", limit: int = SHOWN_BYTES) -> 
 
 
 def _cut(data: bytes, limit: int) -> list[str]:
-    """Text as its lines, each of which is printable."""
+    """Return the lines of a text, in printable form."""
     text = data[:limit].decode("utf-8", "backslashreplace")
     return [*map(printable, text.split("\n")), *_rest(len(data) - limit)]
 
@@ -231,7 +248,12 @@ def _rest(count: int) -> list[str]:
 
 
 def hex_lines(data: bytes, start: int = 0) -> list[str]:
-    """A dump: position, sixteen bytes, and what of them is ASCII."""
+    """Return a hex dump. Each line has a position, sixteen bytes, and the same as ASCII.
+
+    Args:
+        data: The bytes.
+        start: The position of the first one.
+    """
     return [
         f"{start + at:08x}  {_hex(data[at : at + HEX_WIDTH])}  {ascii_text(data[at : at + HEX_WIDTH])}"
         for at in range(0, len(data), HEX_WIDTH)
@@ -243,7 +265,7 @@ def _hex(data: bytes) -> str:
 
 
 def ascii_text(data: bytes) -> str:
-    """Each byte as its ASCII character, or a dot."""
+    """Return each byte as its ASCII character, or as a dot."""
     return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
 
 
@@ -254,8 +276,8 @@ def _base64_lines(data: bytes) -> list[str]:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether the bytes are UTF-8 and, as far as a look tells, meant to be read."""
-    # In pieces, between which other threads have their turn.
+    """Return whether the bytes are UTF-8 and begin with printable characters."""
+    # In chunks, so that other threads can run in between.
     decoder = _DECODER()
     try:
         look = decoder.decode(data[:_PIECE_BYTES], len(data) <= _PIECE_BYTES)[:_LOOKED_AT]
@@ -269,7 +291,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _as_json(data: bytes) -> bytes | None:
-    """An object or a list, indented; None where it is neither, no JSON, or would be far longer so."""
+    """Return indented JSON; None if the bytes are not an object or a list, are too long, or would become too long."""
     if len(data) > JSON_BYTES or not _begins_as_json(data):
         return None
     return _indented(data)
@@ -287,7 +309,7 @@ def _why_not_json(data: bytes) -> str:
 
 @lru_cache(maxsize=1)
 def _indented(data: bytes) -> bytes | None:
-    """Asked for several times for what is seen once."""
+    """Indent JSON; None if it is not valid or would become too long. Each display of a value calls it several times."""
     try:
         data.decode("utf-8")
         return msgspec.json.format(data, indent=2) if _widened(data) <= PRETTY_BYTES else None
@@ -296,7 +318,7 @@ def _indented(data: bytes) -> bytes | None:
 
 
 def _widened(data: bytes) -> int:
-    """Bytes that indenting may make of it: deep nesting, and many lines in it, grow with each other."""
+    """Return an upper bound for the size of JSON after indenting: two spaces per level of the deepest in each line."""
     depth = deepest = 0
     for bracket in _BRACKETS.findall(data):
         depth += 1 if bracket in b"[{" else -1

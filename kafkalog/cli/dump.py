@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.cli.text_lines import TextLines
     from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 
-# A payload of megabytes helps nobody on a screen.
+# Megabytes of payload are of no use on a terminal.
 TERMINAL_MAX_WIDTH = 1000
 
 EPILOG = """\b
@@ -57,7 +57,18 @@ Examples:
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asked for. form: "text", "json" or "jsonl". max_width: of text, 0 = none."""
+    """The options of the command.
+
+    Attributes:
+        form: "text", "json" or "jsonl".
+        batches: Whether to show batches instead of records.
+        control: Whether to show control records too.
+        start: The first position; None: no limit.
+        end: The position after the last one; None: no limit.
+        max_width: The largest length of a key, value or header in text, characters; 0: no limit.
+        skip_damage: Whether to continue after damage.
+        wide: Whether to show all columns on a narrow terminal.
+    """
 
     form: str
     batches: bool
@@ -70,17 +81,30 @@ class Wish:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether less than all is wanted."""
+        """Whether `--from` or `--to` limits the output."""
         return self.start is not None or self.end is not None
 
 
 class Dump:
-    """Prints log after log until the limit is reached, and remembers the gravest exit code.
+    """Prints logs one after the other until the limit is reached, and stores the most severe exit code.
 
-    several: every record says which log it is from. printed: how many records or batches so far.
+    Attributes:
+        wish: The options.
+        left: How many records or batches may still be printed.
+        exit_code: The most severe exit code so far.
+        printed: How many records or batches were printed.
     """
 
     def __init__(self, wish: Wish, limit: int | None, sink: Sink, progress: Progress, *, several: bool) -> None:
+        """Prepare the output.
+
+        Args:
+            wish: The options.
+            limit: The largest number of records or batches, of all logs together; None: no limit.
+            sink: Where to write.
+            progress: The progress line.
+            several: Whether each line of text names the log that it is from.
+        """
         self.wish = wish
         self.left = sys.maxsize if limit is None else limit
         self.exit_code = SOUND
@@ -93,7 +117,11 @@ class Dump:
         self._hides = False
 
     def show(self, place: PartitionDir | LogFile) -> None:
-        """One log; its damage, or that it cannot be read, does not hide the others."""
+        """Print one log. Damage and errors in reading it are reported, so that other logs can follow.
+
+        Raises:
+            BrokenPipeError: The reader of stdout has gone.
+        """
         from kafkalog.errors import KafkaLogError
 
         try:
@@ -108,7 +136,7 @@ class Dump:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """Tell what could not be read."""
+        """Report an error that ended the reading of a log."""
         self._complain(error)
         self.exit_code = max(self.exit_code, exit_code_of(error))
 
@@ -134,7 +162,7 @@ class Dump:
         self._tell_end(source, wanted, nothing=self.printed == before)
 
     def finish(self) -> None:
-        """Ends the JSON document, whatever has happened; says what a narrow terminal has hidden."""
+        """End the JSON document, also after an error; write the hint about columns hidden on a narrow terminal."""
         if self._array is not None:
             self._sink.write([self._array.end()])
         if self._hides and self.printed:
@@ -166,10 +194,10 @@ class Dump:
     def _with_control(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
         from kafkalog.errors import KafkaLogError
 
-        # Any batch may hold a time before its first record's.
+        # Records may have earlier times than the first of their batch, so the header cannot exclude a batch by `until`.
         for _, batch in source.batches(replace(wanted, until=None)):
             try:
-                # All of it, so that its damage is met here.
+                # Read the whole batch, so that its damage is raised here.
                 records = [record for record in batch if wanted.holds(record)]
             except KafkaLogError as error:
                 if not self.wish.skip_damage:
@@ -181,7 +209,7 @@ class Dump:
             yield from lines.record_list(shown, control=batch.is_control)
 
     def _batches(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
-        """All of them, sound or not: whoever looks at batches wants to see the bad ones too."""
+        """Yield lines for all batches, valid or not: users who inspect batches want to see damaged ones too."""
         from kafkalog.cli.batch_facts import facts_of
 
         damaged = 0
@@ -203,7 +231,7 @@ class Dump:
         self._progress.advance(size)
 
     def _tell_end(self, source: Source, wanted: Range, *, nothing: bool) -> None:
-        """What the output itself does not tell: why it is empty, or that the file ends in part of a batch."""
+        """Report on stderr why the output is empty, or that the file ends in an incomplete batch."""
         if nothing and not self._several and (self.wish.is_bounded or self.wish.form == "text"):
             from kafkalog.cli.emptiness import why_nothing
 
@@ -213,7 +241,7 @@ class Dump:
             self._complain(f"{source.active_path}: position {torn.position}: it ends in part of a batch, not shown")
 
     def tell_nothing(self, logs: int) -> None:
-        """That none of several logs had anything to show, where that may surprise."""
+        """Report that none of several logs had output, unless all records were asked for as JSON."""
         if not self.wish.is_bounded and self.wish.form != "text":
             return
         what = "batch" if self.wish.batches else "record"
@@ -228,7 +256,7 @@ class Dump:
         self.exit_code = max(self.exit_code, exit_code_of(error))
 
     def _report(self, problem: object, is_damage: bool) -> None:
-        """Damage that does not end the dump."""
+        """Report a problem that does not end the dump; damage changes the exit code."""
         self._complain(problem)
         if is_damage:
             self.exit_code = max(self.exit_code, FINDINGS)
@@ -240,7 +268,7 @@ class Dump:
 
 
 def _filter(form: str) -> Callable[[bytes], bytes] | None:
-    """What makes JSON safe to look at; text always is."""
+    """Return the function that makes JSON safe for a terminal; None if no function is needed."""
     if form == "text" or not is_terminal(sys.stdout):
         return None
     from kafkalog.cli.json_lines import for_terminal
@@ -305,7 +333,7 @@ def _dump(paths: Sequence[Path], topics: tuple[str, ...], wish: Wish, limit: int
     from kafkalog.cli.ls import size_of
 
     found, problems, several = _places(paths, topics)
-    # Where records scroll by on the same terminal, a line of progress would only be in their way.
+    # If records are printed on the same terminal, a progress line would interfere with them.
     progress = Progress(sum(map(size_of, found)), quiet=is_terminal(sys.stdout))
     with progress, Sink(stdout_bytes()) as sink:
         dump = Dump(wish, limit, sink, progress, several=several)
@@ -324,7 +352,7 @@ def _dump(paths: Sequence[Path], topics: tuple[str, ...], wish: Wish, limit: int
 def _places(
     paths: Sequence[Path], topics: tuple[str, ...]
 ) -> tuple[list[PartitionDir | LogFile], list[Exception], bool]:
-    """The logs that are there, what is wrong with the other paths, and whether there may be several logs."""
+    """Return the logs found, the errors of the other paths, and whether there may be several logs."""
     from kafkalog.cli.log_source import places
     from kafkalog.errors import NotALogError
     from kafkalog.storage.data_dir.discover import DataDir, discover

@@ -1,6 +1,6 @@
-"""Records and batches as lines of JSON: version, topic and partition, then the fields that `json_shapes` has for them.
+"""Records and batches as lines of JSON: version, topic and partition, then the fields of `json_shapes`.
 
-A file whose name and directory do not tell topic and partition has `path` in their place.
+A file whose name and directory do not give topic and partition has `path` instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.cli.batch_facts import BatchFacts
     from kafkalog.cli.log_source import Located
 
-# So many lines are encoded at once: what is made for them stays in cache, and memory that has been freed is used again.
+# The number of lines encoded at once: so few that their objects stay in the CPU cache and freed memory is used again.
 LINES_AT_ONCE = 128
 LINES_BY_KERNEL = 512
 
@@ -33,7 +33,7 @@ class _Header(msgspec.Struct, gc=False):
 
 
 def _row_type(place: dict[str, Any]) -> Callable[..., msgspec.Struct]:
-    """What a record is encoded from: the fields of its place are the same for all, and cost no argument."""
+    """Return the type from which records are encoded. The fields of `place` are defaults: they cost no argument."""
     fields: list[str | tuple[str, Any] | tuple[str, Any, Any]] = [
         *[(name, type(value), value) for name, value in place.items()],
         ("offset", int),
@@ -47,15 +47,24 @@ def _row_type(place: dict[str, Any]) -> Callable[..., msgspec.Struct]:
 
 
 class JsonLines:
-    """Lines for the records and batches of one log. place: the fields that say in every line which."""
+    """Encodes the records and batches of one log as lines."""
 
     def __init__(self, place: dict[str, Any]) -> None:
+        """Prepare the parts that all lines share.
+
+        Args:
+            place: The fields that name the log, for each line.
+        """
         self._place = {"version": JSON_VERSION, **place}
         self._head = _encoder.encode(self._place)[:-1] + b","
         self._row = _row_type(self._place)
 
     def records(self, part: RecordColumns) -> Iterator[bytes]:
-        """Pieces of whole lines. Three ways to the same bytes: the usual is fast, the rare is plain."""
+        """Yield chunks of whole lines.
+
+        There are three implementations with the same result. The fast ones are for records that all have a timestamp
+        of the same type.
+        """
         label = _common_label(part)
         if label is None:
             yield from map(self._careful, part.record_lists(LINES_AT_ONCE))
@@ -80,7 +89,7 @@ class JsonLines:
         yield from map(self._careful, part.record_lists(LINES_AT_ONCE)) if lines is None else (lines,)
 
     def _with_headers(self, records: list[Record], label: str) -> bytes:
-        """All is UTF-8, which it mostly is, and every record has a timestamp."""
+        """Encode records that have timestamps and, as is usual, only UTF-8; others go to `_careful`."""
         row = self._row
         try:
             rows = [
@@ -104,7 +113,12 @@ class JsonLines:
         return _encoder.encode_lines([{**self._place, **of_record(record)} for record in records])
 
     def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
-        """The same for objects, all of them control records or none."""
+        """Yield at most one chunk of lines for `Record` objects.
+
+        Args:
+            records: The records.
+            control: Whether all of them, or none, are control records.
+        """
         if records:
             more = [{"control": of_control(record)} if control else {} for record in records]
             documents = [
@@ -113,12 +127,12 @@ class JsonLines:
             yield _encoder.encode_lines(documents)
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:
-        """A line for a batch."""
+        """Encode a batch as a line."""
         return _encoder.encode_lines([{**self._place, **of_batch(located, facts)}])
 
 
 def _common_label(part: RecordColumns) -> str | None:
-    """Who set the timestamps, where that is the same for all of them and all have one."""
+    """Return the label of the timestamp type, if all records have a timestamp and the same type; else None."""
     types = part.batches["timestamp_type"][part.batch]
     low, high = int(types.min()), int(types.max())
     if low != high or (part.timestamp == NO_TIMESTAMP).any():
@@ -127,23 +141,23 @@ def _common_label(part: RecordColumns) -> str | None:
 
 
 class Array:
-    """Makes one JSON document, an array, of pieces of whole lines: a line break inside a string has been escaped."""
+    """Joins chunks of whole lines to one JSON array. Strings have no line breaks, because these are escaped."""
 
     def __init__(self) -> None:
         self._begun = False
 
     def take(self, piece: bytes) -> bytes:
-        """The next piece of it."""
+        """Return the next chunk of the array."""
         before, self._begun = b",\n" if self._begun else b"[\n", True
         return before + piece[:-1].replace(b"\n", b",\n")
 
     def end(self) -> bytes:
-        """The last piece of it."""
+        """Return the last chunk of the array."""
         return b"\n]\n" if self._begun else b"[]\n"
 
 
 def for_terminal(piece: bytes) -> bytes:
-    """The same JSON with whatever could steer a terminal escaped, as JSON lets every character of a string be."""
+    """Escape characters that could control a terminal. The JSON keeps its meaning: it allows any character escaped."""
     text = piece.decode("utf-8")
     if text.replace("\n", "").isprintable():
         return piece

@@ -1,4 +1,4 @@
-"""The shapes of the JSON that all commands print: one vocabulary, whose schema is docs/schema/kafkalog-2.json.
+"""The shapes of the JSON that all commands print. Their schema is docs/schema/kafkalog-2.json.
 
     record       offset timestamp timestamp_type key value headers [{key, value}]       names of `Record`
     batch        path position size_in_bytes magic base_offset last_offset ...          names of `RecordBatch`
@@ -6,10 +6,10 @@
     partition    topic partition log_start_offset log_end_offset size_in_bytes ...      names of `Log`
     finding      severity code path message position ...                                names of `Finding`
 
-What is absent or not known is null, where Kafka and the Python objects have -1. Bytes that are UTF-8 are a string;
-others are base64, and a field beside them says so: "value_encoding": "base64". Times are ms since the epoch.
+An absent or unknown value is null; Kafka and the Python objects have -1. Bytes that are UTF-8 are a string; others are
+base64, and a field beside them says so: "value_encoding": "base64". Times are ms since the epoch.
 
-`version` rises when a field goes away or changes its meaning; new fields, and new codes of findings, do not raise it.
+`version` rises when a field is removed or changes its meaning. New fields, and new codes of findings, do not raise it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BATCH_FIELDS = (
 
 
 def text_of(document: object, indent: int = 0) -> str:
-    """Encode one document, as a line or indented."""
+    """Encode one document: as one line without `indent`, else indented by so many spaces."""
     import msgspec
 
     encoded = msgspec.json.encode(document)
@@ -52,12 +52,12 @@ def text_of(document: object, indent: int = 0) -> str:
 
 
 def known(value: int | None) -> int | None:
-    """Return a value of Kafka's, or None for -1, which stands for none."""
+    """Return a value from Kafka, or None for -1, which means none."""
     return None if value == -1 else value
 
 
 def of_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Return the field `name` with bytes in it, and the field that names their encoding where they are not UTF-8."""
+    """Return the field `name` with the data and, if the data is not UTF-8, the field that names its encoding."""
     if data is None:
         return {name: None}
     try:
@@ -84,7 +84,7 @@ def of_record(record: Record) -> dict[str, Any]:
 
 
 def of_control(record: Record) -> dict[str, Any]:
-    """Return what a control record says; where it does not follow its format, `error` says what is wrong."""
+    """Return the fields of a control record; if it does not follow the format, `error` says what is wrong."""
     from kafkalog.record.control import control_type, decode_control
 
     try:
@@ -112,7 +112,7 @@ def of_batch(located: Located, facts: BatchFacts) -> dict[str, Any]:
 
 
 def of_place(path: str | PathLike[str], partition: TopicPartition | None) -> dict[str, Any]:
-    """Return the fields that say where a segment, a partition or a file is, and of which partition it is."""
+    """Return the path of a partition, a segment or a file, and the partition that it belongs to."""
     return {
         "path": path_text(path),
         "topic": None if partition is None else path_text(partition.topic),
@@ -121,7 +121,7 @@ def of_place(path: str | PathLike[str], partition: TopicPartition | None) -> dic
 
 
 def of_counts(summary: SegmentSummary) -> dict[str, Any]:
-    """Return what the headers of a partition, a segment or a file tell."""
+    """Return the counts and times from the headers of a partition, a segment or a file."""
     return {
         "batches": summary.batches,
         "control_batches": summary.control_batches,
@@ -140,7 +140,12 @@ def of_counts(summary: SegmentSummary) -> dict[str, Any]:
 
 
 def of_summary(summary: SegmentSummary, kind: str) -> dict[str, Any]:
-    """Return what is known of a partition, a segment or a file. kind: "partition", "segment" or "file"."""
+    """Return the fields of a summary.
+
+    Args:
+        summary: The summary of a partition, a segment or a file.
+        kind: "partition", "segment" or "file".
+    """
     start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
     return {
         "segments": summary.segments,
@@ -160,5 +165,5 @@ def of_finding(finding: Finding) -> dict[str, Any]:
 
 
 def of_check(check: Check, *, deep: bool) -> dict[str, Any]:
-    """Return what a check has looked at and found; only one that is `deep` counts records."""
+    """Return the counts of a check; only a `deep` check counts records."""
     return {"deep": deep, **check.as_dict(), **({} if deep else {"records": None})}

@@ -1,4 +1,4 @@
-"""A PATH as runs of records: each partition, or a file by itself, seen in the same way."""
+"""One interface to the records of a partition and of a single file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,22 @@ NO_END = 2**63 - 1
 
 
 class Located(NamedTuple):
-    """A batch, and the file that its position counts in."""
+    """A batch, and the path of the file that has it."""
 
     path: Path
     batch: RecordBatch
 
 
 class Source:
-    """The records of one partition or one file, by offset. Everything raises what the library raises."""
+    """The records of one partition or one file, by offset. All members raise the errors of the library."""
 
     def __init__(self, place: PartitionDir | LogFile) -> None:
-        """OSError, NotALogError: it cannot be opened."""
+        """Open the log or the file.
+
+        Raises:
+            OSError: It was not opened.
+            NotALogError: It is not a log.
+        """
         self._log: Log | FileMessageSet
         self.topic_partition: TopicPartition | None
         if isinstance(place, LogFile):
@@ -47,14 +52,14 @@ class Source:
 
     @property
     def place(self) -> dict[str, Any]:
-        """What says in JSON whose the records are."""
+        """The fields of JSON that name the log: topic and partition, or else the path."""
         if self.topic_partition is not None:
             return {"topic": path_text(self.topic_partition.topic), "partition": self.topic_partition.partition}
         return {"path": path_text(self._log.directory if isinstance(self._log, Log) else self._log.path)}
 
     @property
     def files(self) -> list[FileMessageSet]:
-        """The files it is made of, in order of their offsets."""
+        """The files, in the order of their offsets."""
         return [segment.log for segment in self._log.segments] if isinstance(self._log, Log) else [self._log]
 
     @property
@@ -67,7 +72,7 @@ class Source:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last whole batch, up to damage if there is any."""
+        """The offset after the last complete batch before any damage."""
         if isinstance(self._log, Log):
             return self._log.log_end_offset
         last = self._log.last_offset()
@@ -79,7 +84,7 @@ class Source:
         return segment_base_offset(to_path(self._log.path).name) or 0
 
     def columns(self, wanted: Range) -> Iterator[RecordColumns]:
-        """The records that are wanted, as arrays."""
+        """Yield the records of a range, as arrays."""
         first = self._first_to_read(wanted)
         if first is None:
             return
@@ -89,14 +94,17 @@ class Source:
                 yield shown
 
     def _parts(self, first: int, stop: int) -> Iterator[RecordColumns]:
-        """The records with first <= offset < stop."""
+        """Return the records with first <= offset < stop."""
         if isinstance(self._log, Log):
             return self._log.columns(first, stop)
         file = self._log.starting_at(first) if first else self._log
         return between(file.columns(), first, stop)
 
     def batches(self, wanted: Range) -> Iterator[Located]:
-        """The batches that hold, or held, an offset that is wanted, and may hold a time that is."""
+        """Yield the batches whose offsets overlap a range, and whose timestamps may be in it.
+
+        After compaction a batch may have none of the records any more.
+        """
         first = self._first_to_read(wanted)
         if first is None:
             return
@@ -107,7 +115,7 @@ class Source:
 
     def _touching(self, first: int, stop: int) -> Iterator[Located]:
         for path, batch in self._all_batches(first):
-            # Where a compressed message of formats 0 and 1 begins, only decompressing it would tell.
+            # The header of a compressed message of formats 0 and 1 does not have its first offset.
             if stop <= first or (batch.magic >= 2 and batch.base_offset >= stop):
                 return
             yield Located(path, batch)
@@ -115,19 +123,26 @@ class Source:
                 return
 
     def _all_batches(self, first: int) -> Iterator[Located]:
-        """From the one that holds the offset `first` on."""
+        """Yield the batches from the one that holds the offset `first` on."""
         for file in self.files:
             for batch in (file.starting_at(first) if first else file).batches():
                 yield Located(to_path(file.path), batch)
 
     def _first_to_read(self, wanted: Range) -> int | None:
-        """The first offset for which a batch must be read; None: none must."""
+        """Return the first offset for which a batch must be read; None: no batch must be read."""
         first = max(self._log.log_start_offset if isinstance(self._log, Log) else 0, wanted.first or 0)
         late = first if wanted.since is None else self._first_as_late(wanted.since)
         return None if late is None else max(first, late)
 
     def _first_as_late(self, timestamp: int) -> int | None:
-        """An offset before which no record is as late as `timestamp` (ms), by the headers; None: none is at all."""
+        """Return an offset before which, by the headers, all records are earlier than a timestamp.
+
+        Args:
+            timestamp: The timestamp, ms.
+
+        Returns:
+            The offset; None if all records of the log are earlier.
+        """
         before = 0
         for file in self.files:
             for run in file.header_runs():
@@ -140,13 +155,13 @@ class Source:
 
     @property
     def torn(self) -> EndOfData | None:
-        """Where the last file ends in part of a batch; None where it does not."""
+        """The position of the incomplete batch at the end of the last file; None if there is none."""
         end = self.files[-1].end_of_data if self.files else None
         return end if end is not None and end.kind is EndKind.TORN else None
 
     @property
     def active_path(self) -> str:
-        """The file that may still be written to."""
+        """The path of the active file."""
         return self.files[-1].path
 
     def __enter__(self) -> Self:
@@ -157,10 +172,10 @@ class Source:
 
 
 def partition_of_file(path: Path) -> TopicPartition | None:
-    """The partition whose segment a file is, by its own name and its directory's; None where these do not tell."""
+    """Return the partition of a segment file, by the names of file and directory; None if they do not give it."""
     return parse_partition_dir(real_path(path).parent.name) if segment_base_offset(path.name) is not None else None
 
 
 def places(place: DataDir | PartitionDir | LogFile) -> tuple[PartitionDir | LogFile, ...]:
-    """What is in a data directory, or the place itself."""
+    """Return the partitions of a data directory; any other place by itself."""
     return place.partitions if isinstance(place, DataDir) else (place,)

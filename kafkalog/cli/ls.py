@@ -1,6 +1,6 @@
-"""`kafkalog ls`: a row a partition of a data directory, a row a segment of a partition, or one for a file.
+"""`kafkalog ls`: a row per partition of a data directory, a row per segment of a partition, or one row for a file.
 
-From headers alone; damage in one segment is told in its row and hides no other.
+Only headers are read. Damage in a segment is reported in its row and does not hide other segments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.scan.summary import SegmentSummary
     from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
-# On a narrow terminal times matter more than what a compressed log could also be asked for.
+# On a narrow terminal the columns with the lowest `keep` are hidden first; times matter more than counts of batches.
 COLUMNS = (
     Column("PARTITION"),
     Column("SEGMENTS", right=True, keep=2),
@@ -55,7 +55,14 @@ NAME_TITLES = {"partition": "PARTITION", "segment": "SEGMENT", "file": "FILE"}
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the list. kind: "partition", "segment" or "file"."""
+    """A line of the list.
+
+    Attributes:
+        kind: "partition", "segment" or "file".
+        path: The path of the directory or the file.
+        summary: The summary of its headers.
+        partition: The partition that it is, or belongs to; None for a file.
+    """
 
     kind: str
     path: Path
@@ -64,10 +71,16 @@ class Row:
 
     @property
     def name(self) -> str:
+        """The name of the partition or the file."""
         return self.partition.name if self.kind == "partition" and self.partition is not None else self.path.name
 
     def cells(self, *, short: bool = False, total: bool = False) -> list[str]:
-        """In the order of COLUMNS. short: sizes and times in less room. total: it stands below its segments."""
+        """Return the cells, in the order of COLUMNS.
+
+        Args:
+            short: Whether to shorten sizes and times.
+            total: Whether the row is the total below its segments.
+        """
         summary = self.summary
         size, time = (short_size, short_time) if short else (human_size, _time)
         return [
@@ -95,7 +108,7 @@ class Row:
         return " ".join(states)
 
     def document(self) -> dict[str, Any]:
-        """The row as JSON shows it: exact, and null for what is not known."""
+        """Return the row as JSON: exact values, null if unknown."""
         from kafkalog.cli.log_source import partition_of_file
 
         partition = self.partition
@@ -124,9 +137,12 @@ def _number(value: int | None) -> str:
 
 
 def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iterator[Row]:
-    """The rows for one PATH; for a partition, first that of all of it.
+    """Yield the rows for one PATH; for a partition, first the row of the whole partition.
 
-    Damage is in the rows. OSError: the directory cannot be listed.
+    Damage is in the rows.
+
+    Raises:
+        OSError: The directory was not listed.
     """
     from kafkalog.scan.summary import summarise
     from kafkalog.storage.data_dir.discover import DataDir, LogFile
@@ -142,7 +158,7 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
 
 def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, list[Row]]:
-    """The row of a partition and those of its segments. What is damaged or cannot be read is told in its row."""
+    """Return the row of a partition and those of its segments. Errors are in the row of the part that has them."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.scan.summary import SegmentSummary, summarise
     from kafkalog.storage.read_only_log import ReadOnlyLog
@@ -164,7 +180,7 @@ def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, li
 
 
 def size_of(place: DataDir | PartitionDir | LogFile) -> int:
-    """Bytes of all its log files, for the progress line; what cannot be read counts as nothing."""
+    """Return the size of all log files in a place, for the progress line. Unreadable files count as 0 bytes."""
     from kafkalog.storage.data_dir.discover import DataDir, LogFile
     from kafkalog.storage.file_names import segment_files
 
@@ -178,7 +194,7 @@ def size_of(place: DataDir | PartitionDir | LogFile) -> int:
 
 
 class Listing:
-    """Prints rows in the form asked for, and remembers the gravest exit code."""
+    """Prints rows in the selected form, and stores the most severe exit code."""
 
     def __init__(self, form: str, *, wide: bool = False) -> None:
         self.form = form
@@ -188,7 +204,7 @@ class Listing:
         self._hidden: dict[str, None] = {}
 
     def show(self, path: Path, rows: Iterable[Row], title: bool) -> None:
-        """The rows of one PATH; what has come so far is shown even when the user interrupts."""
+        """Print the rows of one PATH. If the user interrupts, the rows so far are printed."""
         shown: list[Row] = []
         try:
             for row in rows:
@@ -197,7 +213,7 @@ class Listing:
         finally:
             if self.form == "text":
                 self._print_table(path, shown, title)
-        # The row of a partition has its segments' errors too.
+        # The row of a partition also has the errors of its segments.
         for error in {id(error): error for row in shown for error in row.summary.errors}.values():
             complain(error)
 
@@ -212,7 +228,7 @@ class Listing:
         colour = colour_wanted()
         if title:
             write_text(styled(printable(str(path)), colour, bold=True) + "\n")
-        # The row of the whole partition is its footer, so that the eye ends on it.
+        # The row of the whole partition is the footer of the table.
         body = sorted(rows, key=lambda row: row.kind == "partition")
         titles, *lines = self._fitted(body)
         write_text(styled(titles, colour, bold=True) + "\n")
@@ -220,7 +236,7 @@ class Listing:
             write_text((styled(line, colour, fg="red") if row.summary.errors else line) + "\n")
 
     def _fitted(self, rows: list[Row]) -> list[str]:
-        """Lines of a table; where it is too wide, with less room for sizes and times, and then without columns."""
+        """Return the lines of a table. If it is too wide, shorten sizes and times, and then hide columns."""
         kind = rows[0].kind if rows else "partition"
         columns = [Column(NAME_TITLES[kind]), *COLUMNS[1:]]
         with_total = kind == "segment"
@@ -234,7 +250,7 @@ class Listing:
         return fitted.lines
 
     def finish(self) -> None:
-        """What can be written only when all is known."""
+        """Write the hint about hidden columns, and the JSON array."""
         if self._hidden:
             hint = f"(hidden: {', '.join(self._hidden)}; --wide shows all)"
             write_text(styled(hint, colour_wanted(), dim=True) + "\n")
@@ -287,7 +303,11 @@ def ls(paths: tuple[Path, ...], topics: tuple[str, ...], form: str, wide: bool) 
 
 
 def _list(listing: Listing, path: Path, topics: tuple[str, ...], *, title: bool) -> None:
-    """One PATH that cannot be read does not hide the others."""
+    """List one PATH. An error in reading it is reported, and the next PATH follows.
+
+    Raises:
+        OSError: stdout was not written.
+    """
     from kafkalog.errors import NotALogError
     from kafkalog.storage.data_dir.discover import discover
 
@@ -297,7 +317,7 @@ def _list(listing: Listing, path: Path, topics: tuple[str, ...], *, title: bool)
             listing.show(path, rows_of(place, progress), title)
     except (NotALogError, OSError) as error:
         if isinstance(error, OSError) and error.filename is None:
-            # No file's, but that of what is written to.
+            # The error is about stdout, not about a file that was read.
             raise
         complain(error)
         listing.exit_code = max(listing.exit_code, FINDINGS, exit_code_of(error))

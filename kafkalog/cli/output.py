@@ -1,6 +1,6 @@
-"""What reaches the user: stdout for data, stderr for everything else; sizes, times, tables, text that is safe to show.
+"""Output for the user: stdout for data, stderr for everything else; sizes, times, tables and safe text.
 
-Payloads and names come from files that anybody may have written: nothing of them may steer a terminal.
+Payloads and names come from untrusted files: no byte of them may control a terminal.
 """
 
 import os
@@ -20,7 +20,7 @@ SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def is_terminal(stream: IO[Any]) -> bool:
-    """Whether somebody is looking."""
+    """Return whether a stream is a terminal; False for a closed stream."""
     try:
         return stream.isatty()
     except ValueError:
@@ -28,40 +28,56 @@ def is_terminal(stream: IO[Any]) -> bool:
 
 
 def colour_wanted(stream: IO[Any] | None = None) -> bool:
-    """Whether to colour what goes to `stream` (None: stdout): on a terminal, unless NO_COLOR or TERM=dumb say no."""
+    """Return whether to colour output: on a terminal or with CLICOLOR_FORCE, but not with NO_COLOR or TERM=dumb.
+
+    Args:
+        stream: The stream; None: stdout.
+    """
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal(sys.stdout if stream is None else stream) or os.environ.get("CLICOLOR_FORCE", "0") != "0"
 
 
 def styled(text: str, colour: bool, **style: Any) -> str:
-    """`text` in click's style, where colour is wanted."""
+    """Return `text` with click's style if colour is wanted, else unchanged."""
     return click.style(text, **style) if colour else text
 
 
 def stdout_bytes() -> BinaryIO:
-    """Stdout for bytes; what was written to it as text comes first."""
+    """Return stdout for bytes, after flushing the text written to it.
+
+    Raises:
+        OSError: The text was not written.
+    """
     sys.stdout.flush()
     return sys.stdout.buffer
 
 
 def flush_stdout() -> None:
-    """OSError: what was written does not get out."""
+    """Flush the text of stdout.
+
+    Raises:
+        OSError: The text was not written.
+    """
     sys.stdout.flush()
 
 
 def write_text(text: str) -> None:
-    """To stdout, in UTF-8 whatever the locale: the text has been made safe, and is cut for no reader."""
+    """Write text to stdout, in UTF-8 for any locale. The text must be safe for a terminal.
+
+    Raises:
+        OSError: The text was not written.
+    """
     stdout_bytes().write(text.encode("utf-8", "backslashreplace"))
 
 
 def complain(problem: object) -> None:
-    """One line on stderr, after what is on stdout so far."""
-    # Whoever writes to stdout meets the same error again and says so; this line is the more important one.
+    """Write one line to stderr, after flushing stdout."""
+    # The next write to stdout raises the same error; the line on stderr is more important.
     with suppress(OSError):
         flush_stdout()
     text = _os_error(problem) if isinstance(problem, OSError) else str(problem)
-    # Where stderr takes nothing, the exit code still tells.
+    # If stderr fails too, the exit code still reports the problem.
     try:
         sys.stderr.write(f"kafkalog: {printable(text)}\n")
         sys.stderr.flush()
@@ -70,7 +86,7 @@ def complain(problem: object) -> None:
 
 
 def abandon(stream: TextIO) -> None:
-    """The rest of what a stream has goes nowhere; the interpreter would try again as it ends, and exit with 120."""
+    """Discard the rest of a stream. Else the interpreter would flush it at exit, fail again, and exit with 120."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -81,19 +97,19 @@ def _os_error(error: OSError) -> str:
 
 
 def printable(text: str) -> str:
-    r"""`text` with all that is not for printing (control, bidirectional, unassigned) escaped: \n, \x1b, \u202e."""
+    r"""Escape the characters that are not printable (control, bidirectional, unassigned): \n, \x1b, \u202e."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    r"""A path as JSON can hold it: bytes of it that are no UTF-8 as \xff."""
+    r"""Return a path as text for JSON, with bytes that are not UTF-8 as \xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def human_size(size: int) -> str:
-    """Bytes to three digits or so: 512 B, 1.5 KiB, 361 MiB."""
+    """Format a number of bytes with about three digits: 512 B, 1.5 KiB, 361 MiB."""
     if size < 1024:
         return f"{size} B"
     power = 1
@@ -104,17 +120,25 @@ def human_size(size: int) -> str:
 
 
 def short_size(size: int) -> str:
-    """The same in less room: 512, 1.5K, 361M."""
+    """Format a number of bytes in short: 512, 1.5K, 361M."""
     return human_size(size).replace("iB", "").replace(" B", "").replace(" ", "")
 
 
 def short_time(timestamp: int) -> str:
-    """The time of so many ms since the epoch, UTC, to the minute: 2026-01-31 10:00; "" where there is none."""
+    """Format a time (ms since the epoch) to the minute, in UTC: 2026-01-31 10:00; "" if there is none."""
     return (rfc3339(timestamp, "minutes") or "")[:16].replace("T", " ")
 
 
 def rfc3339(timestamp: int, timespec: str = "milliseconds") -> str | None:
-    """The time of so many ms since the epoch, UTC; None where there is no timestamp, or no calendar reaches it."""
+    """Format a time (ms since the epoch) by RFC 3339, in UTC.
+
+    Args:
+        timestamp: The time, ms.
+        timespec: The precision, as for `datetime.isoformat`.
+
+    Returns:
+        The text; None if there is no timestamp, or if it is outside the range of `datetime`.
+    """
     if timestamp == NO_TIMESTAMP:
         return None
     seconds, ms = divmod(timestamp, 1000)
@@ -127,7 +151,13 @@ def rfc3339(timestamp: int, timespec: str = "milliseconds") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. keep: where the terminal is too narrow, those with less find room after the others."""
+    """A column of a table.
+
+    Attributes:
+        title: The title.
+        right: Whether to align it to the right.
+        keep: The priority on a narrow terminal: columns with less are hidden first.
+    """
 
     title: str
     right: bool = False
@@ -135,17 +165,23 @@ class Column:
 
 
 class Table(NamedTuple):
-    """The lines of a table, the titles first, and the titles of the columns that found no room."""
+    """The lines of a table, the titles first, and the titles of the hidden columns."""
 
     lines: list[str]
     hidden: list[str]
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> Table:
-    """An aligned table, at most `width` wide if columns that may go allow it."""
+    """Return an aligned table, without its empty columns.
+
+    Args:
+        columns: The columns.
+        rows: The cells of each row.
+        width: The largest width wanted, characters; None: no limit. Columns that must stay may exceed it.
+    """
     cells = [[column.title for column in columns], *map(list, rows)]
     widths = [max(map(len, each)) for each in zip(*cells, strict=True)]
-    # A column in which nothing stands says nothing.
+    # A column without content is left out.
     told = [i for i in range(len(columns)) if len(cells) == 1 or any(row[i] for row in cells[1:])]
     shown = told if width is None else _fitting(columns, widths, told, width)
     lines = ["  ".join(_aligned(row[i], widths[i], columns[i].right) for i in shown).rstrip() for row in cells]
@@ -153,7 +189,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], told: Sequence[int], width: int) -> list[int]:
-    """The columns that find room: those that must stay, and of the others those first that matter most."""
+    """Return the columns that fit: those that must stay, then others by falling priority."""
     shown = {i for i in told if columns[i].keep >= MUST_STAY}
     for i in sorted(told, key=lambda i: -columns[i].keep):
         if sum(widths[j] + 2 for j in shown | {i}) - 2 <= width:
@@ -166,5 +202,5 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def table_width() -> int | None:
-    """Columns of the terminal that stdout is; None where it is none."""
+    """Return the width of the terminal in characters; None if stdout is not a terminal."""
     return get_terminal_size().columns if is_terminal(sys.stdout) else None

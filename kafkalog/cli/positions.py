@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.cli.log_source import Source
 
 EXAMPLES = "1234, earliest, end-500, @2026-01-31T10:00Z, @1769853600000, -1h"
-# March 1973 in ms, and the year 5138 in seconds: a smaller number is taken for seconds.
+# In ms this is March 1973, in seconds the year 5138: a smaller number is probably in seconds.
 LEAST_MS = 10**11
 # Timestamps are Java longs.
 LEAST_LONG = -(2**63)
@@ -38,7 +38,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An offset, absolute or relative to the log's start or end, or a time (ms)."""
+    """An offset, absolute or relative to the start or the end of the log, or a time (ms)."""
 
     origin: Literal["offset", "earliest", "end", "time"]
     value: int
@@ -47,7 +47,8 @@ class Position:
         """Return the offset in a log; None for a time.
 
         Raises:
-            KafkaLogError, OSError: The log was not read.
+            KafkaLogError: The log is damaged.
+            OSError: The log was not read.
         """
         match self.origin:
             case "offset":
@@ -79,12 +80,12 @@ class Range:
 
     @property
     def is_timed(self) -> bool:
-        """Whether there is a limit of timestamps."""
+        """Whether timestamps are limited."""
         return self.since is not None or self.until is not None
 
     @property
     def has_offsets(self) -> bool:
-        """Whether there is a limit of offsets."""
+        """Whether offsets are limited."""
         return self.first is not None or self.stop is not None
 
     def of_times(self, part: RecordColumns) -> RecordColumns:
@@ -116,7 +117,7 @@ class Range:
         largest = batch.max_timestamp
         if batch.timestamp_type == 1 or (batch.magic < 2 and not batch.is_compressed):
             return self._holds_times(largest, largest)
-        # If the header does not have the first timestamp, it may be any.
+        # If the header does not have the first timestamp, that may be any time.
         told = batch.magic >= 2 and batch.delete_horizon_ms is None
         return self._holds_times(min(batch.base_timestamp, largest) if told else LEAST_LONG, largest)
 
@@ -142,7 +143,7 @@ class Range:
 
 
 def time_text(ms: int) -> str:
-    """Return a time for messages, without milliseconds if they are 0."""
+    """Format a time (ms) for messages, without milliseconds if they are 0."""
     return rfc3339(ms, "milliseconds" if ms % 1000 else "seconds") or f"{ms} ms"
 
 
@@ -150,7 +151,8 @@ def range_in(source: Source, start: Position | None, end: Position | None) -> Ra
     """Return the range that `--from` and `--to` give in a log.
 
     Raises:
-        KafkaLogError, OSError: The log was not read.
+        KafkaLogError: The log is damaged.
+        OSError: The log was not read.
     """
     return Range(
         None if start is None else start.offset_in(source),
@@ -161,7 +163,7 @@ def range_in(source: Source, start: Position | None, end: Position | None) -> Ra
 
 
 def check_order(start: Position | None, end: Position | None) -> None:
-    """Check that `--from` is not after `--to`, as far as that is the same in all logs.
+    """Check that `--from` is not after `--to`, if both have the same origin.
 
     Raises:
         UsageError: `--from` is after `--to`.
@@ -192,7 +194,11 @@ def parse_position(text: str) -> Position | None:
 
 
 def _moment(text: str) -> int | None:
-    """Return a time in ms; None if the text is not a time."""
+    """Return a time in ms; None if the text is not a time.
+
+    Raises:
+        ValueError: The time seems to be in seconds.
+    """
     if text.isdecimal() and text.isascii():
         if int(text) < LEAST_MS:
             raise ValueError(f"'@{text}' looks like seconds: give ms since the epoch (@{text}000), or a date")
@@ -205,7 +211,7 @@ def _moment(text: str) -> int | None:
     return round(moment.timestamp() * 1000)
 
 
-# Generic only in new versions of click.
+# `ParamType` is generic only in new versions of click.
 if TYPE_CHECKING:
     _Type = click.ParamType[Position]
 else:

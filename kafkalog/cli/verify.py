@@ -1,8 +1,8 @@
-"""`kafkalog verify PATH...`: is it all as Kafka wrote it? A line a finding, then a summary.
+"""`kafkalog verify PATH...`: check logs for damage. It prints a line per finding, then a summary.
 
 text    PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)
 json    {"version": 2, "findings": [finding, ...], "summary": {...}}
-jsonl   {"version": 2, "type": "finding", ...} a line a finding; {"version": 2, "type": "summary", ...} at the end
+jsonl   {"version": 2, "type": "finding", ...} per finding; {"version": 2, "type": "summary", ...} at the end
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Examples:
 
 
 class Report:
-    """Writes findings and summary in the form asked for; nothing where it is `quiet`."""
+    """Writes findings and summary in the selected form; nothing if `quiet`."""
 
     def __init__(self, form: str, *, quiet: bool) -> None:
         self._form = form
@@ -62,7 +62,7 @@ class Report:
         self._first = True
 
     def add(self, finding: Finding) -> None:
-        """A finding, written at once: there may be millions."""
+        """Write a finding immediately: there may be millions."""
         if self._quiet:
             return
         if self._form == "text":
@@ -76,7 +76,13 @@ class Report:
         self._first = False
 
     def finish(self, summary: Summary, *, deep: bool, complete: bool) -> None:
-        """The summary, also of a check that did not come to its end."""
+        """Write the summary.
+
+        Args:
+            summary: The counts of the check.
+            deep: Whether every record was parsed.
+            complete: Whether the check reached its end.
+        """
         if self._quiet:
             return
         document = {"complete": complete, **of_check(summary, deep=deep)}
@@ -112,7 +118,7 @@ def _count(number: int, thing: str, plural: str = "s") -> str:
 
 
 def exit_code(summary: Summary, *, strict: bool) -> int:
-    """What a check's outcome means. That something could not be read weighs most: the answer is then not known."""
+    """Return the exit code of a check. An unreadable file has priority, because the result is then unknown."""
     if summary.unreadable:
         return UNREADABLE
     return FINDINGS if summary.errors or (strict and summary.warnings) else SOUND
@@ -148,14 +154,14 @@ def verify(  # noqa: PLR0917 # click passes them by name
         complete = True
     finally:
         if not complete:
-            # It is told only when a finding comes, or the end.
+            # The check sets it only with a finding and at its end.
             summary.seconds = time.monotonic() - start
         report.finish(summary, deep=deep, complete=complete)
     return exit_code(summary, strict=strict)
 
 
 def _findings(path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, quiet: bool) -> Iterator[Finding]:
-    """Those of one PATH, with the progress line out of their way."""
+    """Yield the findings of one PATH, clearing the progress line before each."""
     from kafkalog.errors import NotALogError
     from kafkalog.fsck.verifying import Options, not_readable, verify_place
     from kafkalog.storage.data_dir.discover import discover

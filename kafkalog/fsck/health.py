@@ -1,7 +1,7 @@
-"""What one look at a log tells of damage, without reading it through.
+"""A quick check of a log for damage, without reading all of it.
 
-checkpoints   recovery point ...... high watermark        both are offsets that the log once had,
-log           |------------------------------| end        so that one that ends before them has lost records
+checkpoints   recovery point ...... high watermark        the log once had both offsets,
+log           |------------------------------| end        so a log that ends before one of them has lost records
 """
 
 import struct
@@ -10,24 +10,24 @@ from kafkalog.storage.file_names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POIN
 from kafkalog.storage.log import Log
 from kafkalog.storage.segment.log_segment import LogSegment
 
-# The offset, then size and checksum or leader epoch, and the magic: at the same place in all formats.
+# The offset, then size and checksum or leader epoch, and the magic, which all formats have at the same position.
 _HEAD = struct.Struct(">q8xb")
 
 
 def damage_of(log: Log, end: int | None, *, high_watermark: int | None, recovery_point: int | None) -> str | None:
-    """Return what is wrong with a log, as far as its end and its active segment tell.
+    """Describe damage of a log, by its end and the first batch of its active segment.
 
     Args:
         log: The log.
-        end: Its end, found after the checkpoints were read; None: unknown.
-        high_watermark: What the checkpoint says; None: nothing.
-        recovery_point: What the checkpoint says; None: nothing.
+        end: The log end offset, found after the checkpoints were read; None: unknown.
+        high_watermark: The offset in the checkpoint; None: it has none.
+        recovery_point: The offset in the checkpoint; None: it has none.
 
     Returns:
-        A sentence; None: nothing is wrong.
+        A sentence; None: no damage was found.
 
     Raises:
-        OSError: The active segment cannot be read.
+        OSError: The active segment was not read.
     """
     active = log.segments[-1] if log.segments else None
     if active is not None and not _begins_with_batch(active):
@@ -42,7 +42,7 @@ def damage_of(log: Log, end: int | None, *, high_watermark: int | None, recovery
 
 
 def _begins_with_batch(segment: LogSegment) -> bool:
-    """Return whether magic and offset can be a batch's; an empty or zeroed file is to get one."""
+    """Return whether magic and offset at the beginning can be those of a batch; also for an empty or zeroed file."""
     with segment.path.open("rb") as file:
         head = file.read(_HEAD.size)
     if len(head) < _HEAD.size or not any(head):

@@ -1,11 +1,12 @@
-"""Which byte of an entry is which field: the fields with their place, value and meaning.
+"""The fields of an entry, with their position, value and meaning.
 
     v2 batch        base offset | length | leader epoch | magic | crc | attributes | ... | records
       record        length | attributes | timestamp delta | offset delta | key | value | headers       varints
     v0, v1 message  offset | size | crc | magic | attributes | (v1) timestamp | key | value
 
-The header is a table; records are parsed one after the other where they are not compressed. Nothing is trusted: a field
-that leaves its entry, or its record, ends the list. Places of header fields are those of `kafkalog.record.layout`.
+The header is parsed by a table of fields, and uncompressed records one after the other. Lengths are not trusted: a
+field that exceeds its entry, or its record, ends the list. Positions of header fields are those of
+`kafkalog.record.layout`.
 """
 
 import struct
@@ -38,15 +39,15 @@ from kafkalog.record.layout import (
     SIZE_AT,
 )
 
-# Every so many records the place is remembered, to go on from there.
+# The position of every 64th record is cached, so that parsing can continue from there.
 _NOTED_EVERY = 64
 _CHUNK_BYTES = 64 << 10
 _LONGEST_VARINT = 10
-# Of keys and values so much is given.
+# The largest number of bytes of a key or value in a field.
 VALUE_BYTES = 480
 
-# What kind of value a field has, for whoever shows it: a "nullable" of -1 is none, a "length" of -1 is null.
-# In "content" lie other fields, unless it is compressed.
+# The kind of the value of a field, for callers that show it: a "nullable" of -1 means none, a "length" of -1 null. A
+# "content" has other fields inside, unless it is compressed.
 Kind: TypeAlias = Literal[
     "number", "nullable", "length", "checksum", "timestamp", "timestamp delta", "offset delta",
     "batch attributes", "message attributes", "record attributes", "control type",
@@ -58,14 +59,14 @@ class Field(NamedTuple):
     """A field of an entry.
 
     Attributes:
-        name: The protocol's name in words.
-        start: Position of its first byte in the file.
-        length: Bytes.
-        kind: What `value` is.
-        value: A number; the first bytes of a key or value; None: it has none of its own.
-        meaning: What it says, in words.
-        path: What it belongs to, within the entry: ("record 0", "header 1").
-        total: Of a delta: the offset or the timestamp that it leads to.
+        name: The name in the protocol, as words.
+        start: The position of its first byte in the file.
+        length: The length, bytes.
+        kind: The kind of `value`.
+        value: A number, or the first bytes of a key or value; None: it has no value of its own.
+        meaning: The meaning, in words.
+        path: The parts of the entry that it belongs to: ("record 0", "header 1").
+        total: The offset or the timestamp that a delta leads to; None for other fields.
     """
 
     name: str
@@ -128,7 +129,7 @@ _MESSAGE_TIMESTAMP = _Fixed(
 
 
 class _Record(NamedTuple):
-    """A record of a batch that is not compressed: its number, where it begins and ends in the file."""
+    """A record of an uncompressed batch: its number in the batch, its start and end in the file."""
 
     number: int
     start: int
@@ -140,15 +141,15 @@ class _Record(NamedTuple):
 
 
 class EntryFields:
-    """The fields of one entry. Places of records that have been parsed are remembered."""
+    """The fields of one entry. Positions of parsed records are cached."""
 
     def __init__(self, read: Callable[[int, int], bytes], position: int, size: int) -> None:
         """Parse the header.
 
         Args:
-            read: Reads bytes of the file, from a position on; fewer where it ends before.
-            position: Where the entry begins.
-            size: Bytes of all of it.
+            read: Called with position and length; returns bytes of the file, fewer at its end.
+            position: The position of the entry.
+            size: The size of the entry, bytes.
         """
         self._bytes = _Bytes(read, position + size)
         self._position = position
@@ -166,14 +167,18 @@ class EntryFields:
         self._body = list(self._body_fields())
 
     def listed(self, records: int | None = None) -> Iterator[Field]:
-        """Yield the fields of the header, then those of the first records; None: of all of them."""
+        """Yield the fields of the header, then those of records.
+
+        Args:
+            records: The number of records; None: all.
+        """
         yield from self._header
         yield from self._body
         for record in islice(self._records(0, self._starts[0]), records):
             yield from self._fields_of(record)
 
     def every(self) -> Iterator[Field]:
-        """Yield fields such that each byte of the entry is in exactly one; what is none is "unknown"."""
+        """Yield fields such that each byte of the entry is in exactly one; other bytes are in "unknown" fields."""
         end = self._position
         for field in self.listed():
             if self._is_leaf(field):
@@ -196,7 +201,7 @@ class EntryFields:
         return next(_unknown(position, position + 1))
 
     def position_of_record(self, number: int) -> int | None:
-        """Return where a record begins; None: it is compressed, or there is damage before it."""
+        """Return the position of a record; None: it is compressed, or damage precedes it."""
         if self._codec:
             return None
         if not self._is_batch:
@@ -208,7 +213,7 @@ class EntryFields:
         return None
 
     def _is_leaf(self, field: Field) -> bool:
-        """Return whether no other fields lie in this one."""
+        """Return whether a field has no other fields inside."""
         return field.kind != "content" or bool(self._codec)
 
     # --- header and body
@@ -251,7 +256,12 @@ class EntryFields:
     # --- records
 
     def _records(self, number: int, at: int) -> Iterator[_Record]:
-        """Yield the records from one on, which begins at `at`, as their lengths say."""
+        """Yield the records from `number` on, by their lengths.
+
+        Args:
+            number: The number of the first record.
+            at: The position of the first record.
+        """
         for i in range(number, self._count):
             try:
                 length, prefix = self._bytes.varint(at)
@@ -266,7 +276,7 @@ class EntryFields:
             at = end
 
     def _fields_of(self, record: _Record) -> list[Field]:
-        """Return all fields of a record, up to one that leaves it."""
+        """Return all fields of a record, up to one that exceeds it."""
         found: list[Field] = []
         totals = self._base_timestamp, self._base_offset
         with suppress(IndexError):
@@ -275,9 +285,17 @@ class EntryFields:
 
 
 class _RecordParser:
-    """Parses the fields of one record. totals: the batch's base timestamp and base offset."""
+    """Parses the fields of one record."""
 
     def __init__(self, data: "_Bytes", record: _Record, totals: tuple[int, int], *, is_control: bool) -> None:
+        """Prepare to parse a record.
+
+        Args:
+            data: The bytes of the file.
+            record: The record.
+            totals: The base timestamp and the base offset of the batch.
+            is_control: Whether it is a control record.
+        """
         self._bytes = data
         self._record = record
         self._totals = totals
@@ -287,7 +305,11 @@ class _RecordParser:
         self._control: ControlRecordType | None = None
 
     def fields(self) -> Iterator[Field]:
-        """Yield the fields in the order in which they lie."""
+        """Yield the fields in the order of their positions.
+
+        Raises:
+            IndexError: A field exceeds the record or the entry.
+        """
         yield self._varint("length", "bytes of the record after this field; varint")
         value = self._bytes.take(self._at, 1)[0]
         yield self._field("attributes", 1, "record attributes", value, "no bit of a record's attributes is in use")
@@ -356,7 +378,7 @@ class _RecordParser:
 
 
 class _Bytes:
-    """Bytes of a file up to `end`, read in chunks. IndexError: there are none."""
+    """Bytes of a file up to `end`, read in chunks. Methods raise IndexError for bytes that do not exist."""
 
     def __init__(self, read: Callable[[int, int], bytes], end: int) -> None:
         self._read = read
@@ -380,7 +402,7 @@ class _Bytes:
         return int(value)
 
     def varint(self, position: int) -> tuple[int, int]:
-        """Return a zigzag varint, and how many bytes it takes."""
+        """Return a zigzag varint and its length in bytes."""
         value = 0
         for i, byte in enumerate(self.take(position, min(_LONGEST_VARINT, self._end - position))):
             value |= (byte & 0x7F) << 7 * i
@@ -390,7 +412,7 @@ class _Bytes:
 
 
 def control_type_of(number: int) -> ControlRecordType | None:
-    """Return the type of control records that has a number; None: none has."""
+    """Return the type of control records with a number; None: the number is unknown."""
     return ControlRecordType(number) if number in set(ControlRecordType) and number >= 0 else None
 
 

@@ -1,13 +1,13 @@
-"""The checks and the offsets that a leader gives to the messages of a producer.
+"""Validation of a producer's messages and assignment of offsets, as by the leader of a partition.
 
     v0/v1 messages   message | message | ...      any number in a set
     v0/v1 wrapper    message [ message | ... ]    one in a set
     v2 batch         header | record | ...        one in a set
 
-Where format, codec and inner offsets are as they should be, a few bytes of the header are all that changes; else the
-records are written again, as one batch. What the records are checked for is in `record_checks`.
+If format, codec and inner offsets are those of the topic, only a few bytes of the header change. Else the records are
+written again, as one batch. `record_checks` has the checks of records.
 
-Stricter than Kafka: a batch of a producer whose epoch is less than -1 is refused if it is to be written again. And see
+Stricter than Kafka: a batch with a producer epoch less than -1 is refused if it has to be written again. See also
 `record_checks`.
 Source: storage/.../internals/log/LogValidator.java.
 """
@@ -66,7 +66,7 @@ HOUR_MS = 3_600_000
 
 
 class AppendOrigin(Enum):
-    """Who appends. A client may send less than the others."""
+    """The origin of an append. A client may send less than the others, for example no control records."""
 
     REPLICATION = "replication"
     COORDINATOR = "coordinator"
@@ -79,11 +79,11 @@ class ValidationResult(NamedTuple):
 
     Attributes:
         message_set: The messages.
-        log_append_time: The time given, ms.
+        log_append_time: The `now` of the validation, ms.
         max_timestamp: The largest timestamp, ms; -1 = none.
-        offset_of_max_timestamp: The last offset of the first batch that has it, as for an index entry; -1 = none.
+        offset_of_max_timestamp: The last offset of the first batch with that timestamp, for an index entry; -1 = none.
         message_size_maybe_changed: Whether the messages were written again.
-        records_count: How many offsets were assigned.
+        records_count: The number of offsets assigned.
         headers: The rows of the header table of the messages.
     """
 
@@ -96,7 +96,7 @@ class ValidationResult(NamedTuple):
     headers: NDArray[np.void]
 
 
-@dataclass(slots=True)  # Not frozen: that would cost more than to check it.
+@dataclass(slots=True)  # Not frozen: creating a frozen instance takes longer than its checks.
 class Rules:
     """The settings of topic and broker; see `validate_messages_and_assign_offsets`. Not changed after creation."""
 
@@ -137,7 +137,15 @@ _FIELDS: "tuple[Rule, ...]" = (
 
 
 class _Given(NamedTuple):
-    """Messages as they came: rows of the header table, bytes from the first entry to the end of the last, codecs."""
+    """The messages to be validated.
+
+    Attributes:
+        rows: Rows of the header table.
+        view: The bytes from the first entry to the end of the last one.
+        source: The codec of the messages.
+        target: The codec to write.
+        reading: How to read them.
+    """
 
     rows: NDArray[np.void]
     view: memoryview
@@ -154,7 +162,7 @@ class _Given(NamedTuple):
         return Entries(self.rows, self.view, 0)
 
     def columns(self) -> RecordColumns:
-        """Read every record; checksums are not looked at."""
+        """Read every record, without checking checksums."""
         return read_whole(self.entries, self.reading, check_crcs=False)
 
     @property
@@ -163,7 +171,7 @@ class _Given(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Neither compressed nor to be."""
+        """Whether the messages are neither compressed nor to be compressed."""
         return not self.is_compressed and self.target is CompressionType.NONE
 
     @property
@@ -179,9 +187,9 @@ class _Given(NamedTuple):
 
 
 def _at_once(entries: Entries, reading: Reading, rules: Rules) -> ValidationResult | None:
-    """Validate one valid batch as the topic wants it, as nearly all are; None for any other entries.
+    """Validate a single valid v2 batch that already fits the topic, as nearly all do; None for any other entries.
 
-    The result is that of `_at_length`, in a tenth of the time.
+    The result is the same as of `_at_length`, in a tenth of the time.
     """
     if len(entries.rows) != 1:
         return None
@@ -196,7 +204,7 @@ def _at_once(entries: Entries, reading: Reading, rules: Rules) -> ValidationResu
 
 
 def _is_as_wanted(header: Header, rules: Rules) -> bool:
-    """Return whether the header is valid, and nothing in it has to change but offset, epoch and time."""
+    """Return whether the header is valid, and only offset, leader epoch and time have to change."""
     codec, count = header.compression_type, header.records_count
     return (
         header.magic == rules.magic == 2
@@ -257,29 +265,29 @@ def validate_messages_and_assign_offsets(
 ) -> ValidationResult:
     """Check the messages of a producer and return them as a leader appends them.
 
-    The buffer given is not changed. A torn tail is left out. Checksums of entries are not looked at: a log has checked
-    them before (`RecordBatch.ensure_valid`). The defaults are those of Kafka's topics.
+    The given buffer is not changed. A torn tail is ignored. Checksums of entries are not checked: a log has done that
+    before (`RecordBatch.ensure_valid`). The defaults are those of topics in Kafka.
 
     Args:
         message_set: The messages.
         first_offset: The offset of the first record.
-        now: Milliseconds since the epoch.
-        target_compression: The topic's codec, None = the producer's; a batch of that codec stays as it is, whatever its
-            level.
-        compression_level: For batches that are compressed; None = the codec's default.
+        now: The current time, ms since the epoch.
+        target_compression: The codec of the topic; None = that of the producer. A batch with this codec is not
+            compressed again, whatever its level.
+        compression_level: The level for batches that are compressed; None = the default of the codec.
         compacted: Whether every record needs a key.
         magic: The format of the topic.
-        timestamp_type: The topic's.
-        before_max_ms: How long before `now` a timestamp may be.
-        after_max_ms: How long after `now` a timestamp may be.
-        partition_leader_epoch: The leader's epoch.
-        origin: Who appends.
+        timestamp_type: The timestamp type of the topic.
+        before_max_ms: The largest time by which a timestamp may be before `now`, ms.
+        after_max_ms: The largest time by which a timestamp may be after `now`, ms.
+        partition_leader_epoch: The epoch of the leader.
+        origin: The origin of the append.
 
     Raises:
-        CorruptRecordError: Damage in the framing, or a wrong CRC inside a wrapper.
+        CorruptRecordError: The framing is damaged, or a CRC inside a wrapper is wrong.
         InvalidRecordError: Invalid content or header, or more than one batch.
-        RecordValidationError: Records that the topic refuses, with the reasons for the first 1,000. Kafka lists all,
-            however many a small batch decompresses to.
+        RecordValidationError: The topic refuses records; the error has the reasons for the first 1,000. Kafka lists
+            all, however many a small batch decompresses to.
         UnsupportedForMessageFormatError: Headers or producer data below magic 2.
         UnsupportedCompressionError: zstd below magic 2.
         InvalidTimestampError: A negative timestamp that has to be written again.
@@ -307,7 +315,7 @@ def validate_messages_and_assign_offsets(
 
 
 def validate(entries: Entries, reading: Reading, rules: Rules) -> ValidationResult:
-    """Do what `validate_messages_and_assign_offsets` does, for entries that are known to be readable.
+    """Validate readable entries and assign offsets, as `validate_messages_and_assign_offsets`.
 
     Args:
         entries: Rows of the header table, and all bytes that they describe.
@@ -337,7 +345,17 @@ def _given(entries: Entries, reading: Reading, target: CompressionType | None) -
 
 
 def _checked(given: _Given, rules: Rules, columns: RecordColumns | None) -> Content:
-    """Return the content if nothing is wrong with it; `columns` has the records if they are written again."""
+    """Return the content of the messages after checking it.
+
+    Args:
+        given: The messages.
+        rules: The settings.
+        columns: The records, if they have to be converted to another format; else None.
+
+    Raises:
+        InvalidRecordError: The entries are not valid.
+        RecordValidationError: The topic refuses records.
+    """
     if len(given.rows) > 1 and (given.magic >= 2 or given.is_compressed):
         raise InvalidRecordError("there is more than one batch", expected=1, found=len(given.rows))
     _check_batch(given, rules, columns is not None)
@@ -402,7 +420,7 @@ def _stays(given: _Given, rules: Rules, content: Content, converting: bool) -> b
     """Return whether only the headers of the entries have to change.
 
     Raises:
-        InvalidRecordError: The offsets in a compressed batch would have to change, which Kafka refuses, too.
+        InvalidRecordError: The offsets in a compressed batch would have to change, which Kafka refuses too.
     """
     if given.is_plain:
         return not converting
@@ -417,7 +435,7 @@ def _stays(given: _Given, rules: Rules, content: Content, converting: bool) -> b
 
 
 def _numbered(given: _Given, rules: Rules, content: Content) -> ValidationResult:
-    """Copy the entries with other headers."""
+    """Copy the entries with new headers."""
     buffer, rows = bytearray(given.view), given.rows
     counts = np.bincount(content.batch, minlength=len(rows))
     set_last_offsets(buffer, rows, rules.first_offset - 1 + np.cumsum(counts, dtype=np.int64))
@@ -430,7 +448,10 @@ def _numbered(given: _Given, rules: Rules, content: Content) -> ValidationResult
 
 
 def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArray[np.int64]:
-    """Return the largest timestamp of each entry; in format 0, of a control batch alone, as Kafka."""
+    """Return the largest timestamp of each entry, ms.
+
+    For a topic of format 0 there is none, except `now` for a control batch with LogAppendTime, as in Kafka.
+    """
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and (rules.magic > 0 or not given.is_plain):
         return np.full(len(given.rows), rules.now, np.int64)
     largest = np.full(len(given.rows), NO_TIMESTAMP, np.int64)
@@ -440,7 +461,7 @@ def _largest_timestamps(given: _Given, rules: Rules, content: Content) -> NDArra
 
 
 def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
-    """Write the records again, to one batch, wrapper or run of messages."""
+    """Write the records again, as one batch, one wrapper or consecutive messages."""
     columns = content.columns if content.columns is not None else given.columns()
     if given.target is CompressionType.ZSTD and rules.magic < 2:
         message = "zstd exists only in format 2"
@@ -457,7 +478,7 @@ def _rebuilt(given: _Given, rules: Rules, content: Content) -> ValidationResult:
 
 
 def _settings(given: _Given, rules: Rules) -> BatchSettings:
-    """Return the settings of a batch of the first one's producer.
+    """Return the settings of a batch of the same producer as the first entry.
 
     Raises:
         InvalidRecordError: The producer's data contradict each other.

@@ -1,14 +1,14 @@
-"""What a topic may refuse a record for: its format, its key, its timestamp.
+"""The checks by which a topic may refuse a record: its format, its key, its timestamp.
 
-    v0/v1 messages   message | message | ...      each stands for itself: the first bad one is refused
+    v0/v1 messages   message | message | ...      each is an entry of its own: the first bad one is refused
     v0/v1 wrapper    message [ message | ... ]    each inner message has a magic, a CRC and a key length
     v2 batch         header | record | ...        read into columns
 
-`Content` has arrays with a place for each record, and no objects. A fault is a number for each record, 0 = none; only
-the bad ones are put into words. `log_validator` looks for all faults at once, by `faults_of`.
+`Content` has arrays with an element per record, and no objects. A fault is a number, 0 = none. Only refused records
+have a message. `log_validator` finds all faults at once, by `faults_of`.
 
-Stricter than Kafka, whose reader skips over keys and values: a record inside a compressed v2 batch whose own length, or
-number of headers, is invalid is refused. Source: storage/.../internals/log/LogValidator.java.
+Stricter than Kafka, whose reader skips keys and values: a record inside a compressed v2 batch is refused if its own
+length or its number of headers is invalid. Source: storage/.../internals/log/LogValidator.java.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,8 +28,8 @@ from kafkalog.record.layout import MESSAGE_KEY_AT, NO_TIMESTAMP
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.record.wrapper import absolute_offsets, ensure_inner_valid, inner_messages
 
-# The number of refused records whose faults are put into words; the others are only counted. Kafka lists all of them,
-# however many a small batch decompresses to.
+# The number of refused records with a message; the others are only counted. Kafka lists all of them, however many a
+# small batch decompresses to.
 MOST_ERRORS = 1000
 
 OTHER_MAGIC, NO_KEY, OUT_OF_RANGE, LOG_APPEND_TYPE, TOO_SHORT = 1, 2, 3, 4, 5
@@ -37,7 +37,7 @@ TIMESTAMP_FAULTS = (OUT_OF_RANGE, LOG_APPEND_TYPE)
 
 
 class TimestampRange(NamedTuple):
-    """The timestamps that a topic takes: at most so much before and after now. All in ms."""
+    """The range of timestamps that a topic accepts, before and after `now`. All in ms."""
 
     now: int
     before_max_ms: int
@@ -49,15 +49,15 @@ class TimestampRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Some records, as arrays with a place for each.
+    """Some records, as arrays of shape (n,).
 
     Attributes:
-        batch: The number of the entry that a record is from.
-        offset: Its offset.
-        timestamp: Its timestamp, ms; -1 = none.
-        other_magic: Whether a record is of another format than the wrapper around it.
+        batch: The number of the entry of each record.
+        offset: The offset of each record.
+        timestamp: The timestamp of each record, ms; -1 = none.
+        other_magic: Whether each record has another format than the wrapper around it.
         columns: The records of a v2 batch.
-        messages: Rows and bytes of messages of formats 0 and 1, enough for every check.
+        messages: Rows and bytes of messages of formats 0 and 1, which are enough for every check.
     """
 
     batch: NDArray[np.intp]
@@ -82,13 +82,13 @@ def content_of_entry(entry: Entries, reading: Reading, row: int = 0) -> Content:
     """Return the content of a batch or a wrapper.
 
     Args:
-        entry: The entry; its own checksum is not looked at.
+        entry: The entry; its own checksum is not checked.
         reading: How to read it.
-        row: Its number.
+        row: The number of the entry.
 
     Raises:
         CorruptRecordError: The CRC of an inner message is wrong.
-        InvalidRecordError: A wrapper holds something that it may not.
+        InvalidRecordError: The content of a wrapper is not valid.
     """
     if entry.rows["magic"][0] < 2:
         return _content_of_wrapper(entry, reading, row)
@@ -109,7 +109,7 @@ def _content_of_wrapper(entry: Entries, reading: Reading, row: int) -> Content:
 
 
 def _contents_of(entries: Entries, reading: Reading) -> Iterator[Content]:
-    """Yield the content of each run of messages that are not compressed, of each wrapper and each batch."""
+    """Yield the content of each range of uncompressed messages, of each wrapper and of each batch."""
     rows = entries.rows
     plain = (rows["magic"] < 2) & (rows["compression_type"] == 0)
     cuts = [0, *(np.flatnonzero(~(plain[1:] & plain[:-1])) + 1).tolist(), len(rows)]
@@ -121,7 +121,7 @@ def _contents_of(entries: Entries, reading: Reading) -> Iterator[Content]:
 def _timestamp_faults(
     content: Content, rows: NDArray[np.void], timestamp_type: TimestampType, taken: TimestampRange
 ) -> NDArray[np.uint8]:
-    """Return OUT_OF_RANGE or LOG_APPEND_TYPE for each record, else 0. Differences wrap around like Kafka's."""
+    """Return OUT_OF_RANGE, LOG_APPEND_TYPE or 0 for each record. Differences of times overflow as in Kafka."""
     appended = rows["timestamp_type"][content.batch] == TimestampType.LOG_APPEND_TIME
     ranged = np.zeros(len(content), np.bool_)
     if timestamp_type is TimestampType.CREATE_TIME:
@@ -132,7 +132,7 @@ def _timestamp_faults(
 
 
 def _key_faults(content: Content) -> NDArray[np.uint8]:
-    """Return NO_KEY where the key is null, TOO_SHORT where a message ends before the key's length; else 0."""
+    """Return NO_KEY for a null key, TOO_SHORT for a message that ends before the length of its key, else 0."""
     if content.columns is not None:
         return (NO_KEY * (content.columns.key_length < 0)).astype(np.uint8)
     assert content.messages is not None
@@ -156,9 +156,9 @@ def faults_of(
 
     Args:
         content: The records.
-        rows: The rows of the entries that they are from.
-        timestamp_type: The topic's.
-        taken: The timestamps that the topic takes.
+        rows: The rows of their entries.
+        timestamp_type: The timestamp type of the topic.
+        taken: The timestamps that the topic accepts.
         compacted: Whether every record needs a key.
     """
     faults = _timestamp_faults(content, rows, timestamp_type, taken)
@@ -176,10 +176,10 @@ def errors_of(
 
     Args:
         content: The records.
-        faults: The fault of each.
-        bad: Which of them to return.
-        first: The number of the record that they are counted from.
-        taken: The timestamps that were allowed.
+        faults: The fault of each record.
+        bad: The indexes of the records to return.
+        first: The index of the record that is number 0 in the errors.
+        taken: The timestamps that the topic accepts.
 
     Raises:
         InvalidRecordError: A message ends before the length of its key.
@@ -208,15 +208,15 @@ def _fault_text(fault: int, timestamp: int, taken: TimestampRange | None) -> str
     }[fault]
 
 
-# --- each check alone
+# --- single checks
 
 
 def check_magic(entries: Entries, reading: Reading, magic: int) -> None:
-    """Check that every entry, and every message inside one, is of format `magic`.
+    """Check that all entries, and all messages inside them, have format `magic`.
 
     Raises:
-        InvalidRecordError: An entry is not.
-        RecordValidationError: Messages inside an entry are not.
+        InvalidRecordError: An entry has another format.
+        RecordValidationError: Messages inside an entry have another format.
     """
     magic = whole("magic", magic, 0, 2)
     rows = entries.rows
@@ -233,7 +233,7 @@ def check_keys(entries: Entries, reading: Reading) -> None:
     """Check that every record has a key.
 
     Raises:
-        RecordValidationError: Some have none.
+        RecordValidationError: Records have no key.
     """
     _refuse_any(entries, reading, _key_faults)
 
@@ -247,10 +247,10 @@ def check_timestamps(
     before_max_ms: int,
     after_max_ms: int,
 ) -> None:
-    """Check that a topic of `timestamp_type` takes every timestamp at `now`.
+    """Check that a topic of `timestamp_type` accepts every timestamp at `now`.
 
     Raises:
-        RecordValidationError: It does not take some of them.
+        RecordValidationError: The topic refuses some of them.
     """
     timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
     taken = TimestampRange(
@@ -265,17 +265,17 @@ def check_timestamps(
 def check_records(
     entry: Entries, reading: Reading, timestamp_type: TimestampType, taken: TimestampRange, *, compacted: bool
 ) -> None:
-    """Check the key and the timestamp of each record of a batch that is known to be valid.
+    """Check the key and the timestamp of each record of a valid batch.
 
     Args:
         entry: The batch.
         reading: How to read it.
-        timestamp_type: The topic's.
-        taken: The timestamps that the topic takes.
+        timestamp_type: The timestamp type of the topic.
+        taken: The timestamps that the topic accepts.
         compacted: Whether every record needs a key.
 
     Raises:
-        RecordValidationError: The topic does not take some of them.
+        RecordValidationError: The topic refuses some of them.
     """
     content = content_of_entry(entry, reading)
     _refuse([content], lambda _: faults_of(content, entry.rows, timestamp_type, taken, compacted=compacted), taken)
@@ -287,7 +287,11 @@ def _refuse_any(
     find: Callable[[Content], NDArray[np.integer[Any]]],
     taken: TimestampRange | None = None,
 ) -> None:
-    """Raise RecordValidationError for the records in which `find` sees a fault, counted from the first of all."""
+    """Check all records with `find`, which returns the fault of each.
+
+    Raises:
+        RecordValidationError: Records have a fault; their numbers count from the first record of all entries.
+    """
     ensure_readable(entries.rows)
     ensure_valid(*entries)
     _refuse(_contents_of(entries, reading), find, taken)

@@ -1,11 +1,11 @@
-"""`RecordsBuilder`: records to the bytes of one batch, with Kafka's rules for what a batch may say.
+"""`RecordsBuilder`: records to the bytes of one batch, with Kafka's rules for valid batches.
 
     v2                        header of 61 bytes | records, compressed or not
     v0/v1, not compressed     message | message | ...                 (each is an entry of its own)
-    v0/v1, compressed         wrapper message, its value the compressed messages; its offset the last one's
+    v0/v1, compressed         wrapper message with the compressed messages as value and the offset of the last one
 
-Nothing is written for a batch without records. Uncompressed batches are byte for byte what Kafka's builder makes of
-the same records. Source: clients/.../common/record/MemoryRecordsBuilder.java.
+A batch without records is empty. Uncompressed batches are byte for byte equal to those of Kafka's builder for the same
+records. Source: clients/.../common/record/MemoryRecordsBuilder.java.
 """
 
 import struct
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog._speedups.arguments import Rule
 
-# base offset, length, leader epoch, magic | crc | the rest, which the CRC covers with the records
+# base offset, length, leader epoch, magic | crc | the rest of the header, which the CRC covers with the records
 _BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -46,7 +46,7 @@ _WRAPPER_FRAME = struct.Struct(">qiI")
 _WRAPPER_V0 = struct.Struct(">bBii")
 _WRAPPER_V1 = struct.Struct(">bBqii")
 
-# Kafka expects records to compress so much worse than the batches before.
+# Kafka's estimate of how much worse the next records compress than those of the batches before.
 COMPRESSION_RATE_ESTIMATION_FACTOR = 1.05
 # Looking up a member of an enum takes as long as encoding a record.
 _NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
@@ -54,16 +54,16 @@ _NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """The header of a batch, but for the fields that its records decide; -1 = none, as in Kafka.
+    """The header of a batch, except the fields that depend on its records; -1 = none, as in Kafka.
 
     Attributes:
-        compression_level: None = the codec's default.
-        log_append_time: Milliseconds, with timestamp_type LogAppendTime.
-        delete_horizon_ms: None = not set.
+        compression_level: The level; None = the default of the codec.
+        log_append_time: The append time for timestamp_type LogAppendTime, ms since the epoch.
+        delete_horizon_ms: The delete horizon, ms since the epoch; None = not set.
 
     Raises:
-        ValueError: A number out of range, or a combination that Kafka refuses.
-        TypeError: A field of another type.
+        ValueError: A number is out of range, or Kafka refuses the combination of fields.
+        TypeError: A field has another type.
     """
 
     magic: int = 2
@@ -116,12 +116,12 @@ class BatchSettings:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether the records lie in a v0/v1 wrapper message."""
+        """Whether the records are in a v0/v1 wrapper message."""
         return self.magic < 2 and self.compression_type is not CompressionType.NONE
 
     @property
     def header_size(self) -> int:
-        """Bytes before the (compressed) records."""
+        """The number of bytes before the (compressed) records."""
         if self.magic >= 2:
             return RECORD_BATCH_OVERHEAD
         if not self.is_wrapped:
@@ -130,7 +130,7 @@ class BatchSettings:
 
     @property
     def header(self) -> bytes:
-        """The header of a v2 batch, without what its records say; made once. Empty below magic 2."""
+        """The header of a v2 batch, without the fields that depend on its records; cached. Empty below magic 2."""
         if self.magic >= 2 and not self._header:
             object.__setattr__(self, "_header", self._made_header())
         return self._header
@@ -157,7 +157,7 @@ _FIELDS: "tuple[Rule, ...]" = (
     ("timestamp_type", TimestampType, False),
     ("log_append_time", (-1, INT64_MAX, EPOCH_MS), False),
     ("base_offset", (0, INT64_MAX, ""), False),
-    # What a damaged log says of its producer is written again as it stands.
+    # Producer fields from a damaged log are written again unchanged.
     ("producer_id", (-INT64_MAX - 1, INT64_MAX, ""), False),
     ("producer_epoch", (-INT16_MAX - 1, INT16_MAX, ""), False),
     ("base_sequence", (-INT32_MAX - 1, INT32_MAX, ""), False),
@@ -171,7 +171,11 @@ _DEFAULTS = BatchSettings()
 
 
 class BuiltBatch(NamedTuple):
-    """A batch (v0/v1: a wrapper, or messages) and fields of its header; max_timestamp: ms, -1 = none."""
+    """A batch (v0/v1: a wrapper, or messages) and fields of its header.
+
+    Attributes:
+        max_timestamp: The largest timestamp, ms; -1 = none.
+    """
 
     data: bytearray
     first_offset: int
@@ -183,16 +187,17 @@ class BuiltBatch(NamedTuple):
 class RecordsBuilder(RecordsEncoder):
     """Appends records one after the other; `build()` returns the bytes of the batch.
 
-    `append(value, key, headers, timestamp, offset=)` adds a record, and `extend(records)` each `Record`: nothing stays
-    of one that is refused, those before it do. `size`: bytes of the records so far, not compressed. `records_count`,
-    `last_offset`, `base_timestamp`, `max_timestamp` (ms; -1: none), `offset_of_max_timestamp`: of the records so far.
+    `append(value, key, headers, timestamp, offset=)` adds one record, and `extend(records)` adds `Record` objects. A
+    refused record leaves no bytes; the records before it stay. `size` is the number of bytes of the records so far,
+    before compression. `records_count`, `last_offset`, `base_timestamp`, `max_timestamp` (ms; -1: none) and
+    `offset_of_max_timestamp` describe the records so far.
 
-    One thread at a time may use it. Several at once spoil only the batch: offsets twice, or a wrong count in it.
+    Use it from one thread at a time. Concurrent use damages only the batch: duplicate offsets, or a wrong count.
 
     Args:
-        settings: The batch's.
-        max_size: Bytes that the batch should not exceed. `append` and `extend` do not look at it: ask `has_room_for`,
-            which estimates what compression will save; one record always fits.
+        settings: The settings of the batch.
+        max_size: The size that the batch should not exceed, bytes. `append` and `extend` ignore it: call
+            `has_room_for`, which estimates the effect of compression. A single record always fits.
     """
 
     def __init__(self, settings: BatchSettings | None = None, *, max_size: int = INT32_MAX) -> None:
@@ -211,7 +216,7 @@ class RecordsBuilder(RecordsEncoder):
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch so far: exact where nothing is compressed, else by the ratio of earlier batches."""
+        """The size of the batch so far, bytes: exact without compression, else by the ratio of earlier batches."""
         if self.settings.compression_type is CompressionType.NONE:
             return self.settings.header_size + self.size
         ratio = self.estimated_compression_ratio * COMPRESSION_RATE_ESTIMATION_FACTOR
@@ -224,7 +229,7 @@ class RecordsBuilder(RecordsEncoder):
         headers: Iterable[tuple[str, "ReadableBuffer | None"]] = (),
         timestamp: int = -1,
     ) -> bool:
-        """Return whether one more record stays within `max_size`; the first always does."""
+        """Return whether the batch with one more record stays within `max_size`; the first record always fits."""
         if self.records_count == 0:
             return True
         return self.estimated_size + self.size_of(value, key, headers, timestamp) <= self.max_size
@@ -235,7 +240,7 @@ class RecordsBuilder(RecordsEncoder):
         `ByteBufferMessageSet(builder.build())` can be read, validated and appended to a file.
 
         Raises:
-            ValueError: It has more than 2**31 - 1 bytes.
+            ValueError: The batch has more than 2**31 - 1 bytes.
         """
         if self.records_count == 0:
             return bytearray()
@@ -260,20 +265,20 @@ class RecordsBuilder(RecordsEncoder):
         return wrapper
 
     def follow(self, base_offset: int, base_sequence: int) -> None:
-        """Begin another batch with the same settings but for these."""
+        """Begin another batch with the same settings except base offset and base sequence."""
         self.restart(base_offset)
         self._base_sequence = base_sequence
 
     def batches_of(
         self, records: Iterable[Record], base_offset: int, *, max_size: int, default_timestamp: int = -1
     ) -> Iterator[BuiltBatch]:
-        """Write records to batches of at most `max_size` bytes; see `built_batches`. What was appended is dropped.
+        """Write records to batches of at most `max_size` bytes; see `built_batches`. Records appended before are lost.
 
-        Nobody else may use the builder until the iterator ends; then it can be used again.
+        Other callers must not use the builder until the iterator ends; then it can be used again.
         """
         settings, self.max_size = self.settings, max_size
         room, waiting, left, ratio = max_size - settings.header_size, iter(records), None, 1.0
-        # Those of a batch that is compressed: it may have to be cut in halves.
+        # The records of a compressed batch are stored, because it may have to be divided into halves.
         taken: list[Record] | None = None if settings.compression_type is _NONE else []
         self.restart(base_offset)
         self._base_sequence, self.estimated_compression_ratio = settings.base_sequence, 1.0
@@ -343,10 +348,10 @@ def built_batches(
 
     Args:
         records: The records.
-        settings: The batches'; offsets and sequences run on from there.
-        max_size: Bytes of a batch; a larger record gets a batch of its own.
-        default_timestamp: Milliseconds, for records without a timestamp.
-        base_offset: Replaces that of `settings`, which can so be used again.
+        settings: The settings of the first batch; offsets and sequences continue in the others.
+        max_size: The largest size of a batch, bytes; a larger record gets a batch of its own.
+        default_timestamp: The timestamp for records without one, ms.
+        base_offset: The first offset, instead of that of `settings`; None: that of `settings`.
 
     Raises:
         ValueError, TypeError: As `RecordsBuilder`.
@@ -357,10 +362,10 @@ def built_batches(
 
 
 def _next_ratio(expected: float, found: float) -> float:
-    """Return the ratio expected of the next batch: a worse one counts at once, a better one a little at a time."""
+    """Return the compression ratio expected of the next batch; it rises quickly and falls slowly, as in Kafka."""
     return max(expected + 0.05, found) if found > expected else max(expected - 0.005, found)
 
 
 def _following_sequence(sequence: int, count: int) -> int:
-    """Return the sequence `count` records after `sequence`, 0 after 2**31 - 1; -1 = there are none."""
+    """Return the sequence `count` records after `sequence`; 0 follows 2**31 - 1, and -1 (none) stays -1."""
     return (sequence + count) % (INT32_MAX + 1) if sequence >= 0 else sequence

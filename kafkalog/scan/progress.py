@@ -1,16 +1,16 @@
-"""How far work that goes on in steps has come."""
+"""The progress of work that is done in steps."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many bytes of how many have been worked on."""
+    """The progress of work on a number of bytes."""
 
     done_bytes: int
     total_bytes: int
 
     @property
     def is_done(self) -> bool:
-        """Whether there is no more to do for now."""
+        """Whether all bytes known so far are done."""
         return self.done_bytes >= self.total_bytes

@@ -37,13 +37,13 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 
 class Damage(NamedTuple):
-    """A batch, or lost bytes, that cannot be read.
+    """A damaged batch, or lost bytes.
 
     Attributes:
         path: The file.
         position: The position of the batch, or of the first lost byte.
         offset: The first offset of the batch, or its last one if its header has no other; None for lost bytes.
-        error: The problem.
+        error: The error that describes the damage.
         finding: The finding that `verify` reports, if it is about framing or checksums.
         is_tail: Whether the data ends there.
     """
@@ -81,7 +81,7 @@ def records(
 
     Raises:
         CorruptRecordError: A file became shorter.
-        OSError: A file cannot be read.
+        OSError: A file was not read.
     """
     return between(_records(log, start, report, control), start, stop)
 
@@ -110,7 +110,7 @@ def batches(log: Log | FileMessageSet, start: int = 0, *, report: Report) -> Ite
 
     Raises:
         CorruptRecordError: A file became shorter.
-        OSError: A file cannot be read.
+        OSError: A file was not read.
     """
     for file, scope in _files(log, start):
         for entries in _from(start, surviving(file, scope, keep_damaged=True), report):
@@ -182,7 +182,7 @@ def surviving(
 
     Raises:
         CorruptRecordError: The file became shorter.
-        OSError: The file cannot be read.
+        OSError: The file was not read.
     """
     for item in walk(source, scope.bounds, start, end):
         if not isinstance(item, Run):

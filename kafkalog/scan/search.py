@@ -1,6 +1,6 @@
 """Search in the keys, values and headers of records.
 
-found = matches_in(columns, pattern("order-17"), ALL_FIELDS)      a `Match` for each record that has it
+found = matches_in(columns, pattern("order-17"), ALL_FIELDS)      a `Match` for each record with the text
 """
 
 import re
@@ -13,7 +13,7 @@ from kafkalog.record.record_columns import RecordColumns
 FieldName: TypeAlias = Literal["key", "value", "headers"]
 ALL_FIELDS: frozenset[FieldName] = frozenset(("key", "value", "headers"))
 EXCERPT_BYTES = 80
-# In so many bytes at most the whole buffer is searched first.
+# Up to this size the whole buffer is searched first, before its records.
 _BUFFER_BYTES = 1 << 20
 
 
@@ -22,12 +22,12 @@ class Match:
     """A record that matches.
 
     Attributes:
-        offset: Of the record.
-        base_offset: Of its segment.
+        offset: The offset of the record.
+        base_offset: The base offset of its segment.
         field: "key", "value" or "header <name>".
         span: Start and end of the match in the field, bytes.
-        excerpt: Of the field, with the match in it.
-        excerpt_span: Start and end of the match in the excerpt.
+        excerpt: A part of the field from shortly before the match on, at most EXCERPT_BYTES.
+        excerpt_span: Start and end of the match in the excerpt, bytes.
     """
 
     offset: int
@@ -42,12 +42,12 @@ def pattern(text: str | bytes, *, regex: bool = False, case: bool = True) -> re.
     """Compile a text, or a regular expression over bytes.
 
     Args:
-        text: What to search for; a str is taken as UTF-8.
+        text: The text or the regular expression; a str is encoded as UTF-8.
         regex: Whether it is a regular expression.
         case: Whether upper and lower case differ.
 
     Raises:
-        ValueError: It is no regular expression; the error says where.
+        ValueError: The regular expression is not valid; the message says where.
     """
     if regex:
         source = text.encode("utf-8") if isinstance(text, str) else text
@@ -65,7 +65,7 @@ def _escaped(character: str) -> bytes:
 
 
 def _either(character: str) -> bytes:
-    """Return a pattern for both cases of a character: in bytes, `re` knows only those of ASCII."""
+    """Return a pattern for both cases of a character: for bytes, `re` knows the cases of ASCII only."""
     forms = sorted({character, character.lower(), character.upper()})
     return b"(?:" + b"|".join(map(_escaped, forms)) + b")" if len(forms) > 1 else _escaped(character)
 
@@ -84,10 +84,10 @@ def matches_in(
     Args:
         columns: The records.
         wanted: The pattern.
-        fields: Where to look for it.
-        base_offset: Of the segment that the records are in.
+        fields: The fields to search.
+        base_offset: The base offset of the segment of the records.
         backwards: Whether to begin with the last record.
-        cancelled: Asked after each record; True ends the search.
+        cancelled: Called after each record; True ends the search.
     """
     if not len(columns) or (columns.buffer.nbytes <= _BUFFER_BYTES and wanted.search(columns.buffer) is None):
         return

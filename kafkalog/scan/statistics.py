@@ -1,11 +1,11 @@
-"""Statistics of records: over time, by size, by codec and what it saves, and the keys that come most often.
+"""Statistics of records: over time, by size of values, by codec with its compression ratio, and the most frequent keys.
 
-All of it takes bounded memory:
+They take bounded memory:
 
-    times    buckets of equal length; when there are too many the length doubles and neighbours become one
+    times    buckets of equal length; when there are too many, the length doubles and neighbours are merged
     sizes    of values, by powers of two: 0, 1, 2-3, 4-7, 8-15, ...
-    keys     some hundred counters (Misra-Gries): each count is at most `error` too small, and every key that comes more
-             often than `error` is among them
+    keys     some hundred counters (Misra-Gries): each count is at most `error` too small, and every key that is more
+             frequent than `error` has a counter
 """
 
 import hashlib
@@ -20,20 +20,20 @@ from kafkalog.record.record_columns import RecordColumns
 
 TIME_BUCKETS = 256
 KEY_COUNTERS = 500
-# A longer key is known by its beginning and a digest.
+# A longer key is counted under its beginning and a digest.
 KEY_BYTES = 256
 _SIZES = 33
 
 
 @dataclass(frozen=True, slots=True)
 class CodecUse:
-    """What a codec does in a log.
+    """The use of a codec in a log.
 
     Attributes:
-        name: Of the codec.
-        batches: How many have it.
-        stored: Bytes of their records in the file.
-        plain: The same, decompressed.
+        name: The name of the codec.
+        batches: The number of batches with this codec.
+        stored: The size of their records in the file, bytes.
+        plain: The size of their records after decompression, bytes.
     """
 
     name: str
@@ -43,20 +43,20 @@ class CodecUse:
 
     @property
     def ratio(self) -> float | None:
-        """Stored to plain bytes: 0.25 is a quarter; None where there are none."""
+        """Stored bytes divided by plain bytes; None if there are none."""
         return self.stored / self.plain if self.plain else None
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What some records amount to.
+    """Sums over records.
 
     Attributes:
-        times: (Start of a bucket, ms; records) of each bucket from the first to the last.
-        bucket_ms: Length of a bucket.
-        sizes: (Smallest size, records) of values that are not null.
-        top_keys: (Key, records at least), the most first.
-        key_error: How many records more each key may have.
+        times: (Start in ms, number of records) of each bucket from the first to the last.
+        bucket_ms: The length of a bucket, ms.
+        sizes: (Smallest size in bytes, number of records) of each class of values that are not null.
+        top_keys: (Key, lower bound for its records), the most frequent first.
+        key_error: The largest number of records by which a bound may be too small.
     """
 
     records: int = 0
@@ -91,9 +91,9 @@ class RecordStatistics:
 
         Args:
             columns: The records, of batches with the same codec.
-            codec: Its number in the attributes.
-            stored: Bytes of these batches' records in the file.
-            batches: How many batches.
+            codec: The number of the codec in the attributes.
+            stored: The size of the records of these batches in the file, bytes.
+            batches: The number of batches.
         """
         use = self._codecs.setdefault(codec, [0, 0, 0])
         use[0] += batches
@@ -123,7 +123,7 @@ class RecordStatistics:
         """Return the sums so far.
 
         Args:
-            top: How many keys.
+            top: The number of keys.
         """
         sizes = [(0 if i == 0 else 1 << (i - 1), int(count)) for i, count in enumerate(self._sizes) if count]
         codecs = [CodecUse(codec_name(codec), *use) for codec, use in sorted(self._codecs.items())]
@@ -163,7 +163,7 @@ class _Times:
         self._counts = merged
 
     def buckets(self) -> tuple[tuple[int, int], ...]:
-        """Return start (ms) and records of each bucket from the first to the last."""
+        """Return (start in ms, number of records) of each bucket from the first to the last."""
         if not self._counts:
             return ()
         first, last = min(self._counts), max(self._counts)
@@ -171,9 +171,10 @@ class _Times:
 
 
 class TopKeys:
-    """The keys that come most often, in bounded memory.
+    """The most frequent keys, in bounded memory.
 
-    error: no key comes more often than its count and this together, nor any that has no count more often than this.
+    Attributes:
+        error: The largest number by which a count is too small. A key without a counter is not more frequent than this.
     """
 
     def __init__(self, counters: int = KEY_COUNTERS) -> None:
@@ -182,7 +183,7 @@ class TopKeys:
         self.error = 0
 
     def add(self, columns: RecordColumns) -> None:
-        """Count the keys of records; null is none."""
+        """Count the keys of records, without null keys."""
         data = np.frombuffer(columns.buffer, np.uint8)
         sizes, counts = columns.key_length, Counter[bytes]()
         for size in np.unique(sizes[sizes >= 0]).tolist():
@@ -198,19 +199,19 @@ class TopKeys:
         self._counts.update(counts)
         if len(self._counts) <= self._counters:
             return
-        # The count of the first one that has no counter any more is taken from all.
+        # The count of the most frequent key that loses its counter is subtracted from all.
         ordered = self._counts.most_common(self._counters + 1)
         less = ordered[-1][1]
         self.error += less
         self._counts = Counter({key: count - less for key, count in ordered[:-1] if count > less})
 
     def top(self, count: int) -> tuple[tuple[bytes, int], ...]:
-        """Return the most frequent keys, and how often they came at least."""
+        """Return (key, lower bound for its records) of the most frequent keys."""
         return tuple(self._counts.most_common(count))
 
 
 def _counted(data: NDArray[np.uint8], starts: NDArray[np.int64], size: int) -> dict[bytes, int]:
-    """Count keys of one size: sorted as an array, several times as fast as one by one."""
+    """Count keys of one size. Sorting them as an array is several times as fast as counting them one by one."""
     # numpy cuts zeros at the end of a string, unless another byte follows.
     keys = np.ones((len(starts), size + 1), np.uint8)
     keys[:, :size] = data[starts[:, None] + np.arange(size)]

@@ -1,11 +1,12 @@
-"""What the headers of a segment tell without a record being read: how many, from where to where, from when to when.
+"""Summaries of segments by their headers alone: number of records, range of offsets, range of timestamps.
 
-    records    exactly in format 2, whose headers count what compaction has left, and for single messages of formats 0
-               and 1; a compressed message of those holds one at least, and at most as many as there are offsets since
-               the message before
-    times      of records: where a batch has a delete horizon, its base timestamp is none of a record's
+    records    exact for format 2, whose headers count the records that compaction left, and for single messages of
+               formats 0 and 1; a compressed message of these has at least one record, and at most as many as there are
+               offsets since the message before
+    times      of records; the base timestamp of a batch with a delete horizon is not the time of a record
 
-`summarise` reads a file; it stands above `fsck` because of a damaged one it counts what survives, as `records` does.
+`summarise` reads a file. It depends on `fsck` because it counts the surviving batches of a damaged file, as `records`
+does.
 """
 
 from collections import Counter
@@ -32,20 +33,20 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 @dataclass
 class SegmentSummary:
-    """Of a segment file, or of several added up.
+    """The summary of a segment file, or the sum of several.
 
     Attributes:
-        records_min: Records without control records, at least.
-        records_max: The same at most; None: no bound.
-        control_records: Records of control batches.
+        records_min: A lower bound for the number of records without control records.
+        records_max: An upper bound for the same number; None: no bound.
+        control_records: The number of records in control batches.
         start_offset: The first offset; None: unknown.
-        end_offset: The offset after the last; None: unknown, or no batch.
-        first_timestamp: The first time of a record, ms; -1: none.
-        last_timestamp: The largest, ms; -1: none.
-        codecs: Batches by the name of their codec.
+        end_offset: The offset after the last one; None: unknown, or no batch.
+        first_timestamp: The smallest timestamp of a record, ms; -1: none.
+        last_timestamp: The largest timestamp of a record, ms; -1: none.
+        codecs: The number of batches by the name of their codec.
         tail: "end", "torn", "zeroed", "damaged" or "unreadable".
-        tail_size: Bytes after the last batch, or, where there is damage, all that are not counted.
-        errors: What was met.
+        tail_size: The number of bytes after the last batch; in a damaged file, of all bytes not in a counted batch.
+        errors: The errors found.
     """
 
     segments: int = 0
@@ -71,7 +72,7 @@ class SegmentSummary:
         return self.records_min if self.records_min == self.records_max else None
 
     def add(self, later: "SegmentSummary") -> None:
-        """Add the summary of what comes after this."""
+        """Add the summary of a later segment."""
         self.segments += later.segments
         self.size_in_bytes += later.size_in_bytes
         self.batches += later.batches
@@ -98,12 +99,12 @@ class SegmentSummary:
         """Add entries that follow those before.
 
         Args:
-            rows: Of the header table, shape (n,), n > 0.
-            counts: The records in each, shape (n,), where compressed messages of formats 0 and 1 have been read; None:
-                as the headers tell.
+            rows: Rows of the header table, shape (n,), n > 0.
+            counts: The number of records in each entry, shape (n,), if compressed messages of formats 0 and 1 were
+                read; None: use the headers.
         """
         if self.start_offset is None:
-            # A compressed message of formats 0 and 1 does not say where it begins.
+            # The header of a compressed message of formats 0 and 1 does not have its first offset.
             base = int(rows["base_offset"][0])
             self.start_offset = base if base >= 0 else None
         is_batch = rows["magic"] >= 2
@@ -128,7 +129,7 @@ class SegmentSummary:
         self.magics.update(set(rows["magic"].tolist()))
 
     def _more_than_one(self, last: NDArray[np.int64], wrapper: NDArray[np.bool_]) -> int | None:
-        """Return how many records beyond one each the wrappers can hold at most; None: no bound."""
+        """Return an upper bound for the number of records in wrappers beyond one each; None: no bound."""
         end = self.start_offset if self.end_offset is None else self.end_offset
         if end is None and wrapper[0]:
             return None
@@ -146,18 +147,18 @@ def _times(rows: Rows, is_batch: NDArray[np.bool_]) -> tuple[int, int]:
 
 
 def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], object] | None = None) -> SegmentSummary:
-    """Summarise what the headers of a segment file tell.
+    """Summarise a segment file by its headers.
 
-    A size field that leads beyond other batches shows itself by offsets that are missing behind it: the checksums of
-    such batches are computed, and that of the last one. Where there is damage, what survives it is summarised.
+    A damaged size field that points beyond other batches is followed by a gap of offsets. So the checksums of batches
+    before gaps are computed, and that of the last batch. In a damaged file the surviving batches are summarised.
 
     Args:
         path: The file.
         sealed: Whether it has a successor: a torn or zeroed tail is damage then.
-        advance: Called with the number of bytes whose headers have been read.
+        advance: Called with the number of bytes whose headers have been read since the last call.
 
     Returns:
-        The summary; what is wrong first, or why the file cannot be read, is in `errors`.
+        The summary. `errors` has the first damage, or the error in reading the file.
     """
     summary = SegmentSummary(segments=1, start_offset=segment_base_offset(path.name))
     try:
@@ -170,7 +171,7 @@ def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], obje
         summary.tail = "unreadable"
         summary.errors.append(problem)
     if not summary.batches and not summary.errors:
-        # Where the next offset goes.
+        # The next offset to be assigned in an empty segment.
         summary.end_offset = summary.start_offset
     return summary
 
@@ -178,7 +179,7 @@ def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], obje
 def _read_headers(
     file: FileMessageSet, summary: SegmentSummary, advance: Callable[[int], object]
 ) -> KafkaLogError | None:
-    """Take in all headers of a file. Return what is wrong; then the summary is of no use."""
+    """Add all headers of a file to a summary. Return the first damage; the summary is not valid then."""
     last: np.void | None = None
     end = 0
     try:
@@ -206,7 +207,11 @@ def _read_headers(
 
 
 def _ensure_known(file: FileMessageSet, rows: Rows) -> None:
-    """Raise KafkaLogError for the first batch that no reader can make sense of."""
+    """Check that all batches have a readable header and a known codec.
+
+    Raises:
+        KafkaLogError: A batch has not.
+    """
     bad = first_unreadable(rows)
     if rows["compression_type"].max() > CompressionType.ZSTD:
         bad = min(bad, int((rows["compression_type"] > CompressionType.ZSTD).argmax()))
@@ -217,13 +222,17 @@ def _ensure_known(file: FileMessageSet, rows: Rows) -> None:
 
 
 def _ensure_valid(file: FileMessageSet, first: np.void, last: np.void) -> None:
-    """Raise CorruptRecordError where the checksum of a batch does not hold, from one batch to another."""
+    """Check the checksums from one batch to another.
+
+    Raises:
+        CorruptRecordError: A checksum is wrong.
+    """
     start = int(first["position"])
     file.read(start, int(last["position"]) + int(last["size_in_bytes"]) - start).ensure_valid()
 
 
 def _surviving(path: Path, sealed: bool, error: KafkaLogError) -> SegmentSummary:
-    """Summarise what survives in a damaged file; what its headers have shown first is an error of batches that do."""
+    """Summarise the surviving batches of a damaged file. `error` is reported only if the scan finds no damage."""
     summary = SegmentSummary(segments=1, start_offset=segment_base_offset(path.name), tail="damaged")
     with closing(open_source(path)) as file:
         summary.size_in_bytes = summary.tail_size = file.size

@@ -3,13 +3,13 @@
     offset     10      11      12      13        14
     batch      A data  B data  A data  A COMMIT  B ABORT      A: 10..13, two batches; B: 11..14, one
 
-    producer state at the log's end   which are open, since which offset, and when their producers last wrote
-    transaction indexes               which were aborted, from the first offset to the marker
-    headers of all batches            records, bytes, when each began and ended, and which were committed
+    producer state at the log end     the open ones, their first offsets, and when their producers last wrote
+    transaction indexes               the aborted ones, from the first offset to the marker
+    headers of all batches            records, bytes, start and end of each, and the committed ones
 
-`transactions_of` reads the first two, `TransactionScan` the headers too. A transaction whose producer has written
-nothing for longer than any transaction may take will not be ended by its coordinator any more: it hangs, and holds back
-every consumer of committed records until somebody aborts it.
+`transactions_of` reads the first two, `TransactionScan` the headers too. A transaction hangs if its producer has not
+written for longer than any transaction may take: its coordinator will not end it any more. It blocks every consumer of
+committed records until an administrator aborts it.
 """
 
 import shlex
@@ -34,10 +34,10 @@ from kafkalog.storage.producer.producer_state_entry import ProducerStateEntry
 from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
-# Kafka's transaction.max.timeout.ms, and what its brokers allow beyond before they call a transaction late.
+# Kafka's transaction.max.timeout.ms, and the delay that its brokers allow before they count a transaction as late.
 MAX_TIMEOUT_MS = 900_000
 LATE_MS = 300_000
-# Of aborted transactions, and of those that have ended, the newest are listed, and all are counted.
+# The largest numbers of transactions that are listed: of those that have ended the newest, with a count of all.
 LISTED_ABORTED = 1_000
 LISTED_ENDED = 1_000
 LISTED_OPEN = 10_000
@@ -50,9 +50,11 @@ _ENDS: dict[str, TransactionState] = {"COMMIT": "committed", "ABORT": "aborted"}
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that has not ended. Timestamps are ms, None: unknown.
+    """A transaction that has not ended. Timestamps are ms; None: unknown.
 
-    hanging: open for longer than any transaction may take. abort_command: the command of Kafka's that ends it.
+    Attributes:
+        hanging: Whether it has been open for longer than any transaction may take.
+        abort_command: The command of Kafka that ends it.
     """
 
     producer_id: int
@@ -67,7 +69,12 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """A transaction that was aborted. last_offset: of its marker. base_offset: of the segment that has the marker."""
+    """A transaction that was aborted.
+
+    Attributes:
+        last_offset: The offset of its marker.
+        base_offset: The base offset of the segment with the marker.
+    """
 
     producer_id: int
     first_offset: int
@@ -77,7 +84,13 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """The transactions of a log, as far as snapshot, log and transaction indexes tell. problem: of an index."""
+    """The transactions of a log, by its producer state and transaction indexes.
+
+    Attributes:
+        aborted: The newest aborted transactions.
+        aborted_count: The number of all aborted transactions.
+        problem: The error of a transaction index; None: no error.
+    """
 
     open: tuple[OpenTransaction, ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
@@ -91,12 +104,12 @@ class TransactionRow:
     """A transaction in the list of all. Timestamps are ms; None: unknown, or not read yet.
 
     Attributes:
-        state: "undecided": a file by itself has no marker of it.
-        last_offset: Of its marker.
-        last_timestamp: When its producer last wrote.
-        end_timestamp: Of its marker.
-        batches, records, size_in_bytes: Without the marker.
-        abort_command: Of an open one.
+        state: The state; "undecided" if a single file has no marker for it.
+        last_offset: The offset of its marker.
+        last_timestamp: The time of the last write of its producer.
+        end_timestamp: The timestamp of its marker.
+        batches, records, size_in_bytes: Counts without the marker.
+        abort_command: The command that ends an open one.
     """
 
     state: TransactionState
@@ -116,7 +129,15 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsState:
-    """What is known of all transactions so far. rows: open ones, then the newest that have ended. Counts are of all."""
+    """The transactions found so far.
+
+    Attributes:
+        rows: The open ones, then the newest of those that have ended.
+        open, hanging: The numbers of open and of hanging ones, at most LISTED_OPEN.
+        aborted, committed: The numbers of all that have ended so, listed or not.
+        progress: The progress of the scan.
+        problem: The errors found; None: no error.
+    """
 
     rows: tuple[TransactionRow, ...] = ()
     open: int = 0
@@ -136,12 +157,12 @@ def transactions_of(log: Log, now: int | None = None, max_timeout_ms: int = MAX_
 
     Args:
         log: The log.
-        now: The time, ms since the epoch; None: now.
+        now: The current time, ms since the epoch; None: ask the clock.
         max_timeout_ms: The largest timeout of a transaction in the cluster, ms.
 
     Raises:
-        OSError: Snapshot or log cannot be read.
-        KafkaLogError: They are damaged.
+        OSError: The snapshot or the log was not read.
+        KafkaLogError: The snapshot or the log is damaged.
     """
     now = int(time.time() * 1000) if now is None else now
     found = tuple(
@@ -162,7 +183,11 @@ def transactions_of(log: Log, now: int | None = None, max_timeout_ms: int = MAX_
 
 
 def hanging_in(log: Log) -> str | None:
-    """Describe the first transaction of a log that hangs; None: none does. Errors are those of `transactions_of`."""
+    """Describe the first hanging transaction of a log; None: there is none.
+
+    Raises:
+        OSError, KafkaLogError: As `transactions_of`.
+    """
     now = int(time.time() * 1000)
     for first, entry in _undecided(log):
         if _hangs(entry, now, MAX_TIMEOUT_MS):
@@ -171,7 +196,7 @@ def hanging_in(log: Log) -> str | None:
 
 
 def abort_command(partition: TopicPartition | None, first_offset: int) -> str:
-    """Return the command of Kafka's that ends the transaction which began at an offset, without the broker's name."""
+    """Return the command of Kafka that aborts the transaction with this first offset; HOST stands for the broker."""
     topic, number = (partition.topic, partition.partition) if partition is not None else ("TOPIC", 0)
     return (
         f"kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic {shlex.quote(topic)}"
@@ -180,7 +205,7 @@ def abort_command(partition: TopicPartition | None, first_offset: int) -> str:
 
 
 def _undecided(log: Log) -> list[tuple[int, ProducerStateEntry]]:
-    """Return the first offset of each open transaction and what is known of its producer, the oldest first."""
+    """Return the first offset of each open transaction and the state of its producer, the oldest first."""
     found = [
         (entry.current_txn_first_offset, entry)
         for entry in log.producer_state.active_producers.values()
@@ -203,7 +228,7 @@ def _timestamp_at(log: Log, offset: int) -> int | None:
 
 
 def _aborted(log: Log) -> tuple[tuple[AbortedTransaction, ...], int, str | None]:
-    """Return the newest aborted transactions, how many there are, and what is wrong with an index."""
+    """Return the newest aborted transactions, the number of all, and the error of an index."""
     newest: deque[AbortedTransaction] = deque(maxlen=LISTED_ABORTED)
     count, problem = 0, None
     for segment in log.segments:
@@ -240,8 +265,8 @@ class _Growing:
 class TransactionScan:
     """A scan of the headers of a partition or a file for transactions.
 
-    Call `step` until it is done, `state` at any time, and `close` at the end. Nothing is raised for what is on disk: it
-    is the `problem` of the state.
+    Call `step` until it is done, `state` at any time, and `close` at the end. Damage and errors in reading are not
+    raised: they are the `problem` of the state.
     """
 
     def __init__(self, path: Path, *, is_file: bool = False) -> None:
@@ -249,7 +274,7 @@ class TransactionScan:
 
         Args:
             path: A partition directory, or a segment file.
-            is_file: Which of the two it is.
+            is_file: Whether it is a segment file.
         """
         self._is_file = is_file
         self._opened: ReadOnlyLog | FileMessageSet | None = None
@@ -271,12 +296,12 @@ class TransactionScan:
 
     @property
     def progress(self) -> Progress:
-        """How far the scan has come, in bytes of segments."""
+        """The progress of the scan, in bytes of segments."""
         total = max(self._total, 1)
         return Progress(total if self._finished else min(self._done, total - 1), total)
 
     def step(self, seconds: float = STEP_SECONDS) -> Progress:
-        """Go on for about so long."""
+        """Continue the scan for about so many seconds, and return its progress."""
         until = time.monotonic() + seconds
         for _ in self._steps:
             if time.monotonic() >= until:
@@ -345,16 +370,16 @@ class TransactionScan:
         producer, offset = int(row["producer_id"]), int(row["base_offset"])
         found = self._growing.pop(producer, None)
         if found is None:
-            # Its batches are no longer here, or there were none.
+            # Its batches were deleted, or it had none.
             found = _Growing(int(row["producer_epoch"]), offset, NO_TIMESTAMP)
         self._counts[state] += 1
         ended = replace(_row(producer, found), state=state, last_offset=offset)
         self._ended[state].append(replace(ended, end_timestamp=int(row["max_timestamp"])))
 
-    # --- what is known
+    # --- state
 
     def state(self) -> TransactionsState:
-        """Return what is known so far."""
+        """Return the transactions found so far."""
         known = self._known
         open_rows = self._undecided_rows() if self._is_file else self._open_rows()
         ended = sorted(
@@ -373,7 +398,7 @@ class TransactionScan:
         )
 
     def _undecided_rows(self) -> list[TransactionRow]:
-        """Return the transactions of a file by itself that no marker in it ends."""
+        """Return the transactions of a single file that no marker in it ends."""
         return [replace(_row(producer, found), state="undecided") for producer, found in self._growing.items()]
 
     def _open_rows(self) -> list[TransactionRow]:
@@ -397,7 +422,7 @@ class TransactionScan:
         return rows
 
     def _aborted_rows(self) -> list[TransactionRow]:
-        """Return the aborted transactions of the indexes, with what their batches tell, and those that no index has."""
+        """Return the aborted transactions of the indexes, with counts from their batches, and those in no index."""
         read = {(row.producer_id, row.last_offset): row for row in self._ended["aborted"]}
         rows = []
         for each in self._known.aborted[-LISTED_ENDED:]:
@@ -423,7 +448,7 @@ def _row(producer: int, found: _Growing) -> TransactionRow:
 
 
 def _marker(file: FileMessageSet, row: np.void) -> str | None:
-    """Return what a control batch says; None: it cannot be read."""
+    """Return the name of the type of a control batch; None: it is damaged."""
     try:
         batch = next(file.read(int(row["position"]), int(row["size_in_bytes"])).batches(), None)
         record = None if batch is None else next(iter(batch.columns(check_crcs=False)), None)

@@ -1,9 +1,9 @@
-"""Which partitions the paths of a read lead to.
+"""The partitions under the paths of a read.
 
-    /backup/orders-0    a partition          /backup, s3://backup    one that holds some
-    /backup/*/orders-*  what a glob matches, of which the logs       file:///backup, or a list of any of these
+    /backup/orders-0    a partition                     /backup, s3://backup    a directory of partitions
+    /backup/*/orders-*  the logs that a glob matches    file:///backup, or a list of any of these
 
-Replicas of a partition are read once: the one with the highest leader epoch, then the longest.
+One replica of each partition is read: the one with the highest leader epoch, then the longest.
 """
 
 import glob
@@ -23,17 +23,21 @@ from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.remote_path import RemotePath, is_remote, to_path
 
 _log = logging.getLogger(__name__)
-# How many topics a message names.
+# The number of topics that a message names.
 _NAMED = 10
 
 
 def discover(options: ReadOptions) -> list[Partition]:
-    """The partitions that the paths lead to and the options ask for, replicas once, by topic and number.
+    """Find the partitions that the options select, one replica of each, by topic and number.
 
-    No other partition's directory is opened, whatever is wrong with it. FileNotFoundError: a path, or what a glob
-    should match, is not there. NotALogError: it holds no log. ValueError: a topic or partition that is asked for is not
-    there, or there is no such kind of store. OSError: one that is asked for cannot be listed. ImportError: what a store
-    needs is missing.
+    Directories of other partitions are not opened.
+
+    Raises:
+        FileNotFoundError: A path does not exist, or a glob matches nothing.
+        NotALogError: A path holds no log.
+        ValueError: A selected topic or partition was not found, or the scheme of a path is unknown.
+        OSError: The directory of a selected partition was not listed.
+        ImportError: A package that the store needs is missing.
     """
     found: dict[TopicPartition, Partition] = {}
     seen: set[str] = set()
@@ -44,7 +48,7 @@ def discover(options: ReadOptions) -> list[Partition]:
         return options.topics.wanted(partition)
 
     for source in _sources(options, wanted):
-        # A directory may be named twice, or by a link: it is no replica of itself.
+        # A directory named twice, or by a symbolic link, is not a replica of itself.
         itself = source.path if is_remote(source.path) else os.path.realpath(source.path)
         if itself in seen:
             continue
@@ -59,14 +63,14 @@ def discover(options: ReadOptions) -> list[Partition]:
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> str:
-    """What topics there are, as the end of a sentence."""
+    """List the topics found, as the end of a sentence."""
     names = sorted({each.topic for each in partitions})
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"are the topics {', '.join(names[:_NAMED])}{more}" if names else "are no topics"
 
 
 def _better(one: Partition, other: Partition) -> Partition:
-    """The replica to read."""
+    """Return the replica to read."""
 
     def rank(each: Partition) -> tuple[int, int, int]:
         return each.leader_epoch, each.log_end.offset, -each.log_start_offset
@@ -100,7 +104,13 @@ def _discovered(path: Path) -> DataDir | PartitionDir | LogFile:
 
 
 def _matching(option: str, pattern: Path, wanted: Wanted) -> Iterator[Partition]:
-    """Of what a glob matches, the logs: the rest was not meant, nor what is being deleted or moved here."""
+    """Yield the partitions among the matches of a glob, without those that are being deleted or moved here.
+
+    Raises:
+        FileNotFoundError: Nothing matches.
+        NotALogError: No match is a log.
+        OSError: A match that may hold selected partitions was not listed.
+    """
     if isinstance(pattern, RemotePath):
         matches: list[Path] = [*pattern.matches()]
     else:
@@ -130,7 +140,7 @@ def _matching(option: str, pattern: Path, wanted: Wanted) -> Iterator[Partition]
 def _partitions(found: DataDir | PartitionDir | LogFile, path: Path, wanted: Wanted) -> Iterator[Partition]:
     if isinstance(found, DataDir):
         for each in found.partitions:
-            # What is being deleted or moved here is none of the log.
+            # A directory that is being deleted or moved here is not part of the log.
             if each.mark is None and each.topic_partition is not None and wanted(each.topic_partition):
                 yield Partition(each.path.absolute(), each.topic_partition)
     elif isinstance(found, PartitionDir) and found.topic_partition is not None:
@@ -141,7 +151,7 @@ def _partitions(found: DataDir | PartitionDir | LogFile, path: Path, wanted: Wan
 
 
 class _Refused(NamedTuple):
-    """A directory that a glob matches and that cannot be listed, the partition that its name tells, and why."""
+    """A match of a glob that was not listed, the partition by its name, and the error."""
 
     path: str
     topic_partition: TopicPartition | None
@@ -149,10 +159,18 @@ class _Refused(NamedTuple):
 
 
 def _ensure_not_wanted(refused: Iterable[_Refused], partitions: Iterable[str], wanted: Wanted) -> None:
-    """Raise the error of a directory that may hold what is asked for. partitions: the directories that could be listed.
+    """Raise the error of a directory that may hold selected partitions.
 
-    A data directory may be named kafka-1, as a partition would be: one that cannot be listed is taken for a partition
-    only beside others.
+    A data directory may have the name of a partition (kafka-1). So a directory that was not listed counts as a
+    partition only if it is beside other partitions.
+
+    Args:
+        refused: The directories that were not listed.
+        partitions: The paths of the partition directories that were listed.
+        wanted: Tells whether a partition is selected.
+
+    Raises:
+        OSError: The error of such a directory.
     """
     above = {posixpath.dirname(each) for each in partitions}
     for path, partition, error in refused:

@@ -1,12 +1,12 @@
-"""A partition's directory as the planner sees it, on a disk or in a store.
+"""The directory of a partition as the planner sees it, on a disk or in an object store.
 
 00000000000000000000.log | 00000000000000004096.log | 00000000000000008192.log (the last one: it may still grow)
 ^ log start offset                                                        ^ log end: offset, and position there
             |          |          cuts: positions where a batch begins, about as far apart as a task should read
 
-A listing, indexes and a few headers are read, nothing is written, created or locked. What an index says is a hint: on a
-disk the batch is looked at before a segment is cut there; in a store, where each look is a request, whoever reads does
-that. The watermarks that take more are those of the read-only log.
+The planner reads the listing, the indexes and a few headers. It writes, creates and locks nothing. An index entry is a
+hint: on a disk the planner checks the batch before it cuts a segment there. In a store each check is a request, so the
+task that reads the split checks it. The last stable offset and offsets by timestamp come from `ReadOnlyLog`.
 """
 
 from bisect import bisect_left
@@ -47,18 +47,23 @@ from kafkalog.storage.remote_path import RemotePath
 from kafkalog.storage.segment.file_message_set import ANY_TIMESTAMP, NO_OFFSET
 from kafkalog.storage.segment.log_segment import LogSegment
 
-# So many indexes are fetched from a store together.
+# The number of indexes that are fetched from a store at once.
 _INDEXES_AT_ONCE = 32
 NO_ENTRIES = np.empty((0, 2), np.int64)
 
-# Whether a partition is to be read.
+# Tells whether a partition is to be read.
 Wanted: TypeAlias = Callable[[TopicPartition], bool]
 
 
 class SegmentFile(NamedTuple):
-    """A `.log` file: its base offset, its path, its size (bytes) when it was listed, and the next one's base.
+    """A `.log` file.
 
-    sealed: another segment follows, so that nothing is appended any more.
+    Attributes:
+        base_offset: The base offset of the segment.
+        path: The path of the file.
+        size: The size when the directory was listed, bytes.
+        next_base: The base offset of the next segment.
+        sealed: Whether another segment follows, so that nothing is appended any more.
     """
 
     base_offset: int
@@ -69,14 +74,17 @@ class SegmentFile(NamedTuple):
 
     @property
     def index_path(self) -> Path:
-        """Where its offset index is, if it has one."""
+        """The path of the offset index, which need not exist."""
         return self.path.with_name(self.path.name.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX)
 
 
 class LogEnd(NamedTuple):
-    """The offset of the next record, and where in the last segment (bytes) there is nothing more to read.
+    """The end of a log.
 
-    torn: bytes behind it that are no whole batch, other than zeros.
+    Attributes:
+        offset: The offset of the next record.
+        position: The position in the last segment where the data ends, bytes.
+        torn: The size of a torn tail after `position`, bytes; 0 for a zeroed tail.
     """
 
     offset: int
@@ -88,15 +96,19 @@ class Partition:
     """The directory of one partition, as it was when it was listed.
 
     Attributes:
-        directory: Its path.
-        topic_partition: What is in it.
-        segments: In order.
-        swaps: The names of segments that compaction or splitting left under their temporary name, which a broker puts
-            in place when it starts.
+        directory: The path of the directory.
+        topic_partition: The partition in it.
+        segments: The segments, in the order of their base offsets.
+        swaps: The names of the swap files that compaction or splitting left. A broker completes the swap when it
+            starts.
     """
 
     def __init__(self, directory: Path, topic_partition: TopicPartition) -> None:
-        """OSError: the directory cannot be listed."""
+        """List the directory.
+
+        Raises:
+            OSError: The directory was not listed.
+        """
         self.directory = directory
         self.path = str(directory)
         self.topic_partition = topic_partition
@@ -104,18 +116,18 @@ class Partition:
         self._open: LogSegment | None = None
         self._fetched: set[Path] = set()
 
-    # --- where it begins and ends
+    # --- start and end
 
     @cached_property
     def log_start_offset(self) -> int:
-        """The first offset a consumer gets."""
+        """The first offset that a consumer gets."""
         first = self.segments[0].base_offset if self.segments else 0
         checkpoint = real_path(self.directory).parent / LOG_START_OFFSET_CHECKPOINT
         return max(first, read_offset_checkpoint(checkpoint).get(self.topic_partition, first))
 
     @cached_property
     def log_end(self) -> LogEnd:
-        """Behind the last whole batch; unlike the read-only log's, behind damage, which is for its reader to see."""
+        """The end of the last complete batch. Unlike the read-only log's, it is after damage, which a task reports."""
         if not self.segments:
             return LogEnd(self.log_start_offset, 0)
         segment = self.segments[-1]
@@ -125,16 +137,16 @@ class Partition:
 
     @cached_property
     def last_stable_offset(self) -> int:
-        """Every transaction before it is decided."""
+        """The offset before which all transactions have ended."""
         return self._log.last_stable_offset
 
     @cached_property
     def leader_epoch(self) -> int:
-        """The latest that is known; -1 where none is."""
+        """The latest known leader epoch; -1 if there is none."""
         known = LeaderEpochCache(self.directory / LEADER_EPOCH_CHECKPOINT, writable=False).latest_epoch
         if known is not None:
             return known
-        # All of a segment would have to be fetched.
+        # A store would have to deliver the whole segment.
         return -1 if isinstance(self.directory, RemotePath) else self._last_batch_epoch()
 
     def _last_batch_epoch(self) -> int:
@@ -145,7 +157,7 @@ class Partition:
         return -1
 
     def offset_for_timestamp(self, timestamp: int) -> int | None:
-        """The first record whose timestamp (ms) is that or more; None where there is none."""
+        """Return the offset of the first record with this timestamp (ms) or a later one; None if there is none."""
         found = self._log.offset_for_timestamp(timestamp)
         return None if found is None else found.offset
 
@@ -154,15 +166,19 @@ class Partition:
         return ReadOnlyLog(self.directory)
 
     def end_offset(self, *, committed: bool) -> int:
-        """The offset after the last that a reader sees."""
+        """Return the offset after the last one that a reader sees.
+
+        Args:
+            committed: Whether the reader sees committed records only.
+        """
         return min(self.log_end.offset, self.last_stable_offset) if committed else self.log_end.offset
 
     def end_position(self, segment: SegmentFile) -> int:
-        """Where there is nothing more to read in a segment, bytes."""
+        """Return the position where the data of a segment ends, bytes."""
         return segment.size if segment.sealed else self.log_end.position
 
     def remarks(self) -> Iterator[str]:
-        """What a reader leaves out without an error, and yet should know of."""
+        """Yield warnings about data that is skipped without an error."""
         end = self.log_end
         if end.torn:
             path = self.segments[-1].path
@@ -173,10 +189,19 @@ class Partition:
                 "it starts, as kafkalog.open(path, 'a') does"
             )
 
-    # --- where batches lie in a segment
+    # --- positions of batches in a segment
 
     def span(self, segment: SegmentFile, first: int, end: int) -> tuple[int, int]:
-        """Positions in a segment between which all batches with offsets first <= offset < end begin."""
+        """Return two positions between which all batches with offsets first <= offset < end begin.
+
+        Args:
+            segment: The segment.
+            first: The first offset.
+            end: The offset after the last one.
+
+        Returns:
+            Start and end, bytes; all of the segment if it is damaged there.
+        """
         start, stop = 0, self.end_position(segment)
         known = self._searched(segment)
         try:
@@ -189,12 +214,12 @@ class Partition:
                     within = last.offset < end
                     stop = min(stop, last.position + (last.size if within else 0))
         except KafkaLogError:
-            # Damage on the way: whoever reads it says so, or passes over it.
+            # The task that reads the damaged range reports it or skips it.
             return 0, self.end_position(segment)
         return start, max(start, stop)
 
     def _searched(self, segment: SegmentFile) -> LogSegment:
-        """The segment, open to be searched: the last one stays so, because it is mostly asked for again."""
+        """Open a segment for searches. The last one opened stays open, as the next search is mostly in it."""
         if self._open is None or self._open.base_offset != segment.base_offset:
             if self._open is not None:
                 self._open.close()
@@ -202,7 +227,18 @@ class Partition:
         return self._open
 
     def cuts(self, segment: SegmentFile, start: int, end: int, target: int) -> list[int]:
-        """Positions in (start, end) where batches begin, about `target` bytes apart, as far as is known."""
+        """Return positions where the range of a segment can be cut.
+
+        Args:
+            segment: The segment.
+            start: The start of the range, bytes.
+            end: The end of the range, bytes.
+            target: The distance wanted between two cuts, bytes.
+
+        Returns:
+            Rising positions in (start, end). On a disk a batch begins at each. In a store they are index entries, not
+            checked, and may be farther apart than `target`.
+        """
         if end - start <= target:
             return []
         self._fetch_ahead(segment, target)
@@ -223,7 +259,7 @@ class Partition:
         return sorted(found)
 
     def _fetch_ahead(self, segment: SegmentFile, target: int) -> None:
-        """Fetch its index from a store with those of the next segments that are to be cut, which takes as long."""
+        """Fetch the index from a store together with the indexes of the next large segments, as one round trip."""
         path = segment.index_path
         if isinstance(path, RemotePath) and path not in self._fetched:
             following = self.segments[self.segments.index(segment) :]
@@ -232,7 +268,11 @@ class Partition:
             self._fetched.update(paths)
 
     def index_entries(self, segment: SegmentFile) -> NDArray[np.int64]:
-        """(Offset, position) of its index's entries, rising, shape (n, 2); none of them, where one is wrong."""
+        """Return the entries of an offset index.
+
+        Returns:
+            (Offset, position) of each entry, rising, int64, shape (n, 2); no entries if one of them is wrong.
+        """
         try:
             entries = OffsetIndex(segment.index_path, segment.base_offset, writable=False).rows()
         except CorruptIndexError:
@@ -245,14 +285,14 @@ class Partition:
             return entries if all(right) else NO_ENTRIES
 
     def headers(self, segment: SegmentFile, start: int, end: int) -> Iterator[NDArray[np.void]]:
-        """Header rows of the batches that begin in [start, end), up to the first that is damaged."""
+        """Yield rows of the header table for the batches that begin in [start, end), up to the first damaged one."""
         with closing(open_source(segment.path)) as source:
             for rows, _, _ in _runs(source, start, end):
                 if len(rows):
                     yield rows
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close the open files."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -275,7 +315,7 @@ def _listed(directory: Path) -> tuple[tuple[SegmentFile, ...], tuple[str, ...]]:
 
 
 def _last_indexed(segment: SegmentFile) -> int:
-    """Return the position of a batch near the end, as far as the index tells and the batch confirms."""
+    """Return the position of a batch near the end, by the last index entry that a batch confirms; else 0."""
     known = LogSegment(segment.base_offset, segment.path, sealed=False)
     try:
         found = known.translate_offset(known.offset_index.last_offset)
@@ -287,7 +327,7 @@ def _last_indexed(segment: SegmentFile) -> int:
 
 
 def _runs(source: ByteSource, start: int, end: int) -> Iterator[tuple[NDArray[np.void], int, int]]:
-    """Yield header rows from `start` on, why the scan stopped, and where."""
+    """Yield header rows from `start` on, the status with which each scan stopped, and its position."""
     status = framing.LIMIT
     while status == framing.LIMIT and start < end:
         rows, status, start, _, _ = scan_file_headers(source.scanned, start, end, RUN_ROWS)
@@ -295,13 +335,13 @@ def _runs(source: ByteSource, start: int, end: int) -> Iterator[tuple[NDArray[np
 
 
 def _begins(source: ByteSource, entry: OffsetEntry, segment: SegmentFile) -> bool:
-    """Return whether a batch that an index entry can mean begins where it says."""
+    """Return whether a batch that fits an index entry begins at its position."""
     row, *_ = find_file_entry(source.scanned, entry.position, segment.size, NO_OFFSET, ANY_TIMESTAMP, entry.offset)
     return row is not None and entry.offset < segment.next_base and row[3] >= segment.base_offset
 
 
 def _walked(source: ByteSource, start: int, end: int, target: int) -> list[int]:
-    """Return cuts found by going from header to header, where the index has none."""
+    """Return cuts found in the headers of a range without index entries."""
     found: list[int] = []
     goal = start + target
     for rows, _, _ in _runs(source, start, end):
@@ -315,12 +355,13 @@ def _walked(source: ByteSource, start: int, end: int, target: int) -> list[int]:
 
 
 def _end_of(source: Source, segment: SegmentFile, runs: Iterable[tuple[NDArray[np.void], int, int]]) -> LogEnd:
-    """Return where the last segment ends: a torn or zeroed tail is none of the log, damage is, for its reader to see.
+    """Find the end of the last segment. A torn or zeroed tail is after the end, damage is before it.
 
     Args:
         source: The file of the segment.
-        segment: The segment, with the size up to which it is looked at.
-        runs: Header rows from a batch near the end on, and for each run the status with which it stopped, and where.
+        segment: The segment; bytes after its `size` are not read.
+        runs: Results of scans, from a batch near the end on: header rows, the status with which the scan stopped, and
+            its position.
     """
     start, offset, end = 0, segment.base_offset, segment.size
     claimed = np.empty(0, np.int64)
@@ -334,14 +375,21 @@ def _end_of(source: Source, segment: SegmentFile, runs: Iterable[tuple[NDArray[n
         claimed = rows["last_offset"][-1:]
         own = before[before >= segment.base_offset]
         offset = int(own[-1]) + 1 if len(own) else offset
-    # The size field of the last batch may lead beyond others, or beyond the end.
+    # The size field of the last batch may be damaged and point beyond other batches, or beyond the end.
     found = _end_from(source, segment, range(start, end), offset)
-    # Where the last batch does not survive, and no other was looked at, the others tell.
+    # If the only batch scanned is damaged, the batches before it give the end.
     return found if found.offset > segment.base_offset else _end_from(source, segment, range(end), offset)
 
 
 def _end_from(source: Source, segment: SegmentFile, positions: range, offset: int) -> LogEnd:
-    """Return where the segment ends. offset: the log end before the first position."""
+    """Find the end of the segment in a range of positions.
+
+    Args:
+        source: The file of the segment.
+        segment: The segment.
+        positions: The range to scan, bytes.
+        offset: The end offset of the batches before the range.
+    """
     bounds = Bounds(segment.base_offset)
     for item in walk(source, bounds, positions.start, positions.stop):
         if isinstance(item, Run):

@@ -1,13 +1,13 @@
-"""From options to splits: which bytes of which files each task reads.
+"""The plan of a read: options to splits, which say which bytes of which files each task reads.
 
     paths -> partition directories -> offsets from..to -> segments that hold them -> cut at batches -> packed -> splits
 
-Only names, sizes, indexes and a few headers are read, so that a thousand segments take milliseconds. Replicas of a
-partition are read once: the one with the highest leader epoch, then the longest.
+The planner reads names, sizes, indexes and a few headers only, so that a thousand segments take milliseconds. Of the
+replicas of a partition it reads one: the one with the highest leader epoch, then the longest.
 
-A split owns the batches that begin in [start_pos, end_pos); offset bounds hold inside. Tasks are weighed by bytes, not
-by offsets as in Spark's source: bytes are what takes time. minPartitions makes the pieces smaller,
-maxRecordsPerPartition bounds records (`record_limit.py`).
+A split has the batches that begin in [start_pos, end_pos), and of these the records within its offsets. Splits are
+sized by bytes, not by offsets as in Spark's Kafka source, because the time of a task depends on bytes. minPartitions
+makes the splits smaller, maxRecordsPerPartition limits the number of their records (`record_limit.py`).
 """
 
 import logging
@@ -28,16 +28,16 @@ from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.read.list_offsets import EARLIEST, LATEST
 
 _log = logging.getLogger(__name__)
-# Small segments share a task up to this share of splitBytes: a task of its own costs more than reading them.
+# Small segments share a task up to 1/4 of splitBytes: starting a task costs more than reading them.
 _PACKED_SHARE = 4
-# So often a plan is made where files go while it is made.
+# The number of attempts to make a plan while files are being deleted.
 _ATTEMPTS = 5
-# More tasks than that no one wants: Spark would be at them for hours, and its driver at their list.
+# More tasks would take Spark hours, and its driver the memory for their list.
 _MOST_SPLITS = 100_000
-# So many partitions are named of which nothing is read.
+# The number of partitions that the warning about empty ranges names.
 _MOST_TOLD = 5
 
-# Milliseconds up to March 1973, and as seconds up to the year 5138.
+# In ms this is March 1973, in seconds the year 5138: a smaller time is probably in seconds.
 _AS_SECONDS = 10**11
 
 Result = TypeVar("Result")
@@ -45,11 +45,24 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads: the batches of a file that begin in [start_pos, end_pos), bytes.
+    """A part of a segment file for one task.
 
-    Of them the records with first_offset <= offset <= last_offset. base_offset <= offset < next_base holds for all of
-    the segment's. file_size: bytes, when it was planned. sealed: nothing is appended to the file any more. shared: the
-    batch at start_pos is another split's too, with offsets before these: that one tells of its damage.
+    It has the records with first_offset <= offset <= last_offset of the batches that begin in [start_pos, end_pos).
+
+    Attributes:
+        path: The path of the file.
+        start_pos: The first position, bytes.
+        end_pos: The position after the last one, bytes.
+        first_offset: The first offset.
+        last_offset: The last offset, inclusive.
+        topic: The topic.
+        partition: The number of the partition.
+        base_offset: The base offset of the segment.
+        next_base: The offset after the last one that the segment may hold.
+        file_size: The size of the file when the read was planned, bytes.
+        sealed: Whether nothing is appended to the file any more.
+        shared: Whether the batch at `start_pos` is in another split too, for its earlier offsets. The other split
+            reports damage of this batch.
     """
 
     path: str
@@ -67,12 +80,12 @@ class Split:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes to read, about."""
+        """The approximate number of bytes to read."""
         return self.end_pos - self.start_pos
 
     @property
     def splits(self) -> tuple["Split", ...]:
-        """Itself: as a group of one."""
+        """The split itself, as a group of one."""
         return (self,)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -81,13 +94,13 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SplitGroup:
-    """Several small splits that one task reads, one after the other."""
+    """Several small splits for one task, in the order in which it reads them."""
 
     splits: tuple[Split, ...]
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes to read, about."""
+        """The approximate number of bytes to read."""
         return sum(each.size_in_bytes for each in self.splits)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -98,7 +111,7 @@ AnySplit: TypeAlias = Split | SplitGroup
 
 
 class OffsetRange(NamedTuple):
-    """Offsets start <= offset < end."""
+    """The offsets start <= offset < end."""
 
     start: int
     end: int
@@ -112,13 +125,22 @@ def plan_splits(
     ranges: Mapping[TopicPartition, tuple[int, int]] | None = None,
     sources: Iterable[Partition] | None = None,
 ) -> list[AnySplit]:
-    """The splits of all that the options ask for, by topic, partition and offset.
+    """Plan the splits of a read.
 
-    ranges: start <= offset < end a partition, in place of what the options say (a micro-batch of a stream); sources:
-    what `discover` found, where that is known.
+    Args:
+        options: The options of the read.
+        ranges: (Start, end) offsets of each partition, end exclusive, for a micro-batch of a stream; they replace the
+            offsets of the options.
+        sources: The partitions that `discover` returned; None: call it.
 
-    ValueError: an option does not fit what is there. OffsetOutOfRangeError: offsets are asked for that are not there
-    any more, and failOnDataLoss is true. OSError, KafkaLogError: a directory or an index cannot be read.
+    Returns:
+        The splits, by topic, partition and offset.
+
+    Raises:
+        ValueError: An option does not fit the partitions found.
+        OffsetOutOfRangeError: Offsets do not exist any more, and failOnDataLoss is true.
+        OSError: A directory or a file was not read.
+        KafkaLogError: A directory or an index is damaged.
     """
     if sources is not None:
         return _planned(options, ranges, list(sources))
@@ -135,7 +157,7 @@ def plan_splits(
 
 
 def on_what_is_there(make: Callable[[], Result]) -> Result:
-    """What is made of files: where retention or truncation takes one away meanwhile, it is made anew."""
+    """Run `make`, retrying when retention or truncation deletes a file in between."""
     for _ in range(_ATTEMPTS - 1):
         with suppress(FileNotFoundError):
             return make()
@@ -157,21 +179,22 @@ def _planned(
 
 
 def _tell(source: Partition, span: OffsetRange) -> None:
-    """Warn of what is left out. A stream sees the tail again and again while a broker writes it: it is not told."""
+    """Warn of data that is skipped. Streams get no such warning: a tail that a broker is writing is always torn."""
     if span.end >= source.end_offset(committed=False) or source.swaps:
         for remark in source.remarks():
             _log.warning("%s", remark)
 
 
-# --- from where to where
+# --- ranges of offsets
 
 
 def offset_ranges(options: ReadOptions, sources: Iterable[Partition]) -> Ranges:
-    """Which offsets of each partition the options ask for, as they are now.
+    """Return the range of offsets that the options select in each partition, by the log as it is now.
 
-    ValueError: offsets or times are given and a partition is not among them, or one that is not there; a start by time
-    finds no record; one would end before it begins. OffsetOutOfRangeError: offsets that are not there, and
-    failOnDataLoss is true.
+    Raises:
+        ValueError: The offsets or times of an option leave out a partition or name an unknown one, no record is as
+            late as a starting time, or a range ends before it starts.
+        OffsetOutOfRangeError: Offsets do not exist, and failOnDataLoss is true.
     """
     found = list(sources)
     starts = starting_offsets(options, found)
@@ -186,17 +209,21 @@ def offset_ranges(options: ReadOptions, sources: Iterable[Partition]) -> Ranges:
 
 
 def starting_offsets(options: ReadOptions, sources: Iterable[Partition]) -> dict[TopicPartition, int]:
-    """Where reading begins in each partition, as the options say. ValueError: as `offset_ranges`."""
+    """Return the first offset that the options select in each partition.
+
+    Raises:
+        ValueError: As `offset_ranges`.
+    """
     return _resolved(options.starting, list(sources), lambda source, time: _start_at(source, time, options), options)
 
 
 def earliest_offsets(sources: Iterable[Partition]) -> dict[TopicPartition, int]:
-    """The first offset of each partition."""
+    """Return the log start offset of each partition."""
     return {each.topic_partition: each.log_start_offset for each in sources}
 
 
 def latest_offsets(options: ReadOptions, sources: Iterable[Partition]) -> dict[TopicPartition, int]:
-    """The offset after the last that a reader sees, of each partition."""
+    """Return, for each partition, the offset after the last one that a reader sees."""
     return {each.topic_partition: each.end_offset(committed=options.committed) for each in sources}
 
 
@@ -246,7 +273,7 @@ def _absolute(source: Partition, offset: int, options: ReadOptions) -> int:
 
 def _start_at(source: Partition, time: int, options: ReadOptions) -> int:
     offset, end = source.offset_for_timestamp(time), source.end_offset(committed=options.committed)
-    # A broker does not tell of what is undecided either.
+    # A broker does not return offsets of open transactions either.
     if offset is not None and (offset < end or not options.committed):
         return offset
     if options.latest_when_no_timestamp:
@@ -264,7 +291,11 @@ def _end_at(source: Partition, time: int, options: ReadOptions) -> int:
 
 
 def _within(source: Partition, asked: OffsetRange, options: ReadOptions) -> OffsetRange:
-    """The range, as far as it is in the log; what is missing of it is lost."""
+    """Limit a range to the offsets in the log, and report the others as lost.
+
+    Raises:
+        OffsetOutOfRangeError: Offsets are lost, and failOnDataLoss is true.
+    """
     first, end = source.log_start_offset, source.log_end.offset
     before = OffsetRange(asked.start, min(first, asked.end))
     behind = OffsetRange(max(end, asked.start), asked.end)
@@ -276,20 +307,24 @@ def _within(source: Partition, asked: OffsetRange, options: ReadOptions) -> Offs
                 source,
                 options,
             )
-    # Undecided transactions are not lost.
+    # Records of open transactions are not lost.
     last = source.end_offset(committed=options.committed)
     return OffsetRange(max(asked.start, first), min(asked.end, last))
 
 
 def _ensure_forward(source: Partition, asked: OffsetRange, options: ReadOptions) -> None:
-    """Spark's source refuses it too, whatever failOnDataLoss says: such offsets are another log's."""
+    """Check that a range does not end before it starts. Spark's Kafka source checks it too, for any failOnDataLoss.
+
+    Raises:
+        ValueError: It does: the offsets are those of another log.
+    """
     if asked.start > asked.end:
         where = f"would begin at offset {asked.start} and end before {asked.end}"
         raise ValueError(f"option {options.starting.option}: {where}; {_told_of(source, options)}")
 
 
 def _is_silent(source: Partition, asked: OffsetRange, found: OffsetRange, options: ReadOptions) -> bool:
-    """Whether nothing is read of what was asked for, and neither an error nor a warning tells."""
+    """Return whether a range is empty without an error or a warning so far."""
     by_words = options.starting.is_word and options.ending.is_word
     if found.start < found.end or (by_words and not options.topics.partitions):
         return False
@@ -300,7 +335,7 @@ def _is_silent(source: Partition, asked: OffsetRange, found: OffsetRange, option
 
 
 def _tell_of_nothing(sources: list[Partition], options: ReadOptions) -> None:
-    """One warning of them all."""
+    """Log one warning for all partitions of which nothing is read."""
     if sources:
         told = "; ".join(_told_of(each, options) for each in sources[:_MOST_TOLD])
         others = f"; so it is with {len(sources) - _MOST_TOLD} more" if len(sources) > _MOST_TOLD else ""
@@ -308,7 +343,7 @@ def _tell_of_nothing(sources: list[Partition], options: ReadOptions) -> None:
 
 
 def _told_of(source: Partition, options: ReadOptions) -> str:
-    """A partition, what was asked of it, and what there is."""
+    """Describe a partition: the range of the options, and the offsets that exist."""
     partition, end = source.topic_partition, source.end_offset(committed=options.committed)
     there = f"there are {source.log_start_offset}..{end - 1}" if source.log_start_offset < end else "there are none"
     asked = f"from {options.starting.said_of(partition)} to {options.ending.said_of(partition)}"
@@ -318,7 +353,11 @@ def _told_of(source: Partition, options: ReadOptions) -> str:
 def _still_there(
     options: ReadOptions, sources: list[Partition], ranges: Mapping[TopicPartition, tuple[int, int]]
 ) -> Ranges:
-    """The given ranges, as far as they are in the log."""
+    """Limit given ranges to the offsets in the log.
+
+    Raises:
+        OffsetOutOfRangeError: A partition or offsets do not exist any more, and failOnDataLoss is true.
+    """
     by_partition = {source.topic_partition: source for source in sources}
     for partition in sorted(ranges.keys() - by_partition.keys()):
         if ranges[partition][0] < ranges[partition][1]:
@@ -341,7 +380,7 @@ def _lost(what: str, source: Partition | None, options: ReadOptions) -> None:
 
 
 class _Piece(NamedTuple):
-    """What is wanted of a segment."""
+    """The part of a segment to read."""
 
     source: Partition
     segment: SegmentFile
@@ -360,7 +399,7 @@ def _pieces(source: Partition, span: OffsetRange) -> Iterator[_Piece]:
 
 
 def _target(options: ReadOptions, total: int) -> int:
-    """About so many bytes a task."""
+    """Return the number of bytes that a task should have."""
     wanted = options.min_partitions
     target = options.split_bytes if wanted is None else max(1, min(options.split_bytes, -(-total // wanted)))
     least = total // _MOST_SPLITS
@@ -377,7 +416,7 @@ def _cut(piece: _Piece, target: int, max_records: int | None) -> Iterator[Split]
 
 
 def _by_records(piece: _Piece, most: int) -> Iterator[Part]:
-    """The piece in parts of at most so many records."""
+    """Divide a piece into parts of at most `most` records."""
     source, segment = piece.source, piece.segment
     whole = piece.part._replace(
         first=max(piece.part.first, segment.base_offset), last=min(piece.part.last, segment.next_base - 1)
@@ -387,7 +426,10 @@ def _by_records(piece: _Piece, most: int) -> Iterator[Part]:
 
 
 def _splits(piece: _Piece, edges: list[int]) -> Iterator[Split]:
-    """Of one segment, between these positions; a plan may have thousands, so that what they share is looked up once."""
+    """Yield the splits of one segment between these positions.
+
+    A plan may have thousands of splits: the fields that they share are looked up once.
+    """
     segment, part, (topic, partition) = piece.segment, piece.part, piece.source.topic_partition
     next_base = min(segment.next_base, piece.source.log_end.offset)
     path, offsets = str(segment.path), (part.first, part.last, topic, partition)
@@ -397,7 +439,7 @@ def _splits(piece: _Piece, edges: list[int]) -> Iterator[Split]:
 
 
 def _packed(splits: list[Split], room: int, max_records: int | None) -> Iterator[AnySplit]:
-    """Small neighbours together."""
+    """Group small splits that follow each other, up to `room` bytes."""
     if max_records is not None:
         yield from splits
         return

@@ -1,13 +1,13 @@
-"""A split to Arrow batches: what one task does.
+"""The work of one task: a split to Arrow batches.
 
     file ─ walk: headers, checksums ─ aborted transactions ─ decompression, kernel ─ RecordColumns ─ Arrow batches
 
-A sealed segment on this machine is mapped, a window at a time. An active one is read, piece by piece: touching a mapped
-page that has been cut off kills the process. One in a store is read by ranges, up to the end of the split.
+A sealed segment on this machine is mapped, one window at a time. An active segment is read in chunks, because access to
+a mapped page that was truncated kills the process. A segment in a store is read by ranges, up to the end of the split.
 
-A position out of an index is a hint: where no sound batch begins at a split's start, the segment is walked from its
-start to the first batch behind it. Damage raises (onCorrupt=fail), is passed over and counted (skip), or becomes a row
-of its own besides (permissive).
+A position from an index is a hint: if no valid batch begins at the start of a split, the segment is scanned from its
+beginning to the first batch after that position. Damage raises an error (onCorrupt=fail), is skipped and counted
+(skip), or also becomes a row (permissive).
 """
 
 import logging
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger(__name__)
-# What one batch may decompress to, bytes: more than that and a task would outgrow its executor.
+# The largest size of a decompressed batch, bytes: a larger one could exceed the memory of an executor.
 DECOMPRESSION_LIMIT = DEFAULT_LIMIT
-# Of how many batches one is too few to be read by itself.
+# A last chunk with less than 1/4 of the batches of the one before is read together with it.
 _LEFT_OVER = 4
 
 
@@ -53,15 +53,21 @@ def read_split(
     columns: "Sequence[Column | str | tuple[str, bool]] | None" = None,
     options: ReadOptions | None = None,
 ) -> "Iterator[pa.RecordBatch]":
-    """The records of a split as Arrow batches of at most 8,192 rows and about 4 MiB.
+    """Read the records of a split as Arrow batches of at most 8,192 rows and about 4 MiB.
 
-    split: None, which Spark gives where there is nothing to read, has no records. columns: which, in which order, by
-    name, by (name, nullable), or as `schema.chosen_columns` gives them; None: all that the options include. options:
-    those the split was planned with.
+    Args:
+        split: The split, or a group of splits; None, which Spark passes if there is nothing to read, has no records.
+        columns: The columns in order, by name, by (name, nullable), or as `schema.chosen_columns` returns them; None:
+            all that the options include.
+        options: The options with which the split was planned.
 
-    CorruptRecordError, InvalidRecordError: damage, with onCorrupt=fail, after the records before it. FileNotFoundError,
-    ShorterFileError: the file has gone, or lost its end, with failOnDataLoss=true. ImportError: pyarrow is missing.
-    ValueError: a column that does not exist, or null in one that is said to have none.
+    Raises:
+        CorruptRecordError: Damage, with onCorrupt=fail; after the records before it.
+        InvalidRecordError: Damaged content, with onCorrupt=fail; after the records before it.
+        FileNotFoundError: The file was deleted, with failOnDataLoss=true.
+        ShorterFileError: The file was truncated, with failOnDataLoss=true.
+        ImportError: pyarrow is missing.
+        ValueError: A column does not exist, or one declared not nullable has a null.
     """
     from kafkalog.spark.read.arrow_batches import BatchMaker
 
@@ -70,12 +76,12 @@ def read_split(
     for each in () if split is None else split.splits:
         maker = BatchMaker(chosen, each)
         for part in split_parts(each, options, indexes):
-            # At once: who takes one may be long in coming for the next, and the file may be shorter by then.
+            # All at once: the caller may ask for the next batch late, when the file may be shorter.
             yield from list(maker.damaged(part) if isinstance(part, Damage) else maker.batches(part))
 
 
 def read_records(split: AnySplit | None, options: ReadOptions | None = None) -> Iterator[Record]:
-    """The same as `Record`s; permissive leaves damage out, as skip does."""
+    """Read the records of a split as `Record` objects. With onCorrupt=permissive damage is skipped, as with skip."""
     indexes = TxnIndexes()
     for each in () if split is None else split.splits:
         for part in split_parts(each, options or _DEFAULTS, indexes):
@@ -90,7 +96,21 @@ _DEFAULTS = ReadOptions.parse({"path": "-"})
 def split_parts(
     split: Split, options: ReadOptions, indexes: "TxnIndexes | None" = None
 ) -> Iterator[RecordColumns | Damage]:
-    """The records of a split as columns, some thousand at a time; with onCorrupt=permissive, damage among them."""
+    """Read the records of a split as columns.
+
+    Args:
+        split: The split.
+        options: The options with which it was planned.
+        indexes: The transaction indexes, shared by several splits so that each directory is listed once.
+
+    Yields:
+        Some thousand records at a time; with onCorrupt=permissive also damage.
+
+    Raises:
+        KafkaLogError: Damage, with onCorrupt=fail.
+        FileNotFoundError: The file was deleted, with failOnDataLoss=true.
+        ShorterFileError: The file was truncated, with failOnDataLoss=true.
+    """
     try:
         source = open_source(split.path, mapped=split.sealed, until=split.end_pos)
     except FileNotFoundError as error:
@@ -120,7 +140,7 @@ class _SplitReader:
         self._source = source
         self._end = split.end_pos
         self._scope = Scope(split.path, Bounds(split.base_offset, split.next_base), split.sealed)
-        # Whoever walks has checked the checksums.
+        # `surviving` has checked the checksums.
         self._reading = Reading(
             check_crcs=False,
             control=options.include_control,
@@ -132,6 +152,7 @@ class _SplitReader:
         self._is_cut = False
 
     def parts(self) -> Iterator[RecordColumns | Damage]:
+        """Yield the records and, with onCorrupt=permissive, the damage."""
         self._ensure_as_planned()
         for each in self._surviving():
             if isinstance(each, Damage):
@@ -148,12 +169,16 @@ class _SplitReader:
             _log.warning("%s: %s passed over", self._split.path, places)
 
     def _passed_over(self, damage: Damage) -> Iterator[Damage]:
-        """What is told of damage; its error, with onCorrupt=fail."""
+        """Count and log damage; yield it with onCorrupt=permissive.
+
+        Raises:
+            KafkaLogError: The error of the damage, with onCorrupt=fail.
+        """
         if self._options.on_corrupt is OnCorrupt.FAIL:
             raise damage.error
         self._damaged += 1
         _log.warning("passed over: %s", damage.message)
-        # Of a batch that several splits share, the one with the records before tells.
+        # If several splits share a batch, the one with the earlier offsets reports its damage.
         is_told_of = self._split.shared and damage.position == self._split.start_pos
         if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not is_told_of:
             yield damage
@@ -164,7 +189,11 @@ class _SplitReader:
             yield wanted
 
     def _ensure_as_planned(self) -> None:
-        """ShorterFileError: the file is not the one that was planned."""
+        """Check that the file has not become shorter since the read was planned.
+
+        Raises:
+            ShorterFileError: It has, and failOnDataLoss is true.
+        """
         split, size = self._split, self._source.size
         if size < split.end_pos or (split.sealed and size != split.file_size):
             what = "the file is not as long as it was when the read was planned"
@@ -175,9 +204,9 @@ class _SplitReader:
             self._end, self._is_cut = min(self._end, size), True
 
     def _surviving(self) -> Iterator[Entries | Damage]:
-        """The batches and the damage that begin in the split.
+        """Yield the batches and the damage that begin in the split.
 
-        Where no sound batch begins at its start, the segment is walked from its own start: so neither a wrong index nor
+        If no valid batch begins at its start, the segment is scanned from its beginning: so neither a wrong index nor
         damage at a cut loses or repeats a record.
         """
         start = self._split.start_pos
@@ -192,30 +221,34 @@ class _SplitReader:
             yield each
 
     def _is_sound(self, position: int) -> bool:
-        """Whether a batch of this segment begins there whose checksum holds."""
+        """Return whether a batch of this segment with a valid checksum begins at a position."""
         rows = sound_header_at(self._source, position)
         return bool(len(rows) and self._scope.bounds.inside(rows)[0])
 
     def _ensure_there(self, rows: NDArray[np.void]) -> None:
-        """ShorterFileError: the file has been cut since they were found: touching them would end the process."""
+        """Check that the file still has the bytes of these batches: access to truncated ones would kill the process.
+
+        Raises:
+            ShorterFileError: The file was truncated.
+        """
         start = int(rows["position"][0])
         self._source.ensure_there(start, int(rows["position"][-1]) + int(rows["size_in_bytes"][-1]) - start)
 
     def _wanted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
-        """The rows whose batches may hold records that are asked for."""
+        """Select the rows of batches that may hold records of the split."""
         split = self._split
         if rows["last_offset"].min() < split.first_offset or rows["base_offset"].max() > split.last_offset:
             after = (rows["magic"] >= 2) & (rows["base_offset"] > split.last_offset)
             rows = rows[(rows["last_offset"] >= split.first_offset) & ~after]
         if self._aborted is not None:
-            # The marker that ends a transaction is none of its records.
+            # The control batch that ends a transaction is not one of its records.
             aborted = self._aborted.among(rows) & (rows["attributes"] & CONTROL_BIT == 0)
             rows = rows[~aborted] if aborted.any() else rows
         return rows
 
 
 def _behind(part: Entries | Damage, start: int) -> Entries | Damage | None:
-    """What of it begins at `start` or behind."""
+    """Return the part that begins at `start` or later; None if there is none."""
     if isinstance(part, Damage):
         return part if part.position >= start else None
     rows = part.rows[part.rows["position"] >= start]
@@ -223,7 +256,7 @@ def _behind(part: Entries | Damage, start: int) -> Entries | Damage | None:
 
 
 def _evened(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
-    """The pieces of a run; a few batches that are left over go with those before them, as each piece has a price."""
+    """Divide rows into chunks. A small last chunk is joined to the one before, because each chunk has a fixed cost."""
     found = list(pieces(rows))
     if len(found) > 1 and _LEFT_OVER * len(found[-1]) < len(found[-2]):
         both = len(found[-2]) + len(found[-1])
@@ -232,17 +265,25 @@ def _evened(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
 
 
 class TxnIndexes:
-    """The transaction indexes beside the segments of some splits: each directory is listed once."""
+    """The transaction indexes beside the segments of some splits. Each directory is listed once."""
 
     def __init__(self) -> None:
         self._listed: dict[str, list[tuple[int, Path]]] = {}
 
     def aborted(self, split: Split) -> AbortedBatches:
-        """The batches of transactions that were aborted. FileNotFoundError: the directory has gone."""
+        """Return the batches of the aborted transactions of a split.
+
+        Raises:
+            FileNotFoundError: The directory was deleted.
+        """
         return AbortedBatches(self._aborted_txns(split))
 
     def _aborted_txns(self, split: Split) -> Iterator[AbortedTxn]:
-        """What has records in the split: from its segment's index on, until no later one can tell of any."""
+        """Yield the aborted transactions with records in the split.
+
+        Entries are in the index of the segment that holds the marker: this segment or a later one. The first entry
+        whose last stable offset is after the split ends the search.
+        """
         first = max(split.first_offset, split.base_offset)
         end = min(split.last_offset + 1, split.next_base)
         for base, path in self._indexes(split.path.rpartition("/")[0]):
