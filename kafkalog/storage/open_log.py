@@ -1,10 +1,10 @@
-"""A partition opened by itself: to be read, or locked, recovered if need be, and appended to.
+"""Open a single partition for reading, or lock it, recover it if necessary, and open it for appending.
 
     mode "r"   reads only; never writes, creates or locks anything
     mode "a"   reads and appends; the directory is created if it is missing
 
-The directory that holds the partition's is taken for a broker's data directory, be there a broker or not: its lock,
-checkpoints and mark of a clean shutdown are honoured and kept.
+The parent directory is treated as a broker's data directory, whether or not there is a broker: its lock, checkpoints
+and clean-shutdown marker are used and maintained.
 """
 
 import errno
@@ -35,7 +35,7 @@ def open_log(
     decompression_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Log:
-    """See `kafkalog.open`."""
+    """Open a partition; see `kafkalog.open`."""
     limit = decompress.DEFAULT_LIMIT
     if decompression_limit is not None:
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
@@ -51,7 +51,7 @@ def open_log(
 
 
 class _Partition:
-    """A partition directory that this process is to write to."""
+    """A partition directory to be opened for writing."""
 
     def __init__(self, directory: Path) -> None:
         name = real_path(directory).name
@@ -66,12 +66,12 @@ class _Partition:
 
     @property
     def is_new(self) -> bool:
-        """Whether there is no segment yet."""
+        """Whether the partition has no segment yet."""
         return not self.directory.exists() or not segment_files(self.directory)
 
     def opened(self, config: LogConfig | None, opening: Opening) -> WritableLog:
         make_directory(self.data_dir)
-        # What is damaged in the data directory is told of before anything is changed.
+        # Report damaged checkpoints and metadata before anything is changed.
         sessions.read_checkpoints(self.data_dir)
         if self.is_new:
             topic_id_in(self.data_dir, self.partition.topic)

@@ -1,9 +1,9 @@
-"""`ReadOnlyLog`: a partition directory that is read beside whoever writes it; nothing is written, created or locked.
+"""`ReadOnlyLog`: a partition directory that another process may be writing; nothing is written, created or locked.
 
-segments            the directory, listed again once it has changed
-log end             whole batches of the active segment, read on from where it ended before
-watermarks          what the checkpoints of the data directory say
-producers, LSO      worked out from the newest snapshot and the batches after it
+segments            the directory, listed again after each change
+log end             whole batches of the active segment, read on from its previous end
+watermarks          from the checkpoints of the data directory
+producers, LSO      computed from the newest snapshot and the batches after it
 """
 
 import errno
@@ -50,12 +50,12 @@ def _unsupported(name: str) -> Callable[..., NoReturn]:
 class ReadOnlyLog(Log):
     """The log of one partition, read-only.
 
-    It follows a log that grows, is rolled, or loses its oldest segments, and works beside a running broker. What would
-    change the log raises `io.UnsupportedOperation`.
+    It follows a log that grows, is rolled, or loses its oldest segments, and works beside a running broker. Operations
+    that would change the log raise `io.UnsupportedOperation`.
 
     Raises:
-        NotADirectoryError, FileNotFoundError: the path is not a directory.
-        NotALogError: the directory holds no segment and is not named as a partition.
+        NotADirectoryError, FileNotFoundError: The path is not a directory.
+        NotALogError: The directory contains no segment and is not named like a partition.
     """
 
     def __init__(
@@ -83,11 +83,12 @@ class ReadOnlyLog(Log):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset a consumer gets.
+        """The first offset available to consumers.
 
-        It is the first segment's base, or what the data directory's checkpoint says if that is more.
+        It is the base offset of the first segment, or the offset in the data directory's checkpoint if that is larger.
 
-        CorruptCheckpointError: the checkpoint does not follow its format.
+        Raises:
+            CorruptCheckpointError: The checkpoint does not follow its format.
         """
         segments = self._segments_now().values
         first = segments[0].base_offset if segments else 0
@@ -95,35 +96,44 @@ class ReadOnlyLog(Log):
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which all replicas had the log when the data directory's checkpoint was written.
+        """The high watermark in the data directory's checkpoint: all replicas have the log up to this offset.
 
-        The log's end where there is no checkpoint: nothing tells that it is less then. Always within the log.
-        CorruptCheckpointError: the checkpoint does not follow its format.
+        Without a checkpoint it is the log's end. It is always between the log's start and end.
+
+        Raises:
+            CorruptCheckpointError: The checkpoint does not follow its format.
         """
         end = self.log_end_offset
         return min(end, max(self.log_start_offset, self._checkpointed(HIGH_WATERMARK_CHECKPOINT, end)))
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is decided, worked out from the newest snapshot and the log.
+        """The offset before which every transaction is completed, computed from the newest snapshot and the log.
 
-        At most the high watermark. CorruptRecordError: damage on the way.
+        It is at most the high watermark.
+
+        Raises:
+            CorruptRecordError: A batch after the snapshot is damaged.
         """
         return steadily(self._last_stable).message_offset
 
     @property
     def recovery_point(self) -> int:
-        """All before this offset is on the disk, says the data directory's checkpoint; 0 where it says nothing."""
+        """The offset before which all is synced to disk, from the data directory's checkpoint; 0 if that has none."""
         return min(self._checkpointed(RECOVERY_POINT_CHECKPOINT, 0), self.log_end_offset)
 
     @property
     def leader_epochs(self) -> LeaderEpochCache:
-        """Which leader epoch began at which offset. CorruptCheckpointError: the file does not follow its format."""
+        """The leader epochs and their start offsets.
+
+        Raises:
+            CorruptCheckpointError: The file does not follow its format.
+        """
         return LeaderEpochCache(self.directory / LEADER_EPOCH_CHECKPOINT, writable=False)
 
     @property
     def producer_state(self) -> ProducerStateManager:
-        """What is known of the idempotent producers at the log's end, from the newest snapshot and the log."""
+        """The state of the idempotent producers at the log's end, from the newest snapshot and the log."""
         return steadily(self._producers_now)
 
     def _segments_now(self) -> LogSegments:
@@ -144,16 +154,16 @@ class ReadOnlyLog(Log):
         return self._placed(max(unstable.message_offset, self.log_start_offset))
 
     def _placed(self, offset: int) -> LogOffsetMetadata:
-        """The offset with its place, or without where it is not in the log."""
+        """Return the offset with its position, or without one if it is not in the log."""
         try:
             found = fetch.offset_metadata(self._segments_now(), self._log_end(), offset)
         except OffsetOutOfRangeError:
             return LogOffsetMetadata(offset)
-        # The batch that holds it may begin before the log's start, which no watermark may be before.
+        # The batch that contains it may begin before the log's start, but a watermark must not.
         return found._replace(message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
 
     def _checkpointed(self, name: str, otherwise: int) -> int:
-        """What a checkpoint of the data directory says of this partition."""
+        """Return this partition's offset in a checkpoint of the data directory, or `otherwise` if it has none."""
         if self.topic_partition is None:
             return otherwise
         file = self._checkpoints.get(name)
@@ -171,9 +181,9 @@ class ReadOnlyLog(Log):
         return known
 
     def close(self) -> None:
-        """Close the files. Records, columns and batches given out before stay valid.
+        """Close the files. Records, columns and batches returned before stay valid.
 
-        Whoever reads meanwhile, in another thread, reads what it is reading from these very files; nothing more.
+        Reads in progress in other threads complete from the open files; no new ones are possible.
         """
         self._listing.close()
 
@@ -192,7 +202,7 @@ class ReadOnlyLog(Log):
 
 
 def _what_is_missing(directory: Path) -> str:
-    """Why a directory is no partition; a data directory, which holds some, is named as what it is."""
+    """Return why a directory is not a partition; a data directory is identified as such."""
     inside = sorted(each.name for each in directory.iterdir() if parse_partition_dir(each.name) is not None)
     if inside:
         return f"a data directory, not a partition: open one of the {len(inside)} below it, such as {inside[0]}"

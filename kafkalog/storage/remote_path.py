@@ -1,13 +1,13 @@
-"""`RemotePath`: a path in a store (s3://, gs://, abfs://, hdfs:// ...), reached through fsspec, the extra `remote`.
+"""`RemotePath`: a path in a store (s3://, gs://, abfs://, hdfs:// ...), accessed through fsspec, the extra `remote`.
 
     s3://backup/orders-0                          listed once: names, sizes, times
-        00000000000000000000.log     1073741824   <- each path out of a listing knows it all: neither its own size nor
-        00000000000000000000.index      2097152      whether there is a file of another name takes another request
+        00000000000000000000.log     1073741824   <- a path from a listing needs no further request for its own size,
+        00000000000000000000.index      2097152      nor for the existence of its siblings
 
-It has those operations of `pathlib.Path` that reading a log takes, so that the same code reads both. A path that was
-not listed asks the store each time: what fsspec remembers of listings is not trusted, because logs grow.
+It has those operations of `pathlib.Path` that reading a log needs, so that the same code reads both. A path that was
+not listed queries the store each time: fsspec's cache of listings is not used, because logs grow.
 
-How the store is reached (endpoint, credentials) is fsspec's own configuration, from its files or the environment.
+Access to the store (endpoint, credentials) is configured in fsspec, by its files or the environment.
 """
 
 import errno
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-# Who only reads need not know which of the two it has.
+# For type checkers a RemotePath is a Path, so that code that only reads need not distinguish them.
 if TYPE_CHECKING:
     _Path = Path
 else:
     _Path = object
-# So long what a store has said is believed where a disk would be asked each time.
+# How long answers of a store are cached where a disk would be queried each time.
 BELIEVED_SECONDS = 3.0
 _PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
@@ -38,22 +38,22 @@ _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
 
 
 class StoreError(OSError):
-    """A store refuses, fails, or cannot be reached."""
+    """A store rejects a request, fails, or is unreachable."""
 
     def __str__(self) -> str:
         return f"{self.filename} {self.strerror}"
 
 
 class NotInStoreError(StoreError, FileNotFoundError):
-    """A store has no such file or directory."""
+    """The file or directory does not exist in the store."""
 
 
 class RefusedByStoreError(StoreError, PermissionError):
-    """A store does not allow it."""
+    """The store denies access."""
 
 
 class _Listing:
-    """What was in a directory: name -> fsspec's description of it; and contents that were fetched ahead."""
+    """The entries of a directory (name -> fsspec's description), and the contents of prefetched files."""
 
     def __init__(self, entries: dict[str, dict[str, Any]]) -> None:
         self.entries = entries
@@ -61,10 +61,16 @@ class _Listing:
 
 
 class RemotePath(_Path):
-    """A path in a store. Any thread may use it."""
+    """A path in a store. Thread-safe."""
 
     def __init__(self, files: Any, path: str, listing: _Listing | None = None) -> None:
-        """See `to_path`. files: fsspec's file system. listing: of its directory, which then answers for the store."""
+        """Create the path; use `to_path`.
+
+        Args:
+            files: fsspec's file system.
+            path: The path inside the file system.
+            listing: The listing of the path's directory, which then replaces requests to the store.
+        """
         self._files = files
         self._path = path.rstrip("/")
         self._listing = listing
@@ -110,7 +116,7 @@ class RemotePath(_Path):
     def absolute(self) -> "RemotePath":
         return self
 
-    # --- what is there
+    # --- metadata
 
     def _described(self) -> dict[str, Any]:
         if self._listing is None:
@@ -123,7 +129,12 @@ class RemotePath(_Path):
         return self._listing.entries[self.name]
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 # a store has none
-        """Size, kind and time of change; the rest is 0. FileNotFoundError: nothing is there. OSError."""
+        """Return size, type and modification time; all other fields are 0.
+
+        Raises:
+            FileNotFoundError: The path does not exist.
+            OSError: The request failed.
+        """
         found = self._described()
         mode = stat.S_IFDIR if found["type"] == "directory" else stat.S_IFREG
         changed = next((found[name] for name in _TIMES if name in found), None)
@@ -152,7 +163,12 @@ class RemotePath(_Path):
             return False
 
     def iterdir(self) -> "Generator[RemotePath, None, None]":
-        """What is in the directory now, by name. FileNotFoundError: there is no such directory. OSError."""
+        """Return the current entries of the directory, sorted by name.
+
+        Raises:
+            FileNotFoundError: The directory does not exist.
+            OSError: The request failed.
+        """
         with self._asked():
             self._files.invalidate_cache(self._path)
             found = self._files.ls(self._path, detail=True)
@@ -168,7 +184,11 @@ class RemotePath(_Path):
         return self._path.strip("/")
 
     def matches(self) -> "list[RemotePath]":
-        """The paths that this one matches as a glob, in order. OSError."""
+        """Return the paths that match this one as a glob pattern, sorted.
+
+        Raises:
+            OSError: The request failed.
+        """
         with self._asked():
             self._files.invalidate_cache()
             return [RemotePath(self._files, path) for path in sorted(map(str, self._files.glob(self._path)))]
@@ -176,14 +196,24 @@ class RemotePath(_Path):
     # --- bytes
 
     def read_range(self, start: int, end: int) -> bytes:
-        """Bytes [start, end) of the file; fewer where it ends before. FileNotFoundError: there is none. OSError."""
+        """Return bytes [start, end) of the file, fewer if it ends before.
+
+        Raises:
+            FileNotFoundError: The file does not exist.
+            OSError: The request failed.
+        """
         if self._listing is not None:
             self._described()
         with self._asked():
             return bytes(self._files.cat_file(self._path, start=start, end=end))
 
     def read_bytes(self) -> bytes:
-        """All bytes of the file. FileNotFoundError: there is none. OSError."""
+        """Return all bytes of the file.
+
+        Raises:
+            FileNotFoundError: The file does not exist.
+            OSError: The request failed.
+        """
         if self._listing is not None:
             self._described()
             ahead = self._listing.contents.pop(self.name, None)
@@ -196,17 +226,17 @@ class RemotePath(_Path):
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
 
     def fetch_together(self, names: Iterable[str]) -> None:
-        """Fetch files beside this one, which was listed, whole: stores answer side by side. `read_bytes` gives them."""
+        """Prefetch whole files of this path's listed directory in parallel requests; `read_bytes` then returns them."""
         assert self._listing is not None
         paths = {str(self.with_name(name)._path): name for name in names if name in self._listing.entries}
         if paths:
-            # What fails is asked for again, by who wants it.
+            # Files that fail here are requested again by `read_bytes`.
             found = self._files.cat(list(paths), on_error="omit")
             self._listing.contents = {paths[path]: bytes(data) for path, data in found.items() if path in paths}
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
-        """Each store has errors of its own, few of which say what was asked for: they become OSErrors that do."""
+        """Convert the errors of a store, which often do not name the file, to OSErrors that do."""
         try:
             yield
         except FileNotFoundError as error:
@@ -219,7 +249,7 @@ class RemotePath(_Path):
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a URL that leads elsewhere than to this machine's files."""
+    """Return whether a path is a URL other than a file: URL."""
     text = os.fsdecode(path)
     return "://" in text and not _is_file_url(text)
 
@@ -229,11 +259,11 @@ def _is_file_url(text: str) -> bool:
 
 
 def to_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file or directory on this machine, also of a file: URL, or, of any other URL, in a store.
+    """Convert a path or URL to a local path (also from a file: URL) or a path in a store.
 
     Raises:
-        ImportError: fsspec, or what it needs for this store, is missing.
-        ValueError: There is no such kind of store, or a file: URL names another machine.
+        ImportError: fsspec, or the package it needs for this store, is missing.
+        ValueError: The kind of store is unknown, or a file: URL names another machine.
     """
     if isinstance(path, (Path, RemotePath)):
         return path
@@ -257,10 +287,10 @@ def to_path(path: str | os.PathLike[str]) -> Path:
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file or directory that is written to.
+    """Return the local path of a file or directory to be written.
 
     Raises:
-        io.UnsupportedOperation: The path is a URL of a store, which is only read, partition by partition.
+        io.UnsupportedOperation: The path is a URL of a store, and stores are read-only.
         ValueError: A file: URL names another machine.
     """
     if isinstance(path, RemotePath) or is_remote(path):
@@ -285,6 +315,6 @@ def path_of_file_url(url: str) -> str:
 
 
 def _package(url: str) -> str:
-    """Return the name of the package that a store needs besides fsspec, to be appended to what is to be installed."""
+    """Return the package that fsspec needs for a store, to be appended to the `pip install` hint; empty if unknown."""
     package = _PACKAGES.get(url.partition("://")[0].lower())
     return "" if package is None else f" {package}"

@@ -1,14 +1,13 @@
-"""`WritableLog`: a partition that is appended to, as its leader, as a follower, or by a program that embeds it.
+"""`WritableLog`: a partition opened for appending, as its leader, as a follower, or by a program that embeds it.
 
     log start          last stable offset         high watermark          log end
-        |  decided, replicated  |  undecided, replicated  |  not replicated  |
+        |  completed, replicated  |  open, replicated    |  not replicated  |
 
     log start <= last stable offset <= high watermark <= log end, always; recovery point <= log end
 
-Three objects stand behind it: `LogState`, `Watermarks` and the appenders; rolling, retention and truncation are
-functions of the first two (local_log/).
-One lock orders those who change the log; readers take it only where they look for the place of an offset for the
-first time. Source: storage/.../internals/log/UnifiedLog.java.
+The log delegates to `LogState`, `Watermarks` and the appenders; rolling, retention and truncation are functions of the
+first two (local_log/). One lock serializes all changes; readers take it only for the first lookup of an offset's
+position. Source: storage/.../internals/log/UnifiedLog.java.
 """
 
 import os
@@ -46,17 +45,18 @@ __all__ = ["Ending", "Opening", "Progress", "WritableLog"]
 
 
 class WritableLog(Log):
-    """The log of one partition, to read and to append to. Safe for many threads; one process at a time.
+    """The log of one partition, for reading and appending. Thread-safe; for one process at a time.
 
-    What `append` returning means: the records are in the page cache of the system, seen by every reader; they
-    survive the death of this process, not that of the machine. With `flush_messages=1` in the config, and after
-    `flush()`, they are on the disk. It must be closed: `close` flushes, and leaves the directory as a broker does
-    that was shut down. One that is forgotten is given up as by `abandon` once it is collected, with a ResourceWarning.
-    A forked child may read what its parent had open, and gets LogStateError for all else.
+    When `append` returns, the records are in the page cache and visible to every reader: they survive a crash of this
+    process, but not of the machine. With `flush_messages=1` in the config, or after `flush()`, they are synced to disk.
+
+    The log must be closed: `close` flushes it and leaves the directory as after a clean shutdown of a broker. A log
+    that is garbage collected without `close` is abandoned as by `abandon`, with a ResourceWarning. In a forked child,
+    operations other than reads from the open files raise LogStateError.
     """
 
     def __init__(self, loaded: Loaded, opening: Opening) -> None:
-        """Use `WritableLog.load`, or `kafkalog.open(path, "a")`."""
+        """Create the log; use `WritableLog.load` or `kafkalog.open(path, "a")`."""
         state = self._state = loaded.state
         self._attach(state.directory, state.config)
         self._topic_id = loaded.topic_id
@@ -75,11 +75,14 @@ class WritableLog(Log):
     def load(
         cls, directory: str | os.PathLike[str], config: LogConfig | None = None, opening: Opening | None = None
     ) -> Self:
-        """The log in `directory`, created if it is missing, recovered if it was not closed.
+        """Open the log in `directory`; create it if it is missing, recover it if it was not closed.
 
-        Nothing is locked: that is for `LogManager` and `kafkalog.open`. ValueError: the directory is not named as a
-        partition. InconsistentTopicIdError: it belongs to another topic. OSError: it cannot be read or written.
-        Whatever is raised, no file is left open.
+        This does not lock the directory; `LogManager` and `kafkalog.open` do. After an error no file is left open.
+
+        Raises:
+            ValueError: The directory is not named like a partition.
+            InconsistentTopicIdError: The directory belongs to another topic.
+            OSError: The log cannot be read or written.
         """
         opening = opening or Opening()
         with ExitStack() as on_error:
@@ -93,58 +96,58 @@ class WritableLog(Log):
     def first_base_offset(self) -> int:
         """The base offset of the first segment."""
         bases = self._state.local.segments.base_offsets
-        # None is left of a log that is deleted.
+        # A deleted log has no segment.
         return bases[0] if bases else self.log_start_offset
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset a consumer gets."""
+        """The first offset available to consumers."""
         return self._watermarks.log_start_offset
 
     @property
     def closed(self) -> bool:
-        """Whether the log has been closed, given up or deleted."""
+        """Whether the log has been closed, abandoned or deleted."""
         return self._state.closed
 
     @property
     def recovery_point(self) -> int:
-        """All before this offset is on the disk."""
+        """The offset before which everything is synced to disk."""
         return min(self._state.local.recovery_point, self.log_end_offset)
 
     @property
     def leader_epochs(self) -> LeaderEpochCache:
-        """Which leader epoch began at which offset."""
+        """The leader epochs and their start offsets."""
         return self._state.epochs
 
     @property
     def producer_state(self) -> ProducerStateManager:
-        """What is known of the idempotent producers."""
+        """The state of the idempotent producers."""
         return self._state.producers
 
     @property
     def topic_id(self) -> str | None:
-        """The id in `partition.metadata`, 22 characters; None where there is none."""
+        """The topic id in `partition.metadata`, 22 characters; None if there is none."""
         return self._topic_id
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open, or not replicated to its end."""
+        """The first offset of a transaction that is open or not fully replicated; None if there is none."""
         return self._watermarks.first_unstable_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which all replicas have the log."""
+        """The offset before which all replicas have the log."""
         return self._watermarks.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is decided; at most the high watermark."""
+        """The offset before which every transaction is completed; at most the high watermark."""
         return self._watermarks.last_stable_offset
 
     def _segments_now(self) -> LogSegments:
         segments = self._state.local.segments
         if not segments.values:
-            # Only a log that is deleted has none.
+            # Only a deleted log has none.
             self._state.check_open()
         return segments
 
@@ -158,33 +161,39 @@ class WritableLog(Log):
         return self._watermarks.last_stable_metadata()
 
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int:
-        """Set the high watermark, brought into [log start, log end]; returns what it is then. It may go back."""
+        """Set the high watermark, limited to [log start, log end], and return it. It may decrease."""
         return self._watermarks.update(high_watermark)
 
     def maybe_update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int | None:
-        """As `update_high_watermark`; None where that changed nothing."""
+        """Set the high watermark as `update_high_watermark` does; return None if it is unchanged."""
         return self._watermarks.maybe_update(high_watermark)
 
     def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> LogOffsetMetadata | None:
-        """Move the high watermark forward, or to a newer segment at the same offset; returns the one before.
+        """Advance the high watermark, or move it to a newer segment at the same offset.
 
-        None: it stays. ValueError: it would be after the log's end.
+        Returns:
+            The previous high watermark, or None if it is unchanged.
+
+        Raises:
+            ValueError: The new high watermark is after the log's end.
         """
         return self._watermarks.maybe_increment(high_watermark)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Let the log begin at a later offset; no bytes move. Returns whether it did.
+        """Advance the log start offset, without deleting data, and return whether it changed.
 
-        OffsetOutOfRangeError: it would be after the high watermark.
+        Raises:
+            OffsetOutOfRangeError: The offset is after the high watermark.
         """
         return self._watermarks.maybe_increment_log_start_offset(whole("offset", offset, -INT64_MAX - 1, INT64_MAX))
 
     def delete_records(self, before_offset: int) -> bool:
-        """Delete the records before an offset (-1: before the high watermark); returns whether there may be any.
+        """Delete the records before an offset (-1: the high watermark) and return whether the log start offset moved.
 
-        The log begins there from now on. Their bytes go when retention next deletes old segments, as far as a segment
-        holds nothing else.
-        OffsetOutOfRangeError: the offset is after the high watermark.
+        Retention deletes the data later, in segments that contain nothing else.
+
+        Raises:
+            OffsetOutOfRangeError: The offset is after the high watermark.
         """
         before_offset = whole("before_offset", before_offset, -1, INT64_MAX)
         with self._state.lock:
@@ -200,21 +209,28 @@ class WritableLog(Log):
         compression_type: CompressionType | None = None,
         max_batch_bytes: int | None = None,
     ) -> LogAppendInfo:
-        """Append records, as a leader without followers: the high watermark moves to the log's end.
+        """Append records as a leader without followers: the high watermark moves to the log's end.
 
-        A record without a timestamp gets the time of now; an offset that it has is not looked at. The records become
-        one batch, or as many as it takes for none to exceed max_batch_bytes (None, and at most: max.message.bytes).
-        compression_type: the codec, of a topic that leaves it to its producers; one that has a codec of its own
-        (`LogConfig.compression_type`) gets that.
+        A record without a timestamp gets the current time; the offset of a record is ignored. Each batch is written
+        completely or not at all.
 
-        Each batch is whole in the log or not there. Whatever is raised, also by an iterator that gives the records:
-        batches before it stay, and the error's attribute `appended` is the range of their offsets, which a note tells
-        of as well; records that had not filled a batch yet are not in the log.
+        After any error, including one raised by the iterator of records, the batches already written stay in the log,
+        and records of an incomplete batch are not written. The error's attribute `appended` is the range of offsets
+        written, which a note shows as well.
 
-        RecordTooLargeError, RecordBatchTooLargeError: a record larger than a batch, or a segment, may be.
-        RecordValidationError: a record without a key for a compacted topic, or with a timestamp that the topic does not
-        take. ValueError, TypeError: not records. LogStateError: the log has been closed, could not be written to, or
-        was changed by whoever gives the records while they were taken. OSError: the disk is full, or refuses.
+        Args:
+            records: The records to append.
+            compression_type: The codec, for topics that leave the choice to producers; a codec configured for the topic
+                (`LogConfig.compression_type`) takes precedence.
+            max_batch_bytes: The maximum size of a batch; None, and at most: max.message.bytes. Records are split into
+                as many batches as needed.
+
+        Raises:
+            RecordTooLargeError, RecordBatchTooLargeError: A record is larger than a batch, or than a segment, may be.
+            RecordValidationError: A record for a compacted topic has no key, or the topic does not allow its timestamp.
+            ValueError, TypeError: `records` does not contain valid records.
+            LogStateError: The log is closed, had a failed write, or was changed by the iterator of records.
+            OSError: The disk is full, or the write failed.
         """
         with self._state.lock:
             self._state.check_usable()
@@ -228,40 +244,54 @@ class WritableLog(Log):
         *,
         transaction_version: int = 0,
     ) -> LogAppendInfo:
-        """Append what a client or a coordinator sent: checked, offsets assigned from the log's end on.
+        """Validate batches of a client or a coordinator, assign offsets from the log's end on, and append them.
 
-        The high watermark stays until `update_high_watermark` moves it: readers who see no further than that do not
-        see the records yet. Batches of a Raft leader keep their offsets, which must not begin before the log's end.
-        A batch of an idempotent producer that is in the log already is not written again. A torn tail is left out.
-        transaction_version: under which rules a coordinator has written a marker (see
-        `record.control.end_transaction_marker`): 0 or 1: its producer's epoch is the transaction's, or later; 2: it is
-        later.
+        The high watermark stays until `update_high_watermark` is called; until then readers limited to it do not see
+        the records. Batches of a Raft leader keep their offsets, which must not begin before the log's end. A duplicate
+        batch of an idempotent producer is not written again. A torn tail is left out.
 
-        Everything that `analyze`, `validate_messages_and_assign_offsets` and `producer_changes` raise, before a byte
-        is written; RecordTooLargeError, RecordBatchTooLargeError: larger than a batch, or a segment, may be.
-        ValueError: leader_epoch is negative; a marker's transaction version is. OSError: the disk is full, or refuses;
-        nothing is in the log then.
+        Args:
+            message_set: The batches.
+            leader_epoch: The current leader epoch.
+            origin: The kind of sender.
+            transaction_version: The rules by which a coordinator wrote a marker (see
+                `record.control.end_transaction_marker`). 0 or 1: the producer epoch is the transaction's, or later; 2:
+                it is later.
+
+        Raises:
+            KafkaLogError: Any error of `analyze`, `validate_messages_and_assign_offsets` or `producer_changes`; nothing
+                was written.
+            RecordTooLargeError, RecordBatchTooLargeError: A batch is larger than the topic, or a segment, allows.
+            ValueError: leader_epoch, or the transaction version of a marker, is negative.
+            OSError: The disk is full, or the write failed; nothing was appended.
         """
         return self._batch_appender.append_as_leader(message_set, leader_epoch, origin, transaction_version)
 
     def append_as_follower(self, message_set: MessageSet, leader_epoch: int = INT32_MAX) -> LogAppendInfo:
-        """Append what a leader sent, byte for byte: the `message_set` that its `read` gave, for one.
+        """Append batches of a leader byte for byte, such as the `message_set` of its `read`. The high watermark stays.
 
-        Batches of a leader epoch later than leader_epoch, and all after them, are left out. The high watermark stays.
+        Batches of a leader epoch later than leader_epoch, and all batches after them, are left out.
 
-        UnexpectedAppendOffsetError: they begin before the log's end; a gap is fine. ValueError: a batch of format 2 has
-        no leader epoch (-1). OffsetsOutOfOrderError, InvalidRecordError: offsets that do not rise, or are too few for
-        the records. CorruptRecordError, RecordBatchTooLargeError, OSError: as `append_as_leader`.
+        Raises:
+            UnexpectedAppendOffsetError: The batches begin before the log's end; a gap is allowed.
+            ValueError: A batch of format 2 has no leader epoch (-1).
+            OffsetsOutOfOrderError: The offsets do not rise.
+            InvalidRecordError: A batch has fewer offsets than records.
+            CorruptRecordError, RecordBatchTooLargeError, OSError: As `append_as_leader`.
         """
         return self._batch_appender.append_as_follower(message_set, leader_epoch)
 
     # --- segments
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Begin a new segment at the log's end, which is expected_next_offset or after it.
+        """Create a new segment at the log's end, and flush the old one in the background.
 
-        The old one is flushed in the background. ValueError: expected_next_offset is negative, or after the log's end.
-        LogStateError: as `LocalLog.roll`.
+        Args:
+            expected_next_offset: A lower bound that the caller expects for the log's end.
+
+        Raises:
+            ValueError: expected_next_offset is negative, or after the log's end.
+            LogStateError: As `LocalLog.roll`.
         """
         with self._state.lock:
             self._state.check_usable()
@@ -269,26 +299,34 @@ class WritableLog(Log):
             return roll(self._state, self._watermarks, at)
 
     def delete_old_segments(self) -> int:
-        """Delete what retention lets go; returns how many segments went. Never beyond the high watermark."""
+        """Delete the segments that retention allows, up to the high watermark, and return their number."""
         return delete_old_segments(self._state, self._watermarks)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off all records from `offset` on, as a follower does; returns whether there were any.
+        """Remove all records from `offset` on, as a follower does, and return whether there were any.
 
-        A batch that goes on beyond it goes whole; the log ends at `offset` all the same, until it is opened again: then
-        it ends after the last batch that is left. An offset before the log's start becomes its start. The high
-        watermark is at most the end. ValueError: offset is negative.
+        A batch that contains `offset` is removed whole. The log still ends at `offset`; when it is opened again, it
+        ends after the last remaining batch. An offset before the log's start becomes its start. The high watermark is
+        limited to the end.
+
+        Raises:
+            ValueError: `offset` is negative.
         """
         offset = whole("offset", offset, 0, INT64_MAX)
         return truncate_to(self._state, self._watermarks, offset, self._write_checkpoints)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Delete all records; the next one gets `offset`, the log starts at log_start_offset (None: there too).
+        """Delete all records and restart the log.
 
-        ValueError: one is negative or the largest there is, or the log would start behind its end. TypeError: no
-        whole number.
+        Args:
+            offset: The offset of the next record.
+            log_start_offset: The new log start offset (None: `offset`).
+
+        Raises:
+            ValueError: An offset is negative or the largest one, or the log would start after its end.
+            TypeError: An offset is not an integer.
         """
-        # The largest offset could not be followed by another.
+        # No offset could follow the largest one.
         offset = whole("offset", offset, 0, INT64_MAX - 1)
         start = offset if log_start_offset is None else whole("log_start_offset", log_start_offset, 0, INT64_MAX - 1)
         if not 0 <= start <= offset:
@@ -296,37 +334,42 @@ class WritableLog(Log):
         truncate_fully_and_start_at(self._state, self._watermarks, offset, start, self._write_checkpoints)
 
     def take_producer_snapshot(self) -> Path | None:
-        """Write down the producers' state at the log's end; None where that has been done."""
+        """Write a snapshot of the producer state at the log's end and return its path; None if it is not needed."""
         with self._state.lock:
             self._state.check_usable()
             return self._state.producers.take_snapshot()
 
     def remove_expired_producers(self) -> None:
-        """Forget the producers that were not heard of for long enough."""
+        """Remove the state of producers that have been inactive longer than configured."""
         with self._state.lock:
             self._state.check_usable()
             self._state.producers.remove_expired_producers(self._state.clock())
 
-    # --- on the disk
+    # --- flushing and closing
 
     @property
     def last_flush_ms(self) -> int:
-        """When something was last flushed, or the log opened; ms."""
+        """When the log was opened or last flushed, ms."""
         return self._state.local.last_flush_ms
 
     def flush(self, *, force_active: bool = False) -> None:
-        """Have the system put on the disk what was appended. force_active: the active segment, be it empty.
+        """Sync appended data to disk.
 
-        OSError: it failed. Then what was appended since the last flush may be lost, in any part, and the log takes no
-        more appends: open it again.
+        Args:
+            force_active: Sync the active segment even if it is empty.
+
+        Raises:
+            OSError: The sync failed. Any part of the data appended since the last flush may be lost, and the log
+                rejects further appends until it is opened again.
         """
         self._state.flush(force_active=force_active)
 
     def close(self) -> None:
-        """Flush, write down the producers' state, and close. Closing twice does nothing.
+        """Flush the log, write a snapshot of the producer state, and close it. Closing twice does nothing.
 
-        OSError: it failed; the files are closed all the same, and the next opening recovers the log. LogStateError: an
-        earlier flush had failed.
+        Raises:
+            OSError: The flush failed; the files are closed anyway, and the log is recovered when it is opened next.
+            LogStateError: An earlier flush had failed.
         """
         self._stop_scheduler(run_pending=True)
         with self._state.lock:
@@ -345,7 +388,7 @@ class WritableLog(Log):
         raise TypeError(f"{self.directory} is written to: one object alone may do that")
 
     def __exit__(self, *exception: object) -> None:
-        """As `close`; what was interrupted half-way is left to the next opening, and does not hide the interruption."""
+        """Close the log; abandon it if a change was interrupted, so that closing does not hide the interruption."""
         if isinstance(self._state.local.failure, InterruptedError) and any(exception):
             self.abandon()
         else:
@@ -358,27 +401,31 @@ class WritableLog(Log):
         self._state.local.close()
 
     def abandon(self) -> None:
-        """Give up the files as they are, as a crash would: the next opening recovers the log."""
+        """Close the files as they are, as a crash would: the log is recovered when it is opened next."""
         self._stop_scheduler(run_pending=False)
         with self._state.lock:
             if not self._state.closed:
                 self._end(Ending.ABANDONED)
 
     def wait_until_closed(self) -> None:
-        """Wait for a thread that is about to close the log, or to delete it."""
+        """Wait for a thread that is closing or deleting the log."""
         with self._state.lock:
             return
 
     def delete(self) -> None:
-        """Delete the partition: its files, then its directory. OSError: one cannot be; what is left can be opened."""
+        """Delete the partition: its files, then its directory.
+
+        Raises:
+            OSError: A file cannot be deleted; the rest of the log can still be opened.
+        """
         self._stop_scheduler(run_pending=False)
         with self._state.lock:
             self._state.check_usable()
-            # Before a segment goes: those who flush or read without the lock are told that it is closed.
+            # Set before segments are deleted, so that flushes and reads without the lock report a closed log.
             self._state.closed = True
             ending = Ending.ABANDONED
             try:
-                # What is written in the background would be in the way.
+                # Stop background writes, which could create files again.
                 self._state.epochs.retire()
                 self._state.local.delete_all()
                 _remove_directory(self.directory)
@@ -387,7 +434,7 @@ class WritableLog(Log):
                 self._end(ending)
 
     def _stop_scheduler(self, *, run_pending: bool) -> None:
-        """Not under the lock, which a task may wait for."""
+        """Stop the scheduler; the caller must not hold the lock, because a task may wait for it."""
         if self._own_scheduler is not None:
             self._own_scheduler.shutdown(run_pending=run_pending)
 
@@ -398,16 +445,16 @@ class WritableLog(Log):
             self._state.local.release()
         finally:
             self._at_end(self, ending)
-            # Last: should a signal end this, what is locked is let go once the log is forgotten.
+            # Detach last: if a signal interrupts this, the finalizer releases the locks.
             self._when_lost.detach()
 
     def _disown(self) -> None:
-        """In a forked child: as `owning.Owner`."""
+        """Stop writing in a forked child; see `owning.Owner`."""
         self._state.disown()
 
 
 def _give_up(state: LogState, scheduler: BackgroundScheduler | None, at_loss: Callable[[], None]) -> None:
-    """Let go of the files of a log that was forgotten, as a crash would."""
+    """Release the files of a garbage-collected log, as a crash would."""
     state.closed = True
     with ExitStack() as last:
         last.callback(at_loss)
@@ -418,6 +465,6 @@ def _give_up(state: LogState, scheduler: BackgroundScheduler | None, at_loss: Ca
 
 def _remove_directory(directory: Path) -> None:
     for path in list(directory.iterdir()):
-        # Segments that retention let go of are deleted in the background.
+        # Segments removed by retention may be deleted concurrently in the background.
         path.unlink(missing_ok=True)
     directory.rmdir()

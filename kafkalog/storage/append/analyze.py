@@ -1,10 +1,11 @@
-"""What is to be appended, looked at before a byte of it is written.
+"""Analysis of batches before any byte of them is appended.
 
     batch | batch | batch | torn tail
-    ^ framing, order of offsets, size, checksum    ^ left out: valid_bytes end here
+    ^ framing, order of offsets, size, checksum    ^ ignored: valid_bytes end here
 
-And then, when its place in the log is known: what the producers that sent it may send next. Source:
-storage/.../internals/log/UnifiedLog.java (`analyzeAndValidateRecords`, `analyzeAndValidateProducerState`).
+Once the position in the log is known, `producer_changes` checks the batches against the state of their producers.
+
+Source: storage/.../internals/log/UnifiedLog.java (`analyzeAndValidateRecords`, `analyzeAndValidateProducerState`).
 """
 
 import logging
@@ -46,7 +47,15 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """Who appends, as of which leader epoch, and what the log asks of it. max_message_bytes: None = no limit."""
+    """The origin and leader epoch of an append, and the limits of the log.
+
+    Attributes:
+        path: The log, for error messages.
+        origin: The kind of sender.
+        leader_epoch: The leader epoch of the append.
+        max_message_bytes: The largest allowed batch, bytes; None = no limit.
+        offsets_given: The batches carry their final offsets.
+    """
 
     path: str
     origin: AppendOrigin
@@ -61,8 +70,9 @@ class Incoming(NamedTuple):
     Attributes:
         messages: Their bytes.
         rows: Their rows of the header table.
-        headers: The same as Python's own numbers.
-        info: What is told of them; the first offset of a v0/v1 message is not known (-1), it may be a wrapper.
+        headers: The same values as Python objects.
+        info: The result reported to the caller. The first offset of a v0/v1 message is unknown (-1), since it may be a
+            wrapper.
     """
 
     messages: ByteBufferMessageSet
@@ -72,7 +82,11 @@ class Incoming(NamedTuple):
 
 
 def in_memory(messages: MessageSet) -> ByteBufferMessageSet:
-    """The messages in memory: those of a file, which `read` gives, are read from it. TypeError: they are none."""
+    """Return the messages as a buffer in memory; messages of a file are read.
+
+    Raises:
+        TypeError: `messages` is not a message set.
+    """
     if isinstance(messages, ByteBufferMessageSet):
         return messages
     instance("message_set", messages, MessageSet, ", such as ByteBufferMessageSet(data)")
@@ -81,11 +95,16 @@ def in_memory(messages: MessageSet) -> ByteBufferMessageSet:
 
 
 def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
-    """Look at the batches one by one, as far as they are whole; nothing is decompressed.
+    """Check each whole batch without decompressing it.
 
-    CorruptRecordError: framing, or a checksum. InvalidRecordError: an offset or epoch that the origin may not send.
-    RecordTooLargeError: a batch larger than max_message_bytes. Where offsets are given: OffsetsOutOfOrderError: they
-    do not rise; InvalidRecordError: those of a batch are too few for its records.
+    Batches after the first one of a later leader epoch, and a torn tail, are left out.
+
+    Raises:
+        CorruptRecordError: The framing is damaged, or a checksum is wrong.
+        InvalidRecordError: The origin may not send this offset or epoch; or, if offsets are given, a batch spans fewer
+            offsets than it has records.
+        OffsetsOutOfOrderError: Offsets are given and do not rise.
+        RecordTooLargeError: A batch is larger than max_message_bytes.
     """
     rows, stop = messages._scan(0, rows=-1, span=-1)
     bad, problem, *_ = check_entries(rows, messages.buffer)
@@ -113,7 +132,7 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
 def _incoming(
     messages: ByteBufferMessageSet, rows: NDArray[np.void], headers: list[Header], codec: CompressionType
 ) -> Incoming:
-    """The first batches of what was given."""
+    """Return the batches of `headers`, with the append info computed from them."""
     if not headers:
         return Incoming(messages, rows, headers, NOTHING_APPENDED)
     first, last = headers[0], headers[-1]
@@ -132,14 +151,17 @@ def _incoming(
 
 
 def _rises(header: Header, last_before: int) -> bool:
-    """Whether a batch ends and, if that is known, begins after an offset."""
+    """Return whether a batch ends and, if its base offset is known, begins after `last_before`."""
     return header.last_offset > last_before and (header.magic < 2 or header.base_offset > last_before)
 
 
 def _check_span(header: Header, rules: AppendRules) -> None:
-    """A batch ends where it begins or later, has an offset for each record, and the next record has one, too.
+    """Check that a batch has an offset for each record, and that another offset follows it.
 
-    No checksum covers where it begins, and none is worth much against a sender that is wrong.
+    The checksum does not cover the base offset, and it does not protect against a faulty sender.
+
+    Raises:
+        InvalidRecordError: The batch spans too few offsets, or ends at the largest offset.
     """
     offsets = header.last_offset - header.base_offset + 1
     if header.magic >= 2 and offsets < max(1, header.records_count):
@@ -150,14 +172,14 @@ def _check_span(header: Header, rules: AppendRules) -> None:
 
 
 def check_next_offset(offset: int, path: str, position: int | None = None) -> None:
-    """InvalidRecordError: `offset` is the largest there is, or beyond: the log could not say where it ends then."""
+    """Raise InvalidRecordError if no offset follows `offset`: the log end offset would overflow."""
     if offset >= INT64_MAX:
         message = "behind the last offset there is none for the next record"
         raise InvalidRecordError(message, path, position, f"less than {INT64_MAX}", offset)
 
 
 def _check_tail(end: EndOfData, messages: ByteBufferMessageSet, rules: AppendRules) -> None:
-    """Zero bytes, which a file may end in, are nothing that anybody sends; too few to say a size are a torn tail."""
+    """Raise CorruptRecordError for zero bytes instead of a batch; a tail too short for a size field counts as torn."""
     if end.kind is EndKind.ZEROED and messages.size_in_bytes - end.position >= LOG_OVERHEAD:
         raise CorruptRecordError("zero bytes instead of a batch", rules.path, end.position)
 
@@ -173,7 +195,7 @@ def _check_origin(header: Header, rules: AppendRules) -> None:
 
 
 def _is_of_later_leader(header: Header, rules: AppendRules) -> bool:
-    """A follower may be sent batches that a new leader appended after it asked: they are not for this epoch."""
+    """Return whether a follower's fetch contains a batch of a newer leader than the one it fetched from."""
     return rules.origin is AppendOrigin.REPLICATION and header.partition_leader_epoch > max(
         rules.leader_epoch, NO_EPOCH
     )
@@ -192,24 +214,27 @@ def _offsets(rows: NDArray[np.void]) -> str:
 
 
 def check_offsets_are_new(incoming: Incoming, log_end_offset: int, path: str) -> None:
-    """UnexpectedAppendOffsetError: what is to be appended begins before the log's end.
+    """Check that the batches begin at or after the log's end.
 
-    CorruptRecordError, InvalidRecordError: so it does, in a wrapper that is damaged inside.
+    Raises:
+        UnexpectedAppendOffsetError: They begin before it.
+        CorruptRecordError, InvalidRecordError: They begin before it, and the first one is a wrapper with damaged
+            content.
     """
     header = incoming.headers[0]
-    # Of a wrapper only the last offset is known.
+    # The header of a wrapper holds only the last offset.
     if (header.base_offset if header.magic >= 2 else header.last_offset) < log_end_offset:
-        # A follower that fetches an empty log takes this for where to begin: inside of a wrapper, if it is one.
+        # A follower with an empty log starts at this offset, which for a wrapper is stored in its content.
         first = next(incoming.messages.batches()).base_offset
         raise UnexpectedAppendOffsetError.of(path, first, incoming.info.last_offset, log_end_offset)
 
 
-# --- the producers
+# --- producers
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerChanges:
-    """What an append makes of the producers' state, once it is written; or the batch that it repeats."""
+    """The changes to the producer state that an append causes once written, or the stored batch that it duplicates."""
 
     updated: list[ProducerAppendInfo]
     completed: list[CompletedTxn]
@@ -226,10 +251,18 @@ def producer_changes(
     place: LogOffsetMetadata,
     transaction_version: int = -1,
 ) -> ProducerChanges:
-    """What appending the batches at a place makes of the producers' state; nothing changes yet.
+    """Compute how the batches would change the producer state; nothing is modified yet.
 
-    OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError: a batch
-    that its producer, or a coordinator, may not send now.
+    Args:
+        manager: The producer state of the log.
+        batches: The batches to append.
+        origin: The kind of sender.
+        place: The position at which the batches will be appended.
+        transaction_version: The transaction version of a marker; -1 = unknown.
+
+    Raises:
+        OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError: The
+            producer or the coordinator may not send a batch in the current state.
     """
     changes: dict[int, ProducerAppendInfo] = {}
     completed: list[CompletedTxn] = []
@@ -251,7 +284,7 @@ def producer_changes(
 
 
 def _check_producer_is_current(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> None:
-    """A producer, or its coordinator, that has been replaced is told so before anything else it may have got wrong."""
+    """Raise InvalidProducerEpochError if the producer has been fenced; this check precedes all others of the batch."""
     entry = manager.last_entry(batch.producer_id)
     if entry is None or not batch.is_transactional or origin not in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
         return

@@ -1,9 +1,9 @@
-"""`BatchAppender`: batches as a producer, a coordinator or a leader sends them, into the log.
+"""`BatchAppender`: appends batches as sent by a producer, a coordinator or a leader.
 
     analyze -> offsets and epoch, or none before the log's end -> leader epochs -> roll -> producers -> write
-                                                                      ^ batches that were built here enter
+                                                                      ^ batches built by `RecordAppender` enter here
 
-All that can be refused is refused before a byte is written. Writing moves the log's end; what fails is taken back.
+All checks run before a byte is written. Writing moves the log's end; a failed write is rolled back.
 Source: `append` in storage/.../internals/log/UnifiedLog.java.
 """
 
@@ -44,9 +44,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Appending:
-    """Who appends, as of which epoch, whether offsets are assigned, and a marker's transaction version.
+    """The parameters of one append.
 
-    max_message_bytes: None = whatever the leader took is taken.
+    Attributes:
+        assign: Assign offsets to the batches.
+        max_message_bytes: The largest allowed batch, bytes; None = no limit, for batches that a leader has accepted.
+        transaction_version: The transaction version of a marker.
     """
 
     origin: AppendOrigin
@@ -70,14 +73,14 @@ class BatchAppender:
     def append_as_leader(
         self, message_set: MessageSet, leader_epoch: int, origin: AppendOrigin, transaction_version: int
     ) -> LogAppendInfo:
-        """What `WritableLog.append_as_leader` says."""
+        """See `WritableLog.append_as_leader`."""
         origin, leader_epoch = member("origin", origin, AppendOrigin), whole("leader_epoch", leader_epoch, 0, INT32_MAX)
         transaction_version = whole("transaction_version", transaction_version, -1, INT16_MAX)
         assign, limit = origin is not AppendOrigin.RAFT_LEADER, self._config.max_message_bytes
         return self._append(message_set, _Appending(origin, leader_epoch, assign, limit, transaction_version))
 
     def append_as_follower(self, message_set: MessageSet, leader_epoch: int) -> LogAppendInfo:
-        """What `WritableLog.append_as_follower` says."""
+        """See `WritableLog.append_as_follower`."""
         leader_epoch = whole("leader_epoch", leader_epoch, -1, INT32_MAX)
         return self._append(message_set, _Appending(AppendOrigin.REPLICATION, leader_epoch, False, None, -1))
 
@@ -106,10 +109,10 @@ class BatchAppender:
     def _told(self, info: LogAppendInfo) -> LogAppendInfo:
         return info._replace(log_start_offset=self._watermarks.log_start_offset)
 
-    # --- before a byte is written
+    # --- validation
 
     def _assign_offsets(self, incoming: Incoming, how: _Appending) -> Incoming:
-        """The batches as validation has made them, with the next offsets."""
+        """Validate the batches and assign the next offsets to them."""
         config, now, first = self._config, self._state.clock(), self._local.log_end_offset
         rules = Rules(
             first_offset=first,
@@ -164,7 +167,7 @@ class BatchAppender:
                 epochs.clear_and_flush()
 
     def roll_if_needed(self, info: LogAppendInfo, size: int, now: int) -> LogSegment:
-        """The segment that batches go to: a new one where the active one is full, or too old."""
+        """Return the segment to append to, which is a new one if the active segment is full or too old."""
         segment, first, last = self._local.active_segment, info.first_offset, info.last_offset
         if segment.should_roll(
             max_segment_ms=self._max_segment_ms,
@@ -174,7 +177,8 @@ class BatchAppender:
             messages_size=size,
             now=now,
         ):
-            # The first offset of a v0/v1 wrapper is inside: the new segment begins as low as its index can count from.
+            # The first offset of a v0/v1 wrapper is unknown here; use the lowest base offset whose index can hold the
+            # last.
             return roll(self._state, self._watermarks, first if first >= 0 else last - MAX_INT)
         return segment
 
@@ -195,10 +199,16 @@ class BatchAppender:
         spans: Iterable[BatchSpan],
         changes: ProducerChanges | None = None,
     ) -> None:
-        """Write batches to the active segment, and do all that follows from it; what fails is taken back.
+        """Write batches to the active segment and update all dependent state; roll back on failure.
 
-        The log's end moves before the producers' state: should the transaction index fail, the last stable offset
-        stays until the log is recovered. changes: None = the caller moves the high watermark to the log's end.
+        The log's end moves before the producer state: if the transaction index fails, the last stable offset stays
+        until the log is recovered.
+
+        Args:
+            messages: The batches.
+            info: The append info of the batches.
+            spans: One span per batch.
+            changes: The changes to the producer state. None: the caller moves the high watermark to the log's end.
         """
         end = self._local.log_end
         try:
@@ -217,7 +227,7 @@ class BatchAppender:
             self._state.producers.update(info)
         for completed in changes.completed:
             self._complete(completed)
-        # Whatever this append changes: a truncation before it may have ended a transaction.
+        # Needed after every append, since an earlier truncation may have ended a transaction.
         self._watermarks.update_first_unstable()
 
     def _complete(self, completed: CompletedTxn) -> None:
@@ -229,7 +239,7 @@ class BatchAppender:
 
 
 def _of_duplicate(info: LogAppendInfo, duplicate: BatchMetadata) -> LogAppendInfo:
-    """What is told of a batch that is in the log already."""
+    """Return the append info of a batch that the log already contains."""
     return info._replace(
         first_offset=duplicate.first_offset,
         last_offset=duplicate.last_offset,

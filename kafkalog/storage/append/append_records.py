@@ -1,9 +1,9 @@
-"""Appending records as a program does that embeds a log: it is leader, replica and producer in one.
+"""Append records for a program that embeds a log and acts as leader, replica and producer at once.
 
-    records -> batches of at most so many bytes, with offsets and leader epoch -> `BatchAppender` -> high watermark
+    records -> batches of limited size, with offsets and leader epoch -> `BatchAppender` -> high watermark
 
-A batch that is built here is neither analysed nor given offsets again; where the topic asks something of each record,
-they are checked.
+Batches built here skip analysis and offset assignment. Their records are checked only where the topic restricts
+records.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,17 +25,17 @@ from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.segment.log_segment import BatchSpan
 
-# What a leader of a log without epochs writes into its batches.
+# The leader epoch of batches in a log without leader epochs.
 FIRST_LEADER_EPOCH = 0
-# A builder keeps the room that its largest batch took, and there may be thousands of logs.
+# A builder keeps a buffer as large as its largest batch, and there may be thousands of logs.
 _KEPT_BYTES = 1 << 16
-# No append has so many records.
+# Offsets from here on are checked one by one; no single append has 2**48 records.
 _FEW_OFFSETS_LEFT = INT64_MAX - (1 << 48)
 _NONE = CompressionType.NONE
 
 
 class RecordAppender:
-    """Appends records to a log. Called under the log's lock."""
+    """Appends records to a log. The caller holds the log's lock."""
 
     def __init__(self, state: LogState, watermarks: Watermarks, appender: BatchAppender) -> None:
         self._state = state
@@ -43,21 +43,21 @@ class RecordAppender:
         self._watermarks = watermarks
         self._appender = appender
         config = self._config = state.config
-        # Of a topic that takes nothing, each record is refused for its size.
+        # At least 1: if the limit is 0, every record fails the size check.
         self._most = max(1, min(config.max_message_bytes, config.segment_bytes))
         self._is_stamped = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        # Larger than any time: the topic's own is what counts.
+        # With log append time the timestamps of the records are ignored, hence not limited.
         self._latest_ms = INT64_MAX if self._is_stamped else config.message_timestamp_after_max_ms
         self._checks_records = config.compact or not (
             self._is_stamped or config.message_timestamp_before_max_ms == INT64_MAX
         )
-        # By codec and leader epoch; without those in use, as whoever gives the records may append, too.
+        # By codec and leader epoch; builders in use are removed, because the iterator of records may append as well.
         self._builders: dict[tuple[CompressionType | None, int], RecordsBuilder] = {}
 
     def append(
         self, records: Iterable[Record] | Record, codec: CompressionType | None, max_batch_bytes: int | None
     ) -> LogAppendInfo:
-        """Append the records; what `WritableLog.append` says."""
+        """Append the records; see `WritableLog.append`."""
         if isinstance(records, Record):
             raise TypeError("records is a Record: an iterable of them is needed, such as [record]")
         latest = self._state.epochs.latest_entry
@@ -92,7 +92,7 @@ class RecordAppender:
                 info = added if info is None else _together(info, added)
                 end = local.log_end
         except BaseException as error:
-            # While records are taken, whoever gives them may append, too.
+            # The iterator of records may append as well.
             there = range(start, (end or local.log_end).message_offset)
             _tell_of_those_before(error, there)
             if there:
@@ -120,7 +120,7 @@ class RecordAppender:
         return info
 
     def _check_records(self, batch: BuiltBatch, now: int) -> None:
-        """RecordValidationError: the topic does not take a record of the batch."""
+        """Raise RecordValidationError if the topic does not allow a record of the batch."""
         config, messages = self._config, ByteBufferMessageSet(batch.data)
         taken = TimestampRange(now, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
         if self._is_stamped:
@@ -133,12 +133,17 @@ class RecordAppender:
             raise
 
     def _refuse_change(self) -> NoReturn:
-        """Offsets and epoch of a batch are those of the log as it was before its records were taken."""
+        """Raise LogStateError because the log changed during iteration: offsets and epoch of the batch are outdated."""
         message = "while an append took its records, whoever gives them changed the log, or closed it"
         raise LogStateError(message, str(self._state.directory))
 
     def _check_size(self, batch: BuiltBatch) -> None:
-        """Only a single record can be too large."""
+        """Check the size of a batch; only a batch of a single record can be too large.
+
+        Raises:
+            RecordTooLargeError: It is larger than max.message.bytes.
+            RecordBatchTooLargeError: It is larger than a segment.
+        """
         size, limit = len(batch.data), self._config.max_message_bytes
         if size > limit:
             message = "a batch is larger than max.message.bytes"
@@ -151,7 +156,7 @@ class RecordAppender:
     def _new_builder(self, codec: CompressionType | None, epoch: int, now: int) -> RecordsBuilder:
         topics = self._config.compression
         wanted = _NONE if codec is None else CompressionType(codec)
-        # One for each codec that is used, in the epoch of now.
+        # Keep one builder per codec, all of the current epoch.
         self._builders = {key: value for key, value in self._builders.items() if key[1] == epoch}
         settings = BatchSettings(
             compression_type=wanted if topics is None else topics,
@@ -164,14 +169,18 @@ class RecordAppender:
 
 
 def _with_offsets_left(records: Iterable[Record], start: int, path: str) -> Iterator[Record]:
-    """The records, which get the offsets from `start` on. InvalidRecordError: there is none left for the next one."""
+    """Yield the records, which get offsets from `start` on.
+
+    Raises:
+        InvalidRecordError: No offset is left for a record.
+    """
     for offset, record in enumerate(records, start):
         check_next_offset(offset, path)
         yield record
 
 
 def _together(first: LogAppendInfo, then: LogAppendInfo) -> LogAppendInfo:
-    """What was appended, of two batches that follow one another."""
+    """Return the append info of two consecutive appends."""
     return then._replace(
         first_offset=first.first_offset,
         max_timestamp=max(first.max_timestamp, then.max_timestamp),
@@ -180,7 +189,7 @@ def _together(first: LogAppendInfo, then: LogAppendInfo) -> LogAppendInfo:
 
 
 def _tell_of_those_before(error: BaseException, offsets: range) -> None:
-    """An append that fails may have put batches into the log, which the caller must not append again."""
+    """Attach to the error the range of offsets appended before it, which the caller must not append again."""
     with suppress(AttributeError):
         error.appended = offsets  # type: ignore[attr-defined]
     if offsets:

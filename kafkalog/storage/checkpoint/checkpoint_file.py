@@ -2,10 +2,10 @@ r"""Kafka's text checkpoints.
 
     0                               version
     2                               number of lines
-    <topic> <partition> <offset>    one line an entry: recovery points, log starts, high watermarks of a data directory
+    <topic> <partition> <offset>    one line per entry: recovery points, log starts, high watermarks of a data directory
     <epoch> <start offset>          or, in a partition's leader-epoch-checkpoint, its leader epochs
 
-An empty file holds nothing, and so does `0\n0\n`, which is what a list without entries is written as.
+An empty file has no entries; neither has `0\n0\n`, which is written for an empty list.
 
 Source: server-common/.../CheckpointFile.java, storage/.../checkpoint/{OffsetCheckpointFile,
 LeaderEpochCheckpointFile}.java.
@@ -25,7 +25,7 @@ from kafkalog.storage.remote_path import BELIEVED_SECONDS, RemotePath
 
 Entry = TypeVar("Entry")
 
-# What changed so short a time ago may change again without its time of change telling.
+# A file modified less than this ago may change again without a new mtime.
 SETTLED_NS = 50_000_000
 _VERSION = 0
 _WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
@@ -41,25 +41,26 @@ class EpochEntry(NamedTuple):
 
 
 def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """Partition -> offset; empty where the file is missing or empty.
+    """Read the offset per partition; return an empty dict if the file is missing or empty.
 
-    CorruptCheckpointError: the file does not follow the format.
+    Raises:
+        CorruptCheckpointError: The file does not follow the format.
     """
     return dict(_read_entries(path, _offset_entry))
 
 
 class OffsetCheckpointFile:
-    """The offset checkpoint at a path, which somebody else replaces now and then: read again where it is another."""
+    """The offset checkpoint at a path, which another process may replace; `read` parses it again if it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # What tells one file from another, and what was in it.
+        # Inode, size and mtime (ns) of the file that was read, and its content.
         self._known: tuple[tuple[int, int, int] | None, dict[TopicPartition, int]] = None, {}
-        # One in a store is not asked for again until then.
+        # A file in a store is not read again before this time.
         self._believed_until = 0.0
 
     def read(self) -> Mapping[TopicPartition, int]:
-        """As `read_offset_checkpoint`."""
+        """Return the entries as `read_offset_checkpoint` does, from the cache if the file is unchanged."""
         if isinstance(self.path, RemotePath):
             if time.monotonic() >= self._believed_until:
                 self._known = None, read_offset_checkpoint(self.path)
@@ -74,16 +75,18 @@ class OffsetCheckpointFile:
         if found == known:
             return offsets
         offsets = read_offset_checkpoint(self.path)
-        # A younger one may be replaced without its time telling: that one counts in steps.
+        # A recently modified file may be replaced without a new mtime, which has a limited resolution.
         settled = time.time_ns() - status.st_mtime_ns > SETTLED_NS
         self._known = found if settled else None, offsets
         return offsets
 
 
 def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Write partition -> offset in the place of what is there, whole or not at all.
+    """Replace the file atomically by one with the offset per partition.
 
-    OSError: nothing was written. ValueError: so is it with a topic that no reader would find again.
+    Raises:
+        OSError: The write failed.
+        ValueError: A topic name is empty or contains whitespace; nothing was written.
     """
     nameless = [topic for topic, _ in offsets if not topic or _WHITESPACE.search(topic)]
     if nameless:
@@ -92,15 +95,20 @@ def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *
 
 
 def read_leader_epoch_checkpoint(path: Path) -> list[EpochEntry]:
-    """The leader epochs in the order in which they stand; empty where the file is missing or empty.
+    """Read the leader epochs in file order; return an empty list if the file is missing or empty.
 
-    CorruptCheckpointError: the file does not follow the format.
+    Raises:
+        CorruptCheckpointError: The file does not follow the format.
     """
     return _read_entries(path, _epoch_entry)
 
 
 def write_leader_epoch_checkpoint(path: Path, entries: Iterable[EpochEntry], *, sync: bool = True) -> None:
-    """Write leader epochs in the place of what is there, whole or not at all. OSError: nothing was written."""
+    """Replace the file atomically by one with these leader epochs.
+
+    Raises:
+        OSError: The write failed.
+    """
     _write_lines(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries], sync)
 
 
@@ -138,8 +146,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def check_regular(path: Path) -> None:
-    """CorruptCheckpointError: there is something else than a file, such as a pipe, which one would wait for."""
-    # Reading tells, in a store.
+    """Raise CorruptCheckpointError if the path is not a regular file: reading a pipe, for example, would block."""
+    # In a store, reading fails for anything but a file.
     if not isinstance(path, RemotePath) and not path.is_file() and path.exists():
         raise CorruptCheckpointError("not a regular file", str(path))
 
@@ -159,7 +167,11 @@ def _epoch_entry(words: list[str]) -> EpochEntry:
 
 
 def _number(word: str, allowed: range) -> int:
-    """A number as Java reads it: `int` takes underscores and other scripts too, and is never too large."""
+    """Parse a number as Java does; `int` also accepts underscores and other scripts, and has no upper limit.
+
+    Raises:
+        ValueError: `word` is not a number, or is outside `allowed`.
+    """
     if not _WHOLE_NUMBER.fullmatch(word) or int(word) not in allowed:
         raise ValueError(f"{word!r} is not a number of {allowed.stop.bit_length()} bits")
     return int(word)

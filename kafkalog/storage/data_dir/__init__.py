@@ -1,1 +1,1 @@
-"""A data directory: what is in it, who may write to it."""
+"""Data directories: their content, their lock and their checkpoints."""

@@ -1,21 +1,24 @@
-"""The lock on a data directory: one writer at a time, be it a broker or one of us.
+"""The lock on a data directory: one writer at a time, whether a broker or this library.
 
-    /var/lib/kafka/.lock    an empty file; what counts is who has locked which bytes of it (fcntl, advisory)
+    /var/lib/kafka/.lock    an empty file; its bytes are locked (fcntl, advisory)
 
     a broker, lock_data_dir      bytes 0 .. the largest there is
-    lock_partition("orders-3")   one byte, at a place that follows from the name
+    lock_partition("orders-3")   one byte, at a position derived from the name
 
-So any number of processes may each write another partition, and none of them beside a broker. Readers take no lock.
-The file stays when the lock is released: were it removed, somebody could lock the removed file, and somebody else a
-new one. Where somebody removes it all the same, this process still knows what it has locked; other processes cannot,
-so whoever holds such a lock finds out when it next asks, and writes no more (`ensure_held`).
+Thus any number of processes may write different partitions, but none of them beside a broker. Readers take no lock.
+The file stays when the lock is released: otherwise one process could lock the removed file and another one a new file.
+If the file is removed anyway, this process still knows its own locks, but other processes cannot see them. The holder
+of such a lock detects this at the next check (`ensure_held`) and stops writing.
 
-A partition that is a link is locked where it leads to, and, if there is a lock file, where the link lies, too.
+A partition that is a symbolic link is locked in the directory of its target and, if there is a lock file, in the
+directory of the link, too.
 
-Locks of this kind belong to the process. They do not keep its own threads apart, and the system drops all of them as
-soon as the process closes *any* descriptor of the file, also one that it opened to copy or compare it. So each file is
-opened once here, whoever asks, and closed with its last lock. A signal may end whatever is done here, wherever it is:
-a lock that nobody has any more is given up when it is collected. Source: server-common/.../FileLock.java, LogManager.
+fcntl locks belong to the process: they do not exclude its own threads, and the system drops all of them as soon as the
+process closes *any* descriptor of the file, including one opened to copy or compare it. Therefore each lock file is
+opened only once per process, by this module, and closed with its last lock. A signal may interrupt this module at any
+point; a lock without an owner is released when it is garbage collected.
+
+Source: server-common/.../FileLock.java, LogManager.
 """
 
 import fcntl
@@ -40,7 +43,7 @@ _FileId = tuple[int, int]  # device, inode
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Bytes of a lock file; a length of 0 reaches as far as there is."""
+    """A range of bytes in a lock file; a length of 0 means up to the largest position."""
 
     start: int
     length: int
@@ -50,18 +53,21 @@ class _Range:
 
 
 _WHOLE = _Range(0, 0)
-# How long others may take to write a few lines.
+# How long to wait for another process to write the checkpoints.
 _WAIT_S, _LONGEST_WAIT_S = 0.01, 30.0
-# And to write the mark of a clean shutdown.
+# How long to wait for another process to write the clean-shutdown marker.
 _LOOKING_AROUND_S = 0.3
 
 
 @dataclass(slots=True)
 class _LockFile:
-    """A lock file that this process has open, and what it has locked of it.
+    """A lock file opened by this process, with the ranges it has locked.
 
-    descriptors: the file's, and its directory's, which therefore is no other as long as this one is open. home: which
-    directory it is. locked: by what mark, see `DirectoryLock`, and for which directory.
+    Attributes:
+        path: The lock file.
+        descriptors: The descriptors of the file and of its directory; an open directory keeps its identity.
+        home: The identity of the directory.
+        locked: The mark (see `DirectoryLock`) and the directory of each locked range.
     """
 
     path: Path
@@ -81,7 +87,7 @@ class _LockFile:
             raise
 
     def unlock(self, held: _Range) -> None:
-        """Its mark goes last: where a signal ends this, it is to be unlocked once more."""
+        """Unlock a range; its entry is removed last, so that an unlock interrupted by a signal can be repeated."""
         try:
             self._let_go(held)
         except OSError:
@@ -93,7 +99,7 @@ class _LockFile:
         fcntl.lockf(self.descriptors[0], fcntl.LOCK_UN, part.length, part.start)
 
     def do_alone(self, held: _Range, action: Callable[[], None]) -> None:
-        """Do it while all bytes but `held` are locked, unless somebody has one of them, in this process too."""
+        """Call `action` with all bytes but `held` locked, unless another lock is held, by this process or another."""
         around = (_Range(0, held.start), _Range(held.start + held.length, 0))
         wanted = [each for each in around if each != _WHOLE] if held != _WHOLE else []
         try:
@@ -112,43 +118,47 @@ class _LockFile:
     def close(self) -> None:
         self.locked.clear()
         while self.descriptors:
-            # Forgotten first: it is gone even where closing fails, and may be another file's the moment after.
+            # Remove it first: the descriptor is released even if closing fails, and its number may be reused at once.
             os.close(self.descriptors.pop())
 
 
 _files: dict[_FileId, _LockFile] = {}
 _guard = threading.Lock()
-# What was held by locks that were collected while it could not be let go.
+# Ranges of garbage-collected locks that could not be unlocked at that moment.
 _forgotten: deque[tuple[_LockFile, _Range, object]] = deque()
 
 
 class DirectoryLock:
     """A lock that is held from `acquire` until `release`, the end of a `with`, or the end of the process.
 
-    A forked child has none. One that is forgotten is released. directory: what is locked; path: the lock file.
+    It is not inherited by forked children, and it is released when it is garbage collected.
+
+    Attributes:
+        directory: The locked directory.
+        path: The lock file.
     """
 
-    # A signal may end its making.
+    # A class attribute, in case a signal interrupts __init__.
     _file: _LockFile | None = None
 
     def __init__(self, directory: Path, path: Path, wanted: _Range, longest_wait_s: float = 0) -> None:
-        """Use `of_data_dir` and the like, or `lock_data_dir`."""
+        """Create an unlocked lock; use `lock_data_dir` or a class method such as `of_data_dir`."""
         self.directory = directory
         self.path = path
         self._wanted = wanted
         self._longest_wait_s = longest_wait_s
-        # What it has locked is known by this, so that the lock itself can be forgotten.
+        # Identifies the ranges of this lock without keeping the lock alive.
         self._mark = object()
         self._link: DirectoryLock | None = None
 
     @classmethod
     def of_data_dir(cls, directory: Path) -> Self:
-        """Not acquired yet: what `lock_data_dir` takes."""
+        """Return the lock of `lock_data_dir`, not acquired yet."""
         return cls(directory, directory / LOCK_FILE, _WHOLE)
 
     @classmethod
     def of_partition(cls, directory: Path) -> Self:
-        """Not acquired yet: what `lock_partition` takes."""
+        """Return the lock of `lock_partition`, not acquired yet."""
         named = Path(os.path.abspath(directory))  # noqa: PTH100 - a link keeps its name
         real = named.resolve()
         lock = cls(real, real.parent / LOCK_FILE, _byte_of(real.name), _LOOKING_AROUND_S)
@@ -158,9 +168,9 @@ class DirectoryLock:
 
     @classmethod
     def of_target(cls, directory: Path) -> Self | None:
-        """Where a partition of a data directory that is locked is a link: what keeps others from writing to its target.
+        """Return a lock, not acquired yet, on the target of a linked partition; None if `directory` is not a link.
 
-        None: it is no link. Not acquired yet.
+        It completes the lock on a data directory, which does not cover targets elsewhere.
         """
         real = directory.resolve()
         if not _is_link(directory.absolute(), real):
@@ -169,13 +179,15 @@ class DirectoryLock:
 
     @classmethod
     def of_checkpoints(cls, data_dir: Path) -> Self:
-        """Not acquired yet: what keeps other processes from changing the checkpoints; others are waited for."""
+        """Return a lock, not acquired yet, on the checkpoints of a data directory; `acquire` waits for others."""
         return cls(data_dir, data_dir / LOCK_FILE, _byte_of(""), _LONGEST_WAIT_S)
 
     def acquire(self) -> Self:
-        """Take it. LogLockedError: somebody else has it, perhaps in this process, for longer than can be waited.
+        """Acquire the lock. Callers must call `release` even if this fails.
 
-        OSError: the lock file cannot be opened or locked. Whoever calls this must `release`, whatever it raises.
+        Raises:
+            LogLockedError: The lock is held elsewhere, perhaps by this process, for longer than the waiting time.
+            OSError: The lock file cannot be opened or locked.
         """
         _patiently(lambda: _take(self), self._longest_wait_s)
         if self._link is not None:
@@ -188,21 +200,21 @@ class DirectoryLock:
 
     @property
     def mark(self) -> object:
-        """By what this lock is known to those who must not hold it."""
+        """The identity of this lock, for objects that must not keep the lock alive."""
         return self._mark
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody else may write there."""
+        """Whether the lock is held."""
         return self._file is not None and _is_marked(self._file, self._wanted, self._mark)
 
     @property
     def holds_all(self) -> bool:
-        """Whether it is the whole data directory that is locked, not a partition."""
+        """Whether the lock covers the whole data directory, not a partition."""
         return self._wanted == _WHOLE
 
     def ensure_held(self) -> None:
-        """LogLockedError: nobody is kept out any more: the lock file is not at its path, or the lock was released."""
+        """Raise LogLockedError if the lock was released, or its file was removed or replaced."""
         file = self._file
         if file is None or not self.is_held or _files.get(_file_id(self.path)) is not file:
             what = "the lock file was removed or replaced, and somebody else may be writing: open anew what is open"
@@ -211,13 +223,13 @@ class DirectoryLock:
             self._link.ensure_held()
 
     def if_nobody_else(self, action: Callable[[], None]) -> None:
-        """Do something if this is the only lock below its data directory; nobody gets another meanwhile."""
+        """Call `action` if this is the only lock in its data directory; no other one can be acquired meanwhile."""
         with _guard:
             if self._file is not None and self.is_held:
                 self._file.do_alone(self._wanted, action)
 
     def release(self) -> None:
-        """Let others write. May be called again."""
+        """Release the lock. May be called repeatedly."""
         if self._link is not None:
             self._link.release()
         if self._file is not None:
@@ -232,7 +244,7 @@ class DirectoryLock:
         self.release()
 
     def __del__(self) -> None:
-        """Wherever garbage is collected, and so perhaps while this very thread is about to take or release a lock."""
+        """Release the lock on garbage collection, perhaps while this thread is acquiring or releasing another lock."""
         if self.is_held and self._file is not None:
             _forgotten.append((self._file, self._wanted, self._mark))
             if _guard.acquire(blocking=False):
@@ -243,25 +255,25 @@ class DirectoryLock:
 
 
 def lock_data_dir(directory: Path) -> DirectoryLock:
-    """Keep everybody else from writing below a data directory.
+    """Lock a data directory against all other writers.
 
-    LogLockedError: a broker or another writer is there, perhaps in this process. OSError: the lock file cannot be
-    opened or locked.
+    Raises:
+        LogLockedError: A broker or another writer is active, perhaps in this process.
+        OSError: The lock file cannot be opened or locked.
     """
     return DirectoryLock.of_data_dir(directory).acquire()
 
 
 def lock_partition(directory: Path) -> DirectoryLock:
-    """Keep everybody else from writing to one partition of a data directory. The errors of `lock_data_dir`.
+    """Lock one partition of a data directory against other writers. Raises: as `lock_data_dir`.
 
-    The partition need not be there yet. The lock file lies beside it. Somebody who looks whether nobody else is there,
-    see `if_nobody_else`, is waited for.
+    The partition need not exist yet. The lock file lies beside it. This waits for a process that runs `if_nobody_else`.
     """
     return DirectoryLock.of_partition(directory).acquire()
 
 
 def _patiently(take: Callable[[], None], longest_s: float) -> None:
-    """Take it, once others have given it up. LogLockedError: they do not, for so long."""
+    """Call `take` until it succeeds; raise its LogLockedError after `longest_s` seconds."""
     give_up = time.monotonic() + longest_s
     while True:
         try:
@@ -273,12 +285,12 @@ def _patiently(take: Callable[[], None], longest_s: float) -> None:
 
 
 def is_busy() -> bool:
-    """Whether some thread, perhaps this one, is about to take or release a lock."""
+    """Return whether a thread, perhaps this one, is acquiring or releasing a lock."""
     return _guard.locked()
 
 
 def _is_link(named: Path, real: Path) -> bool:
-    """Whether a partition is in a data directory by a link only; the data directory may be one itself."""
+    """Return whether the partition itself is a link; the data directory may be one, too."""
     return (named.parent.resolve(), named.name) != (real.parent, real.name)
 
 
@@ -295,7 +307,7 @@ def _take(lock: DirectoryLock) -> None:
                 lock._file = file = _opened(lock.path)
                 _refuse_own(file, lock)
                 file.lock(lock._wanted, lock._mark, lock.directory)
-                # A broker that stops removes the file, perhaps after we opened it and before we had its lock.
+                # A stopping broker removes the file, perhaps after it was opened here and before it was locked.
                 if _files.get(_file_id(lock.path)) is file:
                     return
                 _let_go(file, lock._wanted, lock._mark)
@@ -306,7 +318,7 @@ def _take(lock: DirectoryLock) -> None:
 
 
 def _refuse_own(file: _LockFile, lock: DirectoryLock) -> None:
-    """LogLockedError: this process has what is wanted, perhaps in a lock file that has been removed since."""
+    """Raise LogLockedError if this process holds an overlapping lock, perhaps in a lock file removed since."""
     for known in {id(each): each for each in _files.values() if each.home == file.home}.values():
         mine = next((whose for part, (_, whose) in known.locked.items() if lock._wanted.overlaps(part)), None)
         if mine is not None:
@@ -332,15 +344,15 @@ def _settle_forgotten() -> None:
 
 
 def _opened(path: Path) -> _LockFile:
-    """The file, opened only if this process does not have it open: to close it again would drop the locks."""
+    """Return the open lock file; it is opened only once, because closing a second descriptor would drop the locks."""
     known = _open_file(_file_id(path))
     if known is not None:
         return known
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     file_id = _id_of(os.fstat(descriptor))
-    # Somebody may have put there meanwhile what is open here.
+    # The path may meanwhile refer to a file that is already open here.
     file = _open_file(file_id) or _LockFile(path)
-    # Known only with a descriptor, wherever a signal ends this.
+    # Add the descriptor first: if a signal interrupts, a registered file must have one.
     file.descriptors.append(descriptor)
     _files[file_id] = file
     if len(file.descriptors) == 1:
@@ -355,7 +367,7 @@ def _opened(path: Path) -> _LockFile:
 
 def _open_file(file_id: _FileId) -> _LockFile | None:
     file = _files.get(file_id)
-    # A signal may have ended its closing.
+    # A signal may have interrupted its closing.
     return file if file is not None and file.descriptors else None
 
 
@@ -384,12 +396,12 @@ def _locked_elsewhere(path: Path, descriptor: int, wanted: _Range) -> LogLockedE
     return LogLockedError(what, str(path), found=f"process {holder}" if holder else None)
 
 
-# struct flock: type, whence, start, length, pid; macOS begins with the numbers.
+# struct flock: type, whence, start, length, pid; on macOS type and whence come last.
 _FLOCK = struct.Struct("@qqihh" if sys.platform == "darwin" else "@hhqqi")
 
 
 def _holder(descriptor: int, wanted: _Range) -> int | None:
-    """The process that has locked these bytes, where the system tells."""
+    """Return the process that has locked these bytes, if the system reports it."""
     asked = (fcntl.F_WRLCK, os.SEEK_SET, wanted.start, wanted.length, 0)
     mac = sys.platform == "darwin"
     with suppress(OSError, struct.error):
@@ -401,7 +413,7 @@ def _holder(descriptor: int, wanted: _Range) -> int | None:
 
 
 def _forget() -> None:
-    """In a forked child, which has the descriptors and none of the locks."""
+    """Drop all state in a forked child, which inherits the descriptors but not the locks."""
     global _guard  # noqa: PLW0603 - another thread of the parent may have held it
     _guard = threading.Lock()
     _forgotten.clear()

@@ -1,11 +1,11 @@
-"""What a path is: a data directory, the directory of one partition, or a single log file.
+"""Classify a path: a data directory, the directory of one partition, or a single log file.
 
     DataDir        /var/lib/kafka            partitions below it, checkpoints, meta.properties
     PartitionDir   /var/lib/kafka/orders-0   segments in it
     LogFile        ..../00000000000000000000.log, or a copy of one under any name
 
-<topic>-<partition>.<32 hex digits>-delete, -stray, -future: deleted and to be removed, unknown to the cluster, or moved
-here from another data directory.
+<topic>-<partition>.<32 hex digits>-delete, -stray, -future: deleted and to be removed, unknown to the cluster, or being
+moved here from another data directory.
 """
 
 import os
@@ -28,10 +28,10 @@ from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.remote_path import RemotePath, to_path
 
 META_PROPERTIES = "meta.properties"
-# What stands in the first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
+# The first bytes of every log entry: offset int64 | size int32 | crc or epoch | magic int8.
 FIRST_BYTES = HEADER_SIZE_UP_TO_MAGIC
 _MARK = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
-# Directories below a wrong path.
+# How many subdirectories of a wrong path are searched for a log.
 _LOOKED_AT = 100
 _OTHER_FILES = {
     ".index": "an offset index",
@@ -49,12 +49,12 @@ class LogFile:
 
     @property
     def base_offset(self) -> int | None:
-        """The base offset that its name tells; None where it is not named as a segment."""
+        """The base offset in the file name; None if it is not named like a segment."""
         return segment_base_offset(self.path.name)
 
     @property
     def topic_partition(self) -> TopicPartition | None:
-        """The partition whose segment it is, by its own name and its directory's; None where these do not tell."""
+        """The partition of the segment, from the names of the file and its directory; None if these do not tell."""
         return None if self.base_offset is None else parse_partition_dir(real_path(self.path).parent.name)
 
 
@@ -62,7 +62,10 @@ class LogFile:
 class PartitionDir:
     """A partition's directory.
 
-    topic_partition: None where its name is no partition's. mark: "delete", "future", "stray" or None.
+    Attributes:
+        path: The directory.
+        topic_partition: The partition; None if the directory is not named like one.
+        mark: "delete", "future", "stray" or None.
     """
 
     path: Path
@@ -71,22 +74,24 @@ class PartitionDir:
 
     @property
     def name(self) -> str:
-        """`topic-partition`, or the directory's own name."""
+        """`topic-partition`, or the name of the directory."""
         return real_path(self.path).name if self.topic_partition is None else str(self.topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
 class DataDir:
-    """A data directory (one of a broker's `log.dirs`) and its partitions, by topic, then number."""
+    """A data directory (one of a broker's `log.dirs`) and its partitions, sorted by topic, then number."""
 
     path: Path
     partitions: tuple[PartitionDir, ...]
 
 
 def discover(path: str | os.PathLike[str]) -> DataDir | PartitionDir | LogFile:
-    """What `path` is, without reading more than names and the first bytes of a file.
+    """Classify `path`, reading no more than names and the first bytes of a file.
 
-    OSError: there is no such path, or no permission. NotALogError: it holds no Kafka log.
+    Raises:
+        OSError: The path does not exist or is not accessible.
+        NotALogError: The path contains no Kafka log.
     """
     path = to_path(path)
     mode = path.stat().st_mode
@@ -99,7 +104,7 @@ def discover(path: str | os.PathLike[str]) -> DataDir | PartitionDir | LogFile:
 
 
 def log_below(path: str | os.PathLike[str]) -> Path | None:
-    """A data directory in that one, for whoever has begun one too high; None: there is none among the first few."""
+    """Return a data directory among the first subdirectories of a path that is not one; None if there is none."""
     with suppress(OSError):
         for each in sorted(Path(path).iterdir())[:_LOOKED_AT]:
             with suppress(NotALogError, OSError):
@@ -112,7 +117,7 @@ def _directory(path: Path) -> DataDir | PartitionDir:
     if segment_files(path):
         return partition_dir(path)
     partitions = _partitions(path)
-    # A data directory may itself be named kafka-1, as a partition would be: what is in it comes before its name.
+    # A data directory may be named like a partition, such as kafka-1; hence its content is checked before its name.
     if (path / META_PROPERTIES).exists() or any(map(_holds_segments, partitions)):
         return DataDir(path, tuple(partitions))
     if parse_partition_dir(real_path(path).name) is not None:
@@ -129,14 +134,14 @@ def _partitions(path: Path) -> list[PartitionDir]:
         with os.scandir(path) as entries:
             for each in entries:
                 if parse_partition_dir(each.name) is not None and _is_directory(each):
-                    # Finding out where a path leads costs more than all the rest, where there are a thousand.
+                    # Resolve links only: with thousands of partitions, resolving every path would dominate the cost.
                     place = path / each.name
                     found.append(partition_dir(place) if each.is_symlink() else _named(place, each.name))
     return sorted(found, key=lambda each: (each.topic_partition or ("", 0), each.mark or "", each.path.name))
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Also where that cannot be told, as of a link through a place that may not be entered: whoever opens it is."""
+    """Return whether an entry is a directory; True as well if that is unknown, so that opening it reports the error."""
     try:
         return entry.is_dir()
     except OSError:
@@ -151,7 +156,7 @@ def _holds_segments(partition: PartitionDir) -> bool:
 
 
 def partition_dir(path: Path) -> PartitionDir:
-    """The directory at `path`, as its name tells; it is not looked at."""
+    """Return the directory at `path`, classified by its name alone."""
     return _named(path, real_path(path).name)
 
 
@@ -161,10 +166,10 @@ def _named(path: Path, name: str) -> PartitionDir:
 
 
 def _check_file(path: Path) -> None:
-    """NotALogError: another of Kafka's files, or of somebody else.
+    """Raise NotALogError if the file is another of Kafka's files, or no Kafka file.
 
-    A file that has a segment's name is one, whatever is in it. In another, an entry with one wrong field is damage, for
-    its reader to find; where neither size nor magic can be, it was no log.
+    A file named like a segment always passes. In others, an entry with one invalid field is damage, which readers
+    report; if both size and magic are invalid, the file is not a log.
     """
     if segment_base_offset(path.name) is not None:
         return

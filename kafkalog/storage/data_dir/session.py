@@ -1,14 +1,15 @@
-"""What a data directory says of its partitions, and what it is told when they are closed.
+"""The state of a data directory: which partitions were closed cleanly, and the checkpoints of their offsets.
 
-    .lock                              who may write: the whole directory, or single partitions of it
-    .kafka_cleanshutdown               the last one here stopped in order; gone while anybody writes
-    recovery-point-offset-checkpoint   what of each partition is on the disk
-    log-start-offset-checkpoint        where partitions begin whose first segment begins earlier
+    .lock                              locks of writers: on the whole directory, or on single partitions
+    .kafka_cleanshutdown               the last writer stopped cleanly; missing while there are writers
+    recovery-point-offset-checkpoint   how much of each partition is synced to disk
+    log-start-offset-checkpoint        start offsets of partitions whose first segment begins earlier
     replication-offset-checkpoint      their high watermarks
 
-The mark of a clean shutdown is for all partitions together. Whoever opens one takes it away; it comes back when the
-last one is closed in order, provided that every partition there is known to be whole, and that no other process was
-here in between: whoever opens the directory leaves a time of its own on `.lock`.
+The clean-shutdown marker covers all partitions together. Opening a partition removes it. It is restored when the last
+partition is closed cleanly, provided that every partition in the directory is known to be whole and that no other
+process was active in between: each process that opens the directory sets its own mtime on `.lock`.
+
 Source: storage/.../internals/log/LogManager.java.
 """
 
@@ -49,7 +50,7 @@ Result = TypeVar("Result")
 
 
 class Checkpointed(Protocol):
-    """What of a log goes into the checkpoints."""
+    """The offsets of a log that are stored in checkpoints."""
 
     @property
     def topic_partition(self) -> TopicPartition | None: ...
@@ -65,14 +66,14 @@ class Checkpointed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The offsets of partitions, as the data directory has them."""
+    """The offsets of all partitions in the checkpoints of a data directory."""
 
     recovery_points: Mapping[TopicPartition, int]
     log_starts: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
 
 
-# What becomes of the logs of a data directory without a checkpoint.
+# The effect of deleting each checkpoint, for error messages.
 _WITHOUT = {
     RECOVERY_POINT_CHECKPOINT: "logs that were not closed are then read again from their beginning",
     LOG_START_OFFSET_CHECKPOINT: "logs then begin with their first segment, also where records of it had been deleted",
@@ -81,7 +82,11 @@ _WITHOUT = {
 
 
 def read_checkpoints(data_dir: Path) -> Checkpoints:
-    """All three checkpoints. CorruptCheckpointError: one does not follow its format; it says what to do."""
+    """Read all three checkpoints.
+
+    Raises:
+        CorruptCheckpointError: A checkpoint does not follow its format; the message suggests what to do.
+    """
     return Checkpoints(*(_read_checkpoint(data_dir / name) for name in _WITHOUT))
 
 
@@ -107,7 +112,7 @@ def _write_checkpoints(data_dir: Path, logs: Iterable[Checkpointed]) -> None:
 
 
 def _put_checkpoints(data_dir: Path, current: Checkpoints, wanted: Checkpoints) -> None:
-    """Those that say something else, or are not there."""
+    """Write the checkpoints that are missing or whose content differs."""
     for name, before, offsets in (
         (RECOVERY_POINT_CHECKPOINT, current.recovery_points, wanted.recovery_points),
         (LOG_START_OFFSET_CHECKPOINT, current.log_starts, wanted.log_starts),
@@ -119,38 +124,38 @@ def _put_checkpoints(data_dir: Path, current: Checkpoints, wanted: Checkpoints) 
 
 @dataclass(slots=True)
 class Session:
-    """This process at work in a data directory: from the first partition that it opens to the last that it closes."""
+    """The activity of this process in a data directory, from the first partition opened to the last one closed."""
 
     data_dir: Path
     was_clean: bool
     stamp_ns: int
-    # The marks of the locks of what is open.
+    # The marks of the locks of open partitions.
     open: set[object] = field(default_factory=set)
-    # Partition directories that this session has closed in order, and whether all it opened were.
+    # The partition directories closed cleanly by this session, and whether all of them were.
     closed: set[str] = field(default_factory=set)
     in_order: bool = True
-    # Those that were given up, and not been recovered and closed since.
+    # The partition directories abandoned and not recovered and closed since.
     given_up: set[str] = field(default_factory=set)
 
     def is_whole(self, name: str) -> bool:
-        """Whether a partition need not be recovered: whoever wrote it last, here or before, closed it."""
+        """Return whether a partition needs no recovery because its last writer, here or before, closed it."""
         return name in self.closed or (self.was_clean and name not in self.given_up)
 
     def note_end(self, directories: Iterable[Path], *, in_order: bool) -> None:
-        """Partitions have been closed, or given up."""
+        """Record that partitions were closed cleanly or abandoned."""
         self.in_order &= in_order
         names = {real_path(each).name for each in directories}
         self.closed = self.closed | names if in_order else self.closed - names
         self.given_up = self.given_up - names if in_order else self.given_up | names
 
     def others_are_whole(self) -> bool:
-        """Whether nothing is known against the partitions that this session has not opened."""
+        """Return whether all partitions that this session has not opened are known to be whole."""
         return self.was_clean or not (_partitions_with_segments(self.data_dir) - self.closed)
 
 
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _sessions: dict[Path, Session] = {}
-# Who has it is not to take it again: `lose` finds out by it whether something is being done.
+# Not reentrant: `lose` uses it to detect that this thread is already in this module.
 _guard = threading.Lock()
 _lost: deque[tuple[Session, DirectoryLock, tuple[Path, ...]]] = deque()
 
@@ -166,9 +171,12 @@ os.register_at_fork(after_in_child=_forget_sessions)
 
 
 def begin(data_dir: Path, lock: DirectoryLock) -> Session:
-    """Go to work in a data directory, or on with it: the mark of a clean shutdown is taken away.
+    """Start or join the session of a data directory and remove the clean-shutdown marker.
 
-    The lock is acquired here, so that no session ends between the one and the other. LogLockedError, OSError.
+    The lock is acquired here, so that no session can end between acquiring and joining.
+
+    Raises:
+        LogLockedError, OSError: As `DirectoryLock.acquire`; OSError also if the marker cannot be removed.
     """
     with _guard:
         _end_lost()
@@ -194,7 +202,7 @@ def _begun(data_dir: Path, lock: DirectoryLock) -> Session:
     stamp = time.time_ns()
     session = Session(data_dir.resolve(), was_clean_shutdown(data_dir), stamp)
     if not delete_clean_shutdown(data_dir):
-        # A partition whose name a crash kept from the disk would be lost with all that is flushed in it.
+        # A partition directory whose entry was not synced before a crash would be lost together with its flushed data.
         sync_directory(data_dir)
     os.utime(lock.path, ns=(stamp, stamp))
     _sessions[session.data_dir] = session
@@ -202,9 +210,12 @@ def _begun(data_dir: Path, lock: DirectoryLock) -> Session:
 
 
 def end(session: Session, lock: DirectoryLock, closed: Iterable[Path], *, in_order: bool) -> None:
-    """A partition of the session, or all, have been closed; the last one leaves the mark, where that is true.
+    """Record that partitions of the session were closed, and release the lock.
 
-    The lock is released. OSError: the mark could not be left.
+    When the last one is closed, the clean-shutdown marker is written if all partitions are whole.
+
+    Raises:
+        OSError: The marker cannot be written.
     """
     ended = tuple(closed)
     try:
@@ -214,16 +225,16 @@ def end(session: Session, lock: DirectoryLock, closed: Iterable[Path], *, in_ord
     except Exception:
         raise
     except BaseException:
-        # A signal, wherever it struck.
+        # A signal, at any point.
         lose(session, lock, *ended)
         raise
 
 
 def lose(session: Session, lock: DirectoryLock, *directories: Path) -> None:
-    """The same for what nobody has closed: partitions, or all of a data directory, are given up.
+    """Record that partitions, or all of a data directory, were abandoned without being closed.
 
-    Called wherever garbage is collected, and so perhaps while this thread is busy here, or with the locks: then it is
-    done by whoever comes here next. Nothing is done for what has ended.
+    This runs wherever garbage is collected, perhaps while this thread is in this module or in `directory_lock`; the
+    next call of this module then completes it. For partitions that have ended already it does nothing.
     """
     _lost.append((session, lock, directories))
     if not is_busy() and _guard.acquire(blocking=False):
@@ -238,12 +249,12 @@ def _end_lost() -> None:
         session, lock, directories = _lost[0]
         if lock.mark in session.open or lock.is_held:
             _end(session, lock, directories, in_order=False)
-        # Only now: a signal may end this before.
+        # Remove it last, because a signal may interrupt the lines before.
         _lost.popleft()
 
 
 def _end(session: Session, lock: DirectoryLock, ended: Iterable[Path], *, in_order: bool) -> None:
-    """May be done once more where a signal has ended it: the session's last step is to forget the lock."""
+    """End the use of a lock; safe to repeat after a signal, because the session removes the lock's mark last."""
     try:
         session.note_end(ended, in_order=in_order)
         if session.open == {lock.mark}:
@@ -271,16 +282,22 @@ def _leave_mark(session: Session, lock: DirectoryLock) -> None:
 
 
 def update_checkpoints(data_dir: Path, lock: DirectoryLock, logs: Iterable[Checkpointed]) -> None:
-    """Bring the logs' lines in all checkpoints up to date; those of other partitions stay. OSError.
+    """Update the lines of the logs in all checkpoints; those of other partitions stay.
 
-    lock: what this process holds of the data directory; others may hold other partitions of it. LogLockedError: it
-    does not keep others out any more; see `DirectoryLock.ensure_held`.
+    Args:
+        data_dir: The data directory.
+        lock: The lock of this process; other processes may hold locks on other partitions.
+        logs: The logs to update.
+
+    Raises:
+        LogLockedError: The lock is no longer effective, see `DirectoryLock.ensure_held`.
+        OSError: A checkpoint cannot be read or written.
     """
     _alone_with_checkpoints(data_dir, lock, lambda: _write_checkpoints(data_dir, logs))
 
 
 def restore_checkpoints(data_dir: Path, lock: DirectoryLock, before: Checkpoints) -> None:
-    """Have the checkpoints say again what they said, where they do not. Errors as `update_checkpoints`."""
+    """Restore the former content of the checkpoints where it has changed. Raises: as `update_checkpoints`."""
     current = read_checkpoints(data_dir)
     if current != before:
         _alone_with_checkpoints(data_dir, lock, lambda: _put_checkpoints(data_dir, current, before))
@@ -300,9 +317,9 @@ def _alone_with_checkpoints(data_dir: Path, lock: DirectoryLock, action: Callabl
 
 
 def settle_topic_id(data_dir: Path, lock: DirectoryLock, directory: Path) -> str:
-    """The topic id of a partition that is new; it is written down at once, so that no other process gives another.
+    """Return the topic id of a new partition and write it immediately, so that no other process assigns another one.
 
-    Errors as `topic_id_in`, and as `update_checkpoints`.
+    Raises: as `topic_id_in` and `update_checkpoints`.
     """
     name = real_path(directory).name
     partition = parse_partition_dir(name)
@@ -318,7 +335,11 @@ def settle_topic_id(data_dir: Path, lock: DirectoryLock, directory: Path) -> str
 
 
 def forget_partition(data_dir: Path, lock: DirectoryLock, partition: TopicPartition) -> None:
-    """Take the lines of a partition that was deleted out of the checkpoints. OSError."""
+    """Remove the lines of a deleted partition from the checkpoints.
+
+    Raises:
+        LogLockedError, OSError: As `update_checkpoints`.
+    """
     _alone_with_checkpoints(data_dir, lock, lambda: _forget_in_checkpoints(data_dir, partition))
 
 
@@ -330,9 +351,9 @@ def _forget_in_checkpoints(data_dir: Path, partition: TopicPartition) -> None:
 
 
 def _partitions_with_segments(data_dir: Path) -> set[str]:
-    """The partitions that the mark of a clean shutdown is about.
+    """Return the partitions covered by the clean-shutdown marker.
 
-    Not about those that are on their way out, and not about the cluster's metadata, which is recovered always.
+    Excluded are partitions that are being removed, and the cluster's metadata, which is always recovered.
     """
     named = ((each, parse_partition_dir(each.name)) for each in data_dir.iterdir())
     kept = (each for each, partition in named if partition and partition.topic != CLUSTER_METADATA_TOPIC)

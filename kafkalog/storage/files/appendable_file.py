@@ -1,10 +1,10 @@
-"""A file that one writer appends to while any number of threads read what is there.
+"""A file that one writer appends to while any number of threads read it.
 
     written ...................... | zero bytes, where the file was preallocated
-                                   ^ size: where the next append goes, and where readers of this object end
+                                   ^ size: the position of the next append, and the end for readers of this object
 
-An append counts once the whole of it has been written: only then does `size` move. One that fails is cut off again.
-What is written is written at `size`, wherever a descriptor that others share stands. The file is never mapped, see
+An append takes effect once it is written completely: only then does `size` move. A failed append is cut off again.
+Writes go to position `size`, whatever the offset of a descriptor shared with others. The file is never mapped, see
 `readable_file`.
 """
 
@@ -31,28 +31,34 @@ Piece: TypeAlias = bytes | bytearray | memoryview
 
 
 class AppendableFile(ReadableFile):
-    """An open file that is read by pieces and written to at its end; created if it is missing.
+    """An open file that is read at positions and written to at its end.
 
-    preallocate_bytes: as many bytes on disk are reserved for a file that is created. Appending, truncating and closing
-    wait for one another; readers never wait.
+    Appending, truncating and closing wait for one another; readers never wait.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
-        """OSError: the path cannot be opened for writing, is larger than a segment may be, or the disk is full.
+        """Open the file, or create it if it is missing.
 
-        NotALogError: it is a directory, a pipe or a device. LogLockedError: it is open for writing already.
+        Args:
+            path: The file.
+            preallocate_bytes: The number of bytes to reserve on disk for a new file.
+
+        Raises:
+            OSError: The file cannot be opened for writing, it is larger than a segment may be, or the disk is full.
+            NotALogError: The path is a directory, a pipe or a device.
+            LogLockedError: The file is already open for writing.
         """
         preallocate_bytes = whole("preallocate_bytes", preallocate_bytes, 0, MAX_BYTES, BYTES)
         self._lock = threading.RLock()
-        # Whether nothing lies behind `size` that an append left there.
+        # Whether no bytes of a failed append follow `size`.
         self._whole = True
         self._created = False
         self._retired = False
-        # Whether the last byte written is known to end an entry.
+        # Whether the last byte written is known to be the end of an entry.
         self._end_is_sound = False
-        # A forked child, who has a copy, must not unlock it.
+        # A forked child has a copy of this object and must not unlock the file.
         self._process = os.getpid()
-        # Where the file is, wherever the process goes.
+        # Absolute, so that the process may change its working directory.
         self._place = Path(path).absolute()
         super().__init__(path)
         try:
@@ -62,7 +68,7 @@ class AppendableFile(ReadableFile):
             raise
 
     def _open(self) -> int:
-        # Without waiting: opening a pipe would wait for somebody to read from it.
+        # Without O_NONBLOCK, opening a pipe would wait for a reader.
         flags = os.O_RDWR | CLOSE_ON_EXEC | os.O_NONBLOCK
         try:
             fd = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
@@ -72,7 +78,7 @@ class AppendableFile(ReadableFile):
             except IsADirectoryError:
                 raise NotALogError("not a regular file", str(self.path)) from None
             except FileNotFoundError:
-                # A link to a file that is not there.
+                # A link to a missing file.
                 fd = os.open(self.path, flags | os.O_CREAT, 0o666)
         self._created = True
         return fd
@@ -86,23 +92,23 @@ class AppendableFile(ReadableFile):
             self._end_is_sound = not length
             if length > MAX_BYTES:
                 raise OSError(EFBIG, f"{length} bytes, more than a segment's {MAX_BYTES}")
-            # What there is in a file that is not new has been written, zero bytes too.
+            # All bytes of an existing file count as written, zero bytes included.
             self._size = length
             if self._created and preallocate_bytes:
                 lengthen(self._fd, preallocate_bytes)
                 length = preallocate_bytes
-            # Bytes of the file itself, as far as this object has made or met them.
+            # The length of the file as far as this object knows, in bytes.
             self._length = length
 
     def _lock_out_others(self) -> None:
-        """Two who append would write over each other, and neither would see it.
+        """Lock the file against other writers, which would overwrite each other's data unnoticed.
 
-        Forked children share the lock. A file system that knows no locks is done without.
+        Forked children share the lock. File systems without locks are used without.
         """
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # Whoever has it, the file is no longer this object's to withdraw.
+            # Another writer has opened the file, so this object must not delete it.
             self._created = False
             raise LogLockedError("somebody else writes to the file", str(self.path)) from None
         except OSError:
@@ -121,25 +127,37 @@ class AppendableFile(ReadableFile):
 
     @property
     def size(self) -> int:
-        """Bytes written. LogStateError: the file has been closed."""
+        """The number of bytes written.
+
+        Raises:
+            LogStateError: The file has been closed.
+        """
         if self._fd < 0:
             self.fileno()
         return self._size
 
     def append(self, pieces: Iterable[Piece], length: int, ends_entry: bool, ensure_end: Callable[[], object]) -> int:
-        """Write `pieces`, `length` bytes together, at the end: all of them, or none. Returns how many.
+        """Write all of `pieces` at the end, or nothing, and return the number of bytes written.
 
-        ends_entry: whether an entry can follow. `ensure_end` raises where none can follow what is there; it is asked
-        where that is not known.
-        ValueError: the file would grow beyond 2**31 - 1 bytes. OSError: the disk is full, or refuses.
-        CorruptRecordError: somebody else has made it longer or shorter. Whatever is raised, the file has been left as
-        it was, or the error says that it could not be.
+        After any error the file is unchanged, or the error says that it could not be restored.
+
+        Args:
+            pieces: The bytes to write.
+            length: Their total length.
+            ends_entry: Whether another entry can follow these bytes.
+            ensure_end: Raises an error if no entry can follow the current content; called if that is unknown.
+
+        Raises:
+            ValueError: The file would grow beyond 2**31 - 1 bytes.
+            OSError: The disk is full, or the write failed.
+            CorruptRecordError: Another process changed the length of the file.
         """
         with self._lock:
             at = self._size if self._fd >= 0 else self.size
             if length > MAX_BYTES - at:
                 raise ValueError(f"{length} bytes more than the {at} of {self.path}: a segment has {MAX_BYTES}")
-            # Not by fstat: it makes Linux note the time of the next write exactly, which takes longer than to write.
+            # lseek instead of fstat: after fstat Linux takes a precise timestamp at the next write, which costs more
+            # than the write itself.
             if not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
                 self._check_length()
             if not self._end_is_sound and length:
@@ -151,7 +169,7 @@ class AppendableFile(ReadableFile):
                     at += taken
                     if taken < len(piece):
                         at = self._write(memoryview(piece)[taken:], at)
-                # The length first: should a signal end this in between, what is too long is cut off.
+                # Set the length first: if a signal interrupts here, the excess is cut off later.
                 self._length = max(self._length, at)
                 self._size = at
             except BaseException as error:
@@ -163,7 +181,7 @@ class AppendableFile(ReadableFile):
             return length
 
     def _write(self, rest: memoryview, at: int) -> int:
-        """Write the rest of a piece, of which the system took not all at once, at a position; returns where it ends."""
+        """Write all of `rest` after a partial write, and return the position of its end."""
         while rest:
             taken = os.pwrite(self._fd, rest, at)
             if not taken:
@@ -180,7 +198,7 @@ class AppendableFile(ReadableFile):
         return (found.st_dev, found.st_ino) == self._identity
 
     def _check_length(self) -> None:
-        """See that the next byte goes to the end of what this object has written."""
+        """Check that the file ends where this object's writes ended, so that the next append continues there."""
         if not self._whole:
             with naming(self.path):
                 self._cut_back()
@@ -194,9 +212,10 @@ class AppendableFile(ReadableFile):
             )
 
     def _take_back(self, error: BaseException, length: int) -> None:
-        """Cut off what a failed append has written, and tell of it in `error`.
+        """Cut off the bytes of a failed append and report the outcome in `error`.
 
-        OSError: in its place, if that is os.pwrite's.
+        Raises:
+            OSError: In place of an `error` raised by os.pwrite, which does not name the file.
         """
         outcome, reserved = "the file is as it was before", self._length
         try:
@@ -206,7 +225,7 @@ class AppendableFile(ReadableFile):
         except OSError as second:
             outcome = f"what was written of them could not be cut off: {second}"
         what = f"appending {length} bytes to {self._size} failed, {outcome}"
-        # os.pwrite names no file. Anything else comes from where the bytes come from, or from a signal.
+        # Only the error of os.pwrite lacks a file name. All others come from the source of the bytes, or from a signal.
         if isinstance(error, OSError) and error.filename is None:
             raise OSError(error.errno, f"{error.strerror}; {what}", str(self.path)) from error
         error.add_note(f"{self.path}: {what}")
@@ -218,15 +237,18 @@ class AppendableFile(ReadableFile):
             try:
                 lengthen(self._fd, self._length)
             except OSError:
-                # What was preallocated is lost; the file is sound without.
+                # The preallocated space is lost, but the file is valid without it.
                 self._length = os.fstat(self._fd).st_size
         self._whole = True
 
     def truncate(self, size: int) -> int:
-        """Cut the file to `size` bytes, a preallocated tail too. Returns how many of the written ones went.
+        """Cut the file to `size` bytes, including a preallocated tail, and return the number of written bytes removed.
 
-        A file of that very length is not touched, so that its mtime stays. ValueError: `size` negative or more than
-        has been written. OSError, CorruptRecordError: as `append`.
+        A file of exactly that length is left untouched, so that its mtime stays.
+
+        Raises:
+            ValueError: `size` is negative or larger than the number of bytes written.
+            OSError, CorruptRecordError: As `append`.
         """
         with self._lock:
             before = self.size
@@ -242,7 +264,7 @@ class AppendableFile(ReadableFile):
 
     def _cut(self, size: int) -> None:
         self._whole = False
-        # First of all, so that no reader looks for bytes that are about to go.
+        # Set the size first, so that no reader requests bytes that are about to be removed.
         before, self._size = self._size, size
         try:
             with naming(self.path):
@@ -255,24 +277,32 @@ class AppendableFile(ReadableFile):
         self._whole = True
 
     def trim(self) -> None:
-        """Cut off what was preallocated and not used. CorruptRecordError: as `append`."""
+        """Cut off unused preallocated space.
+
+        Raises:
+            CorruptRecordError: As `append`.
+        """
         with self._lock:
             if self.size < self._length or not self._whole:
                 self._check_length()
                 self._cut(self._size)
 
     def flush(self) -> None:
-        """Have the system put all bytes on the disk, and the name of a file that was created. OSError: it failed."""
+        """Sync the file to disk and, if it was created, its directory entry.
+
+        Raises:
+            OSError: The sync failed.
+        """
         with naming(self.path):
             sync(self.fileno())
             if self._created:
-                # A directory that may be written and not read: its own flushing has to do.
+                # The directory may be writable but not readable; then only the file is synced.
                 with suppress(PermissionError):
                     sync_directory(self._place.parent)
                 self._created = False
 
     def close(self) -> None:
-        """Flush, trim, close; each also where the one before fails. Closing twice does nothing."""
+        """Flush, trim and close; each step runs even if an earlier one fails. Closing twice does nothing."""
         with self._lock, ExitStack() as last:
             if self._fd >= 0:
                 last.callback(self.release)
@@ -281,17 +311,21 @@ class AppendableFile(ReadableFile):
 
     def release(self) -> None:
         """Close without flushing or trimming."""
-        # Closing alone would not unlock it where a forked child has the file open too.
+        # Closing alone does not unlock the file if a forked child has it open too.
         self._let_others_write()
         super().close()
 
     def moved_to(self, path: Path) -> None:
-        """Somebody has renamed the file."""
+        """Record the new path of a renamed file."""
         super().moved_to(path)
         self._place = path.absolute()
 
     def unlink(self) -> bool:
-        """Delete the file that was opened. Returns whether it was at its path. OSError: it cannot be deleted."""
+        """Delete the file that was opened, and return whether it was at its path.
+
+        Raises:
+            OSError: The file cannot be deleted.
+        """
         try:
             if self._is_at_path():
                 self._place.unlink()
@@ -301,7 +335,7 @@ class AppendableFile(ReadableFile):
         return False
 
     def retire(self) -> None:
-        """Nobody is going to write to it any more: it is closed, as it is, once the last who reads it lets go of it."""
+        """Stop writing: unlock the file now and close it, without flush or trim, once its last reader drops it."""
         self._retired = True
         self._let_others_write()
 
@@ -314,7 +348,7 @@ class AppendableFile(ReadableFile):
 
 
 def lengthen(fd: int, length: int) -> None:
-    """Make a file `length` bytes long, and have the blocks for them, where the file system can reserve any."""
+    """Extend a file to `length` bytes and allocate their blocks if the file system supports it."""
     try:
         os.posix_fallocate(fd, 0, length)
     except (AttributeError, OSError) as error:
@@ -324,7 +358,7 @@ def lengthen(fd: int, length: int) -> None:
 
 
 def sync(fd: int) -> None:
-    """fsync; on macOS that leaves the bytes in the drive's cache, and another call gets them out."""
+    """Sync a file to disk; on macOS fsync alone leaves the bytes in the drive's cache."""
     if _FULL_SYNC is not None:
         with suppress(OSError):
             fcntl.fcntl(fd, _FULL_SYNC)
@@ -333,17 +367,29 @@ def sync(fd: int) -> None:
 
 
 def sync_file(path: os.PathLike[str]) -> None:
-    """Flush a file that is not open. OSError: it failed."""
+    """Sync a file that is not open.
+
+    Raises:
+        OSError: The sync failed.
+    """
     sync_and_close(open_for_sync(path), path)
 
 
 def open_for_sync(path: os.PathLike[str]) -> int:
-    """A descriptor for `sync_and_close`. OSError: the file cannot be opened."""
+    """Return a descriptor for `sync_and_close`.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
     return os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
 
 
 def sync_and_close(fd: int, path: os.PathLike[str]) -> None:
-    """Put a file's bytes on the disk, and close it. OSError: it failed."""
+    """Sync a file to disk and close it.
+
+    Raises:
+        OSError: The sync failed.
+    """
     try:
         with naming(path):
             sync(fd)

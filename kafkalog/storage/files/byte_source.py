@@ -1,10 +1,10 @@
-"""`ByteSource`: the bytes of one file, wherever it lies.
+"""`ByteSource`: the bytes of one file, local or in a store.
 
-    LocalFile    ReadableFile   a file of this machine that somebody else may be writing: read
-                 MappedFile     one that nobody writes to any more: mapped, a window at a time
-    in a store   RemoteFile     read by ranges, the last ones kept
+    LocalFile    ReadableFile   a local file that another process may be writing: read
+                 MappedFile     a local file that no process writes to any more: mapped, one window at a time
+    in a store   RemoteFile     read in ranges, of which the last ones are cached
 
-Everything that reads a log reads through it: message sets, `fsck`, Spark's tasks.
+All readers of logs use it: message sets, `fsck`, Spark's tasks.
 """
 
 import os
@@ -15,13 +15,14 @@ from kafkalog.errors import CorruptRecordError, LogStateError
 
 
 class ShorterFileError(CorruptRecordError):
-    """Bytes of a file that were there are not there any more."""
+    """A file has become shorter, and bytes that it contained are gone."""
 
 
 class ByteSource(ABC):
-    """An open file, by pieces. Views stay valid when it is closed, replaced or deleted. Any thread may use it.
+    """An open file, read at positions. Views stay valid when it is closed, replaced or deleted. Thread-safe.
 
-    path: as errors name it.
+    Attributes:
+        path: The path shown in errors.
     """
 
     path: Path
@@ -29,30 +30,30 @@ class ByteSource(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Bytes of the file: now, or of one in a store, when it was opened."""
+        """The size in bytes: the current size, or for a file in a store the size when it was opened."""
 
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """Whether it has been closed."""
+        """Whether the file has been closed."""
 
     @abstractmethod
     def view(self, position: int, length: int) -> memoryview:
         """Return bytes [position, position + length).
 
         Raises:
-            ShorterFileError: The file has become shorter than that.
-            LogStateError: It has been closed.
-            OSError: It cannot be read.
+            ShorterFileError: The file has become too short for this range.
+            LogStateError: The file has been closed.
+            OSError: The file cannot be read.
         """
 
     @property
     def scanned(self) -> "int | ByteSource":
-        """What the kernels that scan a file read from: a descriptor is faster than views."""
+        """The object passed to the scan kernels; a descriptor is faster than views."""
         return self
 
     def ensure_there(self, position: int, length: int) -> None:  # noqa: B027 # what is in memory stays
-        """Raise ShorterFileError if a view that was taken may not be touched any more."""
+        """Raise ShorterFileError if a view given out earlier must no longer be accessed."""
 
     @abstractmethod
     def close(self) -> None:
@@ -60,11 +61,11 @@ class ByteSource(ABC):
 
 
 def closed(path: str | os.PathLike[str]) -> LogStateError:
-    """Return the error of a file, or a log, that is asked for something after it was closed."""
+    """Return the error for access to a closed file or log."""
     return LogStateError("has been closed", os.fspath(path))
 
 
 def became_shorter(path: str, position: int, length: int, read: int) -> ShorterFileError:
-    """Return the error where of `length` bytes at a position, which had been there, only `read` could be read."""
+    """Return the error for a range of `length` bytes at a position of which only `read` bytes are left."""
     what = "the file became shorter while it was read"
     return ShorterFileError(what, path, position, f"{position + length} bytes", position + read)

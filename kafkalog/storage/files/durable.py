@@ -1,10 +1,10 @@
-"""A small file written whole or not at all.
+"""Atomic writes of small files.
 
-    leader-epoch-checkpoint.tmp   written, its bytes on the disk
-    leader-epoch-checkpoint       takes its name in one step; then the directory, so that the step is on the disk too
+    leader-epoch-checkpoint.tmp   written and synced to disk
+    leader-epoch-checkpoint       replaced by a rename; then the directory is synced, so that the rename is durable too
 
-Whoever reads, and whoever comes after a crash, finds the old file or the new one. A `.tmp` that a crash leaves behind
-is written over by the next one. Source: server-common/.../CheckpointFile.java, clients/.../utils/Utils.java.
+Readers, also after a crash, find either the old or the new file. A `.tmp` left by a crash is overwritten by the next
+write. Source: server-common/.../CheckpointFile.java, clients/.../utils/Utils.java.
 """
 
 import errno
@@ -17,10 +17,16 @@ from kafkalog.storage.file_names import TEMPORARY_SUFFIX
 
 
 def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Put a file of these bytes in the place of `path`. `sync`: it outlasts a power cut once this returns.
+    """Replace the file at `path` by a file with these bytes. Not safe for concurrent writers.
 
-    OSError: it could not be written, and the old file is as it was; or, it being in place, the directory could not be
-    synced. One writer at a time.
+    Args:
+        path: The file to replace or create.
+        data: Its new content.
+        sync: Sync the file and its directory, so that the change survives a power failure.
+
+    Raises:
+        OSError: The write failed and the old file is unchanged; or the new file is in place, but its directory could
+            not be synced.
     """
     unfinished = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
@@ -39,12 +45,16 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opening a pipe would wait for somebody to read it: an OSError instead."""
+    """Open a file without blocking: a pipe without a reader gives an OSError."""
     return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory, and those above it that are missing; what is made outlasts a power cut. OSError: not so."""
+    """Create a directory and its missing parents, and sync them to disk.
+
+    Raises:
+        OSError: A directory cannot be created or synced.
+    """
     if not directory.is_dir():
         make_directory(directory.absolute().parent)
         try:
@@ -56,7 +66,7 @@ def make_directory(directory: Path) -> None:
 
 @contextmanager
 def naming(path: os.PathLike[str]) -> Iterator[None]:
-    """Have OSErrors, which know a descriptor only, say which file it was."""
+    """Add the path to OSErrors raised by calls on a descriptor."""
     try:
         yield
     except OSError as error:
@@ -66,7 +76,11 @@ def naming(path: os.PathLike[str]) -> Iterator[None]:
 
 
 def sync_directory(directory: Path) -> None:
-    """Names made, changed or removed in a directory outlast a power cut once this returns. OSError: not so."""
+    """Sync the directory entries (files created, renamed, removed) to disk.
+
+    Raises:
+        OSError: The sync failed.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with naming(directory):

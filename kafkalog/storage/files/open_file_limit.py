@@ -1,10 +1,10 @@
-"""How many sealed segments have their log file open: a log may have more of them than a process may have open files.
+"""Limit the number of open log files: a log may have more sealed segments than a process may have open files.
 
-    ring   segment | segment | segment | ...      each has a file open that can be opened again at any time
-             ^ asked first: used since it was last asked? then it goes to the end, else its file is given up
+    ring   segment | segment | segment | ...      each has an open file that can be reopened at any time
+             ^ checked first: if used since the last check, it moves to the end, else its file is dropped
 
-Giving up is dropping a reference: what a reader still holds stays open until the reader lets go of it. The copies of
-indexes are held to a number of bytes in the same way.
+A file is dropped by removing a reference: readers that hold it keep it open. The same class limits the total size of
+the cached indexes.
 """
 
 import resource
@@ -13,25 +13,22 @@ from collections import deque
 from typing import Protocol
 from weakref import ref
 
-# Of the descriptors that a process may have.
+# A quarter of the descriptors that a process may have, within these bounds.
 _SHARE = 4
 _FEWEST, _MOST = 16, 1024
 
 
 class HasFile(Protocol):
-    """What opens a file, or reads all of it, when it needs it; `recently_used` is set when it uses it again."""
+    """An object that opens or caches a file on demand, and sets `recently_used` whenever it uses it again."""
 
     recently_used: bool
 
     def give_up_file(self) -> None:
-        """Drop the file, which can be opened again."""
+        """Drop the file, which can be reopened."""
 
 
 class OpenFiles:
-    """Those that have a file open, `limit` at most, or as many as weigh no more together. Any thread may call.
-
-    Kept by weak references.
-    """
+    """The objects that have a file open, limited by their total weight (`limit`). Thread-safe; uses weak references."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -40,14 +37,14 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     def add(self, opener: HasFile, weight: int = 1) -> None:
-        """Note that `opener`, which is not noted yet, has its file open; others may have to give up theirs."""
+        """Register an object, not registered yet, that has opened its file; others may have to drop theirs."""
         surplus = []
         with self._lock:
             self._ring.append((ref(opener), weight))
             self._weight += weight
             while self._weight > self.limit:
                 surplus.append(self._next())
-        # Outside of the lock: an opener has one of its own, under which it may be about to come here.
+        # Without the lock: an opener has its own lock and may call `add` while it holds that.
         for each in surplus:
             if each is not None:
                 each.give_up_file()
@@ -67,7 +64,7 @@ class OpenFiles:
 
 
 def files_allowed() -> int:
-    """How many may be open, as the process's limit on descriptors has it."""
+    """Return how many files may be open, based on the process's limit on descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, max(_FEWEST, soft // _SHARE))
 

@@ -1,4 +1,4 @@
-"""Which `ByteSource` a path is opened as."""
+"""Choose the `ByteSource` for a path."""
 
 import os
 
@@ -9,16 +9,16 @@ from kafkalog.storage.remote_path import RemotePath, to_path
 
 
 def open_source(path: str | os.PathLike[str], *, mapped: bool = False, until: int | None = None) -> ByteSource:
-    """Open a file to be read.
+    """Open a file for reading.
 
     Args:
-        path: Of this machine, or the URL of a file in a store.
-        mapped: Nobody cuts the file: map it, if it is on this machine.
+        path: A local path, or the URL of a file in a store.
+        mapped: Map the file if it is local; only for files that no process truncates.
         until: As for `RemoteFile`.
 
     Raises:
-        OSError: It cannot be opened.
-        NotALogError: It is a directory, a pipe or a device.
+        OSError: The file cannot be opened.
+        NotALogError: The path is a directory, a pipe or a device.
         ImportError, ValueError: As `to_path`.
     """
     path = to_path(path)

@@ -1,11 +1,11 @@
-"""The bytes of a file on this machine: `ReadableFile`, which somebody else may be writing, and `MappedFile`.
+"""The bytes of a local file: `ReadableFile`, which another process may be writing, and `MappedFile`.
 
-read     piece by piece: an active segment is cut when it is rolled or recovered, a sealed one when a follower
-         truncates, and touching a mapped page that has been cut off kills the process (SIGBUS)
-mapped   a file that nobody writes to or cuts any more, as in a backup: views of the map are lent out
+read     at positions: an active segment is truncated when it is rolled or recovered, a sealed one when a follower
+         truncates, and access to a mapped page that was cut off kills the process (SIGBUS)
+mapped   a file that no process writes to or truncates any more, as in a backup: `view` returns views of the map
 
-An executor's memory limit counts maps, so that no more than a window is mapped at once, however long the file is.
-A file may be closed while another thread reads it: `Descriptor`.
+Maps count towards an executor's memory limit; hence at most one window is mapped at a time, however long the file is.
+A file may be closed while another thread reads it, see `Descriptor`.
 """
 
 import logging
@@ -19,7 +19,7 @@ from kafkalog.errors import NotALogError
 from kafkalog.storage.files.byte_source import ByteSource, became_shorter, closed
 
 CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
-# A number that no file has.
+# The descriptor of a closed file.
 CLOSED = -1
 WINDOW_BYTES = 16 << 20
 _PAGE = mmap.ALLOCATIONGRANULARITY
@@ -27,17 +27,17 @@ _log = logging.getLogger(__name__)
 
 
 class Descriptor(int):
-    """The number of an open file, which is closed once nobody has this object any more.
+    """The number of an open file, which is closed when this object is no longer referenced.
 
-    Python holds the arguments of a call until it returns. So whoever hands this object, not a copy of its number, to
-    what reads or writes, does so in this very file: its number becomes no other file's meanwhile.
+    Python holds a reference to the arguments of a call until it returns. A read or write that is passed this object,
+    rather than a copy of its number, therefore always reaches this file: the number cannot be reused meanwhile.
     """
 
     path: Path
 
     @classmethod
     def of(cls, number: int, path: Path) -> "Descriptor":
-        """The descriptor `number` of the file at `path`, which belongs to this object from now on."""
+        """Return a descriptor that owns `number`, an open file at `path`."""
         made = cls(number)
         made.path = path
         return made
@@ -46,7 +46,7 @@ class Descriptor(int):
         try:
             os.close(self)
         except OSError:
-            # The number is free all the same.
+            # The number is released even if closing fails.
             _log.warning("%s cannot be closed", self.path, exc_info=True)
 
     def __reduce_ex__(self, _: object) -> tuple[object, ...]:
@@ -54,15 +54,20 @@ class Descriptor(int):
 
 
 class ReadableFile(ByteSource):
-    """An open file, read by pieces."""
+    """An open local file that is read at positions."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """OSError: the path cannot be opened for reading. NotALogError: it is a directory, a pipe or a device."""
+        """Open the file.
+
+        Raises:
+            OSError: The file cannot be opened for reading.
+            NotALogError: The path is a directory, a pipe or a device.
+        """
         self.path = Path(path)
         self._fd: int = Descriptor.of(self._open(), self.path)
 
     def _open(self) -> int:
-        # Without waiting: opening a pipe would wait for somebody to write into it.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         return self._regular(os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK))
 
     def _regular(self, fd: int) -> int:
@@ -72,7 +77,7 @@ class ReadableFile(ByteSource):
         return fd
 
     def moved_to(self, path: Path) -> None:
-        """Somebody has renamed the file."""
+        """Record the new path of a renamed file."""
         self.path = path
 
     @property
@@ -80,7 +85,11 @@ class ReadableFile(ByteSource):
         return self._fd < 0
 
     def fileno(self) -> int:
-        """The file descriptor, a `Descriptor`. LogStateError: the file has been closed."""
+        """Return the file descriptor, a `Descriptor`.
+
+        Raises:
+            LogStateError: The file has been closed.
+        """
         fd = self._fd
         if fd < 0:
             raise closed(self.path)
@@ -92,11 +101,11 @@ class ReadableFile(ByteSource):
 
     @property
     def size(self) -> int:
-        """Bytes, now."""
+        """The current size in bytes."""
         return os.fstat(self.fileno()).st_size
 
     def view(self, position: int, length: int) -> memoryview:
-        """Return bytes [position, position + length), read. Raises: as `ByteSource.view`."""
+        """Return bytes [position, position + length), read from the file. Raises: as `ByteSource.view`."""
         data = memoryview(Block(length))
         filled = 0
         while filled < length and (count := os.preadv(self.fileno(), [data[filled:]], position + filled)):
@@ -106,7 +115,7 @@ class ReadableFile(ByteSource):
         return data.toreadonly()
 
     def close(self) -> None:
-        """Give up the file descriptor, which is closed once no other thread is reading from it."""
+        """Drop the descriptor, which is closed once no other thread is reading from it."""
         self._fd = CLOSED
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -114,23 +123,27 @@ class ReadableFile(ByteSource):
 
 
 class MappedFile(ReadableFile):
-    """An open file that nobody cuts, mapped a window at a time. A map lives on as long as views of it do."""
+    """An open file that no process truncates, mapped one window at a time. A map lives as long as views of it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """OSError, NotALogError: as `ReadableFile`."""
+        """Open the file.
+
+        Raises:
+            OSError, NotALogError: As `ReadableFile`.
+        """
         super().__init__(path)
-        # Where the window begins, and its bytes.
+        # The position and the bytes of the mapped window.
         self._window: tuple[int, memoryview] = 0, memoryview(b"")
 
     def view(self, position: int, length: int) -> memoryview:
         """Return bytes [position, position + length) of the map. Raises: as `ByteSource.view`."""
         size = self.size
         if position + length > size:
-            # Cut since it was scanned: touching the map would kill the process.
+            # Truncated since it was scanned: access to the map would kill the process.
             raise became_shorter(str(self.path), position, length, max(0, size - position))
         start, window = self._window
         if not start <= position <= position + length <= start + len(window):
-            # The old window goes before the new one comes: memory is counted.
+            # Drop the old window before the new one is mapped, to stay within the memory limit.
             self._window, window = (0, memoryview(b"")), memoryview(b"")
             start = position // _PAGE * _PAGE
             window = self._mapped(start, min(size, max(position + length, start + WINDOW_BYTES)))
@@ -143,12 +156,12 @@ class MappedFile(ReadableFile):
         return memoryview(mmap.mmap(self.fileno(), end - start, prot=mmap.PROT_READ, offset=start))
 
     def ensure_there(self, position: int, length: int) -> None:
-        """Raise ShorterFileError if the file has been cut: touching a view of the map would kill the process."""
+        """Raise ShorterFileError if the file has been truncated: access to a view of the map would kill the process."""
         size = self.size
         if size < position + length:
             raise became_shorter(str(self.path), position, length, max(0, size - position))
 
     def close(self) -> None:
-        """Close the file, and let go of the window."""
+        """Close the file and drop the window."""
         super().close()
         self._window = 0, memoryview(b"")

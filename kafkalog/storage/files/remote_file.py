@@ -1,9 +1,10 @@
-"""The bytes of a file in a store, by ranges, each of which is a request.
+"""The bytes of a file in a store, read in ranges; each range is one request.
 
-    asked for     [64 KiB]                      [ 64 KiB][   256 KiB   ][     1 MiB      ...        8 MiB
-                  somewhere: no more than that   ^ and on from there: more each time
+    requested     [64 KiB]                      [ 64 KiB][   256 KiB   ][     1 MiB      ...        8 MiB
+                  random access: no read-ahead   ^ sequential: each range is larger than the one before
 
-The last two ranges are kept: a scan of headers goes back a little for what it has found. Nothing is copied to a disk.
+The last two ranges are cached, because a scan of headers goes back a little to read what it has found. Nothing is
+copied to disk.
 """
 
 import stat
@@ -18,20 +19,20 @@ _GROWTH = 4
 
 
 class RemoteFile(ByteSource):
-    """A file in a store, as long as it was when it was listed or opened."""
+    """A file in a store, with the size it had when it was listed or opened."""
 
     def __init__(self, path: RemotePath, until: int | None = None) -> None:
-        """Ask for the size of the file.
+        """Request the size of the file.
 
         Args:
-            path: The file; one out of a listing knows its size.
-            until: All up to this position (bytes) is going to be read, and nothing behind it: ranges are long from the
-                first on. None: nobody knows.
+            path: The file; a path from a listing knows its size.
+            until: The position (bytes) up to which everything will be read, and nothing after it: the first range is
+                long already. None: unknown.
 
         Raises:
-            FileNotFoundError: There is no such file.
-            NotALogError: It is a directory.
-            OSError: The store refuses.
+            FileNotFoundError: The file does not exist.
+            NotALogError: The path is a directory.
+            OSError: The request failed.
         """
         self.path: RemotePath = path
         found = path.stat()
@@ -45,7 +46,7 @@ class RemoteFile(ByteSource):
 
     @property
     def size(self) -> int:
-        """Bytes, when it was opened."""
+        """The size in bytes when the file was opened."""
         return self._size
 
     @property
@@ -65,13 +66,13 @@ class RemoteFile(ByteSource):
         data = memoryview(self._fetched(position, max(end, min(position + self._wanted(position), self._until))))
         if len(data) < length:
             raise became_shorter(str(self.path), position, length, len(data))
-        # A single batch that is longer is given out, and not kept.
+        # A single batch that is longer is not cached.
         if len(data) <= MOST_BYTES:
             self._ranges = (position, data), *self._ranges[:1]
         return data[:length]
 
     def _wanted(self, position: int) -> int:
-        """Return how many bytes to ask for: more each time for who reads on from the last range."""
+        """Return how many bytes to request: more with each sequential read."""
         if self._ranges:
             start, data = self._ranges[0]
             goes_on = start <= position <= start + len(data) + self._first
@@ -86,13 +87,13 @@ class RemoteFile(ByteSource):
         except FileNotFoundError:
             raise
         except OSError:
-            # Some stores refuse a range behind the end of a file that has become shorter.
+            # Some stores reject a range after the end of a file that has become shorter.
             if (self.path.parent / self.path.name).stat().st_size <= start:
                 return b""
             raise
 
     def close(self) -> None:
-        """Let go of what is kept."""
+        """Close the file and drop the cached ranges."""
         self._closed = True
         self._ranges = ()
 

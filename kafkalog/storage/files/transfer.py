@@ -1,11 +1,11 @@
-"""Bytes of an open file to another file or a socket, moved by the system where it can: they then never enter Python.
+"""Copy bytes of an open file to another file or a socket, in the kernel where possible, without passing through Python.
 
     socket                      sendfile
-    file opened by open()       copy_file_range (Linux): on some file systems nothing is copied at all
+    file opened by open()       copy_file_range (Linux): on some file systems no bytes are copied at all
     anything else               read, write; or send
 
-Only objects that are known to be no more than a descriptor are passed by: a TLS socket and a gzip file have one too,
-and bytes put into it would be neither encrypted nor compressed.
+The kernel path is used only for objects known to be a plain descriptor: a TLS socket and a gzip file have a descriptor
+too, but bytes written to it would be neither encrypted nor compressed.
 """
 
 import io
@@ -20,20 +20,30 @@ from kafkalog.storage.files.byte_source import ByteSource
 from kafkalog.storage.files.readable_file import ReadableFile
 
 _BUFFERED = {io.BufferedWriter, io.BufferedRandom}
-# What the system says where it cannot do it for these two, or not now: another file system, a pipe, a file opened to
-# append, an old kernel; a socket that is full.
+# The errors of a kernel copy that is not possible now or between these two files: another file system, a pipe, a file
+# opened to append, an old kernel; a socket that is full.
 _CANNOT = {EAGAIN, EBADF, EINVAL, ENOSYS, ENOTSOCK, EOPNOTSUPP, EPERM, EXDEV}
 
 
 def transfer(source: ByteSource, target: Target, position: int, length: int) -> int:
-    """Write bytes [position, position + length) of `source` to `target`, a binary file or a socket. Returns how many.
+    """Write bytes [position, position + length) of `source` to `target` and return the number written.
 
-    Fewer only where `target` does not wait and takes no more now. OSError: as `target` raises it. CorruptRecordError:
-    the file has become shorter. TypeError: `target` is neither.
+    Fewer bytes are written only if `target` is non-blocking and accepts no more.
+
+    Args:
+        source: The file to copy from.
+        target: A binary file or a socket.
+        position: The first byte.
+        length: The number of bytes.
+
+    Raises:
+        OSError: Writing to `target` failed.
+        CorruptRecordError: The source file has become shorter.
+        TypeError: `target` is neither a file nor a socket.
     """
     second = by_python(source.view, target)
     first = _by_system(source, target) if isinstance(source, ReadableFile) else second
-    # What the system refuses, Python tries: it waits as long as a socket may, and tells what is wrong.
+    # Fall back to Python, which honours the timeout of a socket and raises descriptive errors.
     return write_all(lambda at, left: first(at, left) or second(at, left), position, length)
 
 
@@ -43,7 +53,7 @@ def _by_system(source: ReadableFile, target: Target) -> Move:
     if _is_plain_file(target) and hasattr(os, "copy_file_range"):
 
         def copy(*arguments: int) -> int:
-            # What Python still holds back comes first.
+            # Flush Python's own buffer first.
             target.flush()
             return os.copy_file_range(*arguments)
 

@@ -1,9 +1,9 @@
-"""`Index`: what both indexes into a segment share: slots in a file, their number, and the search among them.
+"""`Index`: the common part of the offset and the time index: slots in a file, their number, and binary search.
 
     entry | entry | ... | entry | empty slots, zero filled .....
                                 ^ entries                      ^ max_entries
 
-An entry is two integers, which rise from one to the next; `offset_index` says what they mean.
+An entry is a pair of integers, each rising from entry to entry; for their meaning see `offset_index`.
 
 Source: storage/.../log/AbstractIndex.java.
 """
@@ -26,19 +26,19 @@ from kafkalog.storage.index.index_file import Field, IndexFile
 from kafkalog.storage.remote_path import to_path
 
 MAX_INT = INT32_MAX
-# Entries that are read together where all of them are wanted.
+# The number of entries per read when all entries are read.
 _RUN = 8192
 
 
 class OffsetEntry(NamedTuple):
-    """The last offset of a batch, and the position in the log file where that batch starts (bytes)."""
+    """The last offset of a batch, and the position of that batch in the log file (bytes)."""
 
     offset: int
     position: int
 
 
 class TimestampEntry(NamedTuple):
-    """The largest timestamp (ms) of the segment up to here, and the last offset of the batch that has it."""
+    """The largest timestamp (ms) of the segment so far, and the last offset of the batch that has it."""
 
     timestamp: int
     offset: int
@@ -48,24 +48,34 @@ Entry = TypeVar("Entry", OffsetEntry, TimestampEntry)
 
 
 class Index(ABC, Generic[Entry]):
-    """What both indexes share: slots, their number, and the file.
+    """The common part of both indexes. Thread-safe.
 
-    writable: the file is this process's alone. It is created `max_size` bytes long (rounded down to whole entries) if
-    it is missing, and opened as it is, every slot an entry, if it is there. writable=False: nothing is created or
-    changed, a missing file has no entries, and entries end where they stop rising; what is appended to the file
-    later is found when it is asked for.
+    A writable index is created `max_size` bytes long (rounded down to whole entries) if its file is missing; in an
+    existing file every slot counts as an entry. A read-only index never changes or creates a file. Its entries end
+    where they stop rising (none if the file is missing), and entries appended later are found on demand.
 
-    entries, max_entries: how many there are, and how many the file has slots for. length: bytes of the file.
-    Any number of threads may use an index at once.
+    Args:
+        path: The file.
+        base_offset: The base offset of the segment.
+        max_size: The size of a new file, bytes.
+        writable: Only this process writes the file.
 
-    OSError: the file cannot be opened or created, or the disk is full. CorruptIndexError: it is no regular file.
-    ValueError: max_size holds no entry and the file is missing. LogStateError: anything is asked of the file after it
-    was closed. io.UnsupportedOperation, which is an OSError and a ValueError: changing an index that is not writable.
+    Attributes:
+        entries: The number of entries.
+        max_entries: The number of slots in the file.
+        length: The size of the file in bytes.
+
+    Raises:
+        OSError: The file cannot be opened or created, or the disk is full.
+        CorruptIndexError: The path is not a regular file.
+        ValueError: The file is missing and max_size is too small for an entry.
+        LogStateError: The index is used after it was closed.
+        io.UnsupportedOperation: A read-only index is changed; it is an OSError and a ValueError.
     """
 
     _LAYOUT: ClassVar[Struct]
     _ROW: ClassVar[np.dtype[np.void]]
-    # The slots kept for the entry that seals the segment.
+    # The number of slots reserved for the entry that is written when the segment is sealed.
     _KEPT: ClassVar[int] = 0
 
     def __init__(
@@ -86,57 +96,61 @@ class Index(ABC, Generic[Entry]):
 
     @abstractmethod
     def _empty(self) -> Entry:
-        """What stands for the last entry where there is none."""
+        """Return the placeholder for the last entry of an empty index."""
 
     @abstractmethod
     def _entry(self, first: int, second: int) -> Entry:
-        """The entry of the two integers of a slot."""
+        """Return the entry for the two integers of a slot."""
 
     def _rounded(self, size: int) -> int:
         return max(size, 0) // self._size * self._size
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return self._file.path
 
     @property
     def writable(self) -> bool:
-        """Whether it may be changed."""
+        """Whether the index may be changed."""
         return self._file.writable
 
     @property
     def length(self) -> int:
-        """Bytes of the file, empty slots too."""
+        """The size of the file in bytes, including empty slots."""
         return self._file.length
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the entries."""
+        """The size of the entries in bytes."""
         return self.entries * self._size
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no slot for another entry but what is kept for the last one of a segment."""
+        """Whether all slots are used, apart from those reserved for the last entry of a segment."""
         return self.room <= 0
 
     @property
     def room(self) -> int:
-        """How many entries may still be appended; less than 1 where it is full."""
+        """The number of entries that can still be appended; less than 1 if the index is full."""
         return self.max_entries - self._KEPT - self.entries
 
     @property
     def last_entry(self) -> Entry:
-        """The last entry, or what stands for it where there is none."""
+        """The last entry, or a placeholder if there is none."""
         return self._last
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; the base offset where there is none."""
+        """The offset of the last entry; the base offset if there is none."""
         return self._last.offset
 
     def entry(self, n: int) -> Entry:
-        """The n-th entry, from 0. ValueError: there are not so many."""
+        """Return the n-th entry, counted from 0.
+
+        Raises:
+            ValueError: There are fewer entries.
+        """
         with self._lock:
             found = self._read(n) if 0 <= n < self.entries else None
         if found is None:
@@ -168,7 +182,7 @@ class Index(ABC, Generic[Entry]):
         return self._entry(first, second)
 
     def _floor(self, field: Field, target: int) -> Entry | None:
-        """The last entry whose field is at most target."""
+        """Return the last entry whose field is at most `target`; None if there is none."""
         with self._lock:
             raw = self._file.floor(field, target, self.entries) if self.entries else b""
         return self._parsed(raw) if raw else None
@@ -208,7 +222,7 @@ class Index(ABC, Generic[Entry]):
         raise InvalidOffsetError(what, str(self.path), self.size_in_bytes, expected, offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the entries whose offset is `offset` or more."""
+        """Remove the entries whose offset is `offset` or more."""
         with self._lock:
             self._file.check_writable("truncate")
             if self.entries:
@@ -216,10 +230,10 @@ class Index(ABC, Generic[Entry]):
 
     @abstractmethod
     def _offset_field(self) -> Field:
-        """Where the relative offset lies in an entry."""
+        """Return the location of the relative offset in an entry."""
 
     def truncate(self) -> None:
-        """Forget all entries. The file keeps its length, and its bytes until others take their place, as Kafka's do."""
+        """Remove all entries. As in Kafka, the file keeps its length, and its bytes until they are overwritten."""
         with self._lock:
             self._file.check_writable("truncate")
             self._keep(0)
@@ -230,15 +244,21 @@ class Index(ABC, Generic[Entry]):
         self._last = self._empty() if last is None else last
 
     def reset(self) -> None:
-        """Forget all entries and make the file `max_size` bytes long. OSError: as `resize`."""
+        """Remove all entries and resize the file to `max_size` bytes.
+
+        Raises:
+            OSError: As `resize`.
+        """
         with self._lock:
             self.truncate()
             self.resize(self.max_size)
 
     def resize(self, new_size: int) -> bool:
-        """Make the file so many bytes long, rounded down to whole entries: whether it was not so long already.
+        """Resize the file to `new_size` bytes, rounded down to whole entries; return whether its size changed.
 
-        ValueError: that is less than the entries take. OSError: it could not be done, and nothing has changed.
+        Raises:
+            ValueError: The entries need more than that.
+            OSError: The file cannot be resized; it is unchanged.
         """
         with self._lock:
             self._file.check_writable("resize")
@@ -252,14 +272,18 @@ class Index(ABC, Generic[Entry]):
             return True
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file to its entries; nothing is left to append to until `resize`. OSError: as `resize`."""
+        """Cut the file after its entries; appending then requires `resize`.
+
+        Raises:
+            OSError: As `resize`.
+        """
         with self._lock:
             if not self._file.closed:
                 self.resize(self.size_in_bytes)
 
     @abstractmethod
     def sanity_check(self) -> None:
-        """CorruptIndexError: the entries or the length of the file cannot be. Looks at the ends only, as Kafka does."""
+        """Raise CorruptIndexError if the file's length or its last entry is invalid; checks no others, as Kafka."""
 
     def _check_length(self) -> None:
         if self.length % self._size:
@@ -273,9 +297,10 @@ class Index(ABC, Generic[Entry]):
             raise CorruptIndexError(what, str(self.path), position, f"at least {self.base_offset}", self.last_offset)
 
     def flush(self) -> None:
-        """Have the system put the file on the disk; nothing is done for one that is not writable or closed.
+        """Sync the file to disk; this does nothing for an index that is read-only or closed.
 
-        OSError: it failed.
+        Raises:
+            OSError: The sync failed.
         """
         with self._lock:
             fd = self._file.open_for_sync()
@@ -283,7 +308,11 @@ class Index(ABC, Generic[Entry]):
             sync_and_close(fd, self.path)
 
     def close(self) -> None:
-        """Trim and close. Closing twice does nothing. OSError: it could not be trimmed; it is closed all the same."""
+        """Trim and close the index. Closing twice does nothing.
+
+        Raises:
+            OSError: Trimming failed; the index is closed anyway.
+        """
         with self._lock:
             try:
                 if self._file.writable:
@@ -292,25 +321,30 @@ class Index(ABC, Generic[Entry]):
                 self._file.release()
 
     def release(self) -> None:
-        """Close and leave the file as it is, empty slots too."""
+        """Close the index without trimming the file."""
         with self._lock:
             self._file.release()
 
     def rename_to(self, path: str | os.PathLike[str]) -> None:
-        """Give the file another name, in place of a file of that name; also when closed.
+        """Rename the file, replacing an existing file; allowed also after closing.
 
-        OSError: it could not be done, and the file has its old name.
+        Raises:
+            OSError: The rename failed; the file keeps its old name.
         """
         with self._lock:
             self._file.rename_to(Path(path))
 
     def update_parent_dir(self, directory: str | os.PathLike[str]) -> None:
-        """Find the file in another directory from here on: its own has been renamed."""
+        """Record the new path of the renamed directory."""
         with self._lock:
             self._file.path = Path(directory) / self._file.path.name
 
     def delete_if_exists(self) -> bool:
-        """Close and delete the file: whether it was there. OSError: it could not be deleted."""
+        """Close the index and delete its file; return whether the file existed.
+
+        Raises:
+            OSError: The file cannot be deleted.
+        """
         with self._lock:
             return self._file.delete_if_exists()
 
@@ -321,7 +355,7 @@ class Index(ABC, Generic[Entry]):
         self.close()
 
     def _find_entries(self) -> None:
-        """Count the entries that rise, on from those that are known."""
+        """Count the rising entries that follow the known ones."""
         with self._lock:
             self._file.measure()
             self.max_entries = self._file.length // self._size
@@ -334,11 +368,12 @@ class Index(ABC, Generic[Entry]):
                 if rising < _RUN:
                     break
             if self.entries == 1 < self.max_entries and self._integers(self._last) == (0, 0):
-                # The first of many empty slots. Alone in its file it would be an entry.
+                # A zero entry followed by other slots is the first empty slot; as the only slot of the file it would be
+                # an entry.
                 self._keep(0)
 
     def _follow(self) -> None:
-        """Find what has been appended to the file since."""
+        """Find the entries appended to the file since the last read."""
         with self._lock:
             after = self._read(self.entries)
             if after is not None and after > self._last:
@@ -348,7 +383,7 @@ class Index(ABC, Generic[Entry]):
         return np.frombuffer(raw, self._ROW, len(raw) // self._size)
 
     def _rising(self, rows: NDArray[np.void]) -> int:
-        """How many rows rise, one from the other and the first from the last entry known."""
+        """Return how many rows rise, starting after the last known entry."""
         first, second = rows["first"].astype(np.int64), rows["second"].astype(np.int64)
         known = self._integers(self._last) if self.entries else (-1, 0)
         rises = (np.diff(first, prepend=known[0]) > 0) & (first >= 0) & (np.diff(second, prepend=known[1]) >= 0)
@@ -356,7 +391,7 @@ class Index(ABC, Generic[Entry]):
 
     @abstractmethod
     def _integers(self, entry: Entry) -> tuple[int, int]:
-        """The two integers of an entry's slot."""
+        """Return the two integers stored for an entry."""
 
 
 def is_rising(values: NDArray[np.int64], least: int, *, strictly: bool = False, most: int = MAX_INT) -> bool:

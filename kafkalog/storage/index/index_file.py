@@ -1,16 +1,18 @@
-"""The file under an offset or time index: fixed-size entries, then the slots that wait for more.
+"""The file of an offset or time index: entries of a fixed size, followed by empty slots.
 
     entry | entry | entry | zero bytes ............................. |
-                          ^ where the next entry goes                ^ length: whole slots, until it is trimmed
+                          ^ position of the next entry               ^ length: whole slots, until it is trimmed
 
-A file that is being appended to is mapped: an entry costs no system call, and a lookup finds it at once. Blocks on disk
-are reserved a stretch at a time before the map is written to, so that a full disk is an error of the append and not
-the end of the process. Any other file is opened, read and closed at each lookup, so that a log of any number of
-segments needs no descriptors for its indexes; of one's own, copies of the shorter ones are kept, of a limited number
-of bytes together, and of those in a store, which are read whole. A file that somebody else writes must never be mapped,
-because touching a page that has been cut off kills the process.
+A file that is being appended to is mapped: appending needs no system call, and lookups see the entry at once. Disk
+blocks are allocated in chunks before the map is written to, so that a full disk makes the append fail instead of
+killing the process.
 
-Source: storage/.../log/AbstractIndex.java (which always maps, and leaves reserving to the file system).
+Any other file is opened, read and closed at each lookup, so that a log with any number of segments needs no
+descriptors for its indexes. Copies of short files are cached, up to a total size, if only this process writes them.
+Indexes in a store are read whole and cached likewise. A file that another process writes must never be mapped, because
+access to a page that was cut off kills the process.
+
+Source: storage/.../log/AbstractIndex.java (which always maps, and leaves allocation to the file system).
 """
 
 import io
@@ -33,21 +35,21 @@ from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
 from kafkalog.storage.remote_path import RemotePath
 
 RESERVED_BYTES = 1 << 16
-# Of a file that is not longer a copy is kept: to read it takes little longer than one search in it. And all copies.
+# The largest file that is cached (reading it takes little longer than one search in it), and the total of all copies.
 KEPT_BYTES = 1 << 14
 ALL_KEPT_BYTES = 1 << 24
-# The map needs no descriptor of its own; before Python 3.13 it has one all the same.
+# The map needs no descriptor of its own, but has one before Python 3.13.
 _MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 KEPT_INDEXES = OpenFiles(ALL_KEPT_BYTES)
-# Nobody's index is longer: Kafka's `segment.index.bytes` is 10 MiB unless somebody has changed it.
+# A generous limit for indexes: Kafka's default for `segment.index.bytes` is 10 MiB.
 LONGEST_REMOTE_BYTES = 1 << 28
 
 Read = TypeVar("Read")
 
 
 class Field(NamedTuple):
-    """One integer of each entry: where it lies in the `stride` bytes, and whether it has 8 of them, else 4."""
+    """One integer of each entry: its offset within the `stride` bytes, and whether it has 8 bytes or 4."""
 
     at: int
     stride: int
@@ -55,24 +57,27 @@ class Field(NamedTuple):
 
 
 class IndexFile:
-    """Bytes at positions. Not safe for several threads: the index has a lock around each call.
+    """Access to the bytes of an index. Not thread-safe: the index calls it with its lock held.
 
-    length: bytes of the file, 0 where a read-only one is missing. created: whether it was not there before.
+    Attributes:
+        length: The size of the file in bytes; 0 if a read-only file is missing.
+        created: Whether the file was missing before.
     """
 
     def __init__(self, path: Path, *, writable: bool, new_length: int) -> None:
-        """A writable file that is missing is created, `new_length` zero bytes long; one that is there stays as it is.
+        """Open the file; a missing writable file is created with `new_length` zero bytes.
 
-        OSError: the path cannot be opened or created, or the disk is full; nothing is created then.
-        CorruptIndexError: it is no regular file.
+        Raises:
+            OSError: The path cannot be opened or created, or the disk is full; then no file is created.
+            CorruptIndexError: The path is not a regular file.
         """
         self.path = path
         self.writable = writable
         self._map: mmap.mmap | None = None
-        # All bytes of a file that is not mapped, where they are few.
+        # The cached content of a short file that is not mapped.
         self._kept: bytes | None = None
         self.recently_used = False
-        # How far the map may be written to.
+        # The end of the allocated blocks, up to which the map may be written.
         self._reserved = 0
         self._closed = False
         self.length = 0
@@ -99,7 +104,11 @@ class IndexFile:
         return True
 
     def measure(self) -> None:
-        """Note how long the file is now; 0 where it is missing. CorruptIndexError: it is no regular file."""
+        """Update `length` to the current size of the file, or 0 if it is missing.
+
+        Raises:
+            CorruptIndexError: The path is not a regular file.
+        """
         if isinstance(self.path, RemotePath):
             self.length = len(self._kept_or_fetched(self.path))
             return
@@ -111,10 +120,14 @@ class IndexFile:
 
     @contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[int | None]:
-        """A descriptor; None where a file that is only read is missing. LogStateError: the index has been closed."""
+        """Open the file and yield its descriptor, or None if a read-only file is missing.
+
+        Raises:
+            LogStateError: The index has been closed.
+        """
         self.check_open()
         try:
-            # Without waiting: opening a pipe would wait for somebody to write into it.
+            # Without O_NONBLOCK, opening a pipe would wait for a writer.
             fd = os.open(self.path, flags | CLOSE_ON_EXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             if self.writable:
@@ -128,18 +141,23 @@ class IndexFile:
             os.close(fd)
 
     def check_open(self) -> None:
-        """LogStateError: the index has been closed."""
+        """Raise LogStateError if the index has been closed."""
         if self._closed:
             raise closed(self.path)
 
     def check_writable(self, what: str) -> None:
-        """io.UnsupportedOperation: the index is only read. LogStateError: it has been closed."""
+        """Check that the index can be changed; `what` names the operation.
+
+        Raises:
+            io.UnsupportedOperation: The index is read-only.
+            LogStateError: It has been closed.
+        """
         if not self.writable:
             raise io.UnsupportedOperation(f"cannot {what} read-only: {self.path}")
         self.check_open()
 
     def read(self, position: int, length: int) -> bytes:
-        """The bytes at a position; less where the file ends before."""
+        """Return `length` bytes at a position, fewer if the file ends before."""
         if self._map is not None:
             return self._map[position : position + length]
         if isinstance(self.path, RemotePath):
@@ -147,11 +165,11 @@ class IndexFile:
         return self._with_descriptor(os.pread, length, position) or b""
 
     def count(self, field: Field, target: int, entries: int) -> int:
-        """How many of the first `entries` entries have a field of at most target; the field must rise."""
+        """Return how many of the first `entries` entries have a field of at most `target`; the field must rise."""
         return self._search(field, target, entries)[0]
 
     def floor(self, field: Field, target: int, entries: int) -> bytes:
-        """The last of the first `entries` entries whose field is at most target; nothing where there is none."""
+        """Return the last of the first `entries` entries whose field is at most `target`; empty if there is none."""
         return self._search(field, target, entries)[1]
 
     def _search(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
@@ -171,7 +189,7 @@ class IndexFile:
             return 0, b""
 
     def _keep(self) -> bytes | None:
-        """A copy of a short file that nobody else changes, kept as long as many others are not searched more often."""
+        """Return a cached copy of a short file that no other process changes; None if the file is not cached."""
         if isinstance(self.path, RemotePath):
             return self._kept_or_fetched(self.path)
         if not self.writable or self.length > KEPT_BYTES or self._closed:
@@ -182,7 +200,11 @@ class IndexFile:
         return kept
 
     def _kept_or_fetched(self, path: RemotePath) -> bytes:
-        """All bytes of a file in a store; none where it is missing. LogStateError: the index has been closed."""
+        """Return all bytes of a file in a store; empty if it is missing.
+
+        Raises:
+            LogStateError: The index has been closed.
+        """
         self.check_open()
         kept = self._kept
         if kept is None:
@@ -195,11 +217,11 @@ class IndexFile:
         return kept
 
     def give_up_file(self) -> None:
-        """Drop the copy, which can be made again. Any thread may call."""
+        """Drop the cached copy, which can be read again. Thread-safe."""
         self._kept = None
 
     def _with_descriptor(self, read: Callable[..., Read], *arguments: object) -> Read | None:
-        """As `opened`, in less time."""
+        """Call `read` with a descriptor of the file; a faster form of `opened`."""
         if self._closed:
             self.check_open()
         try:
@@ -216,7 +238,11 @@ class IndexFile:
             os.close(fd)
 
     def write(self, position: int, entry: bytes) -> None:
-        """Put an entry at a position before `length`. OSError: the disk is full, or the file is gone."""
+        """Write an entry at a position before `length`.
+
+        Raises:
+            OSError: The disk is full, or the file has been deleted.
+        """
         end = position + len(entry)
         if end > self._reserved:
             self._reserve(end)
@@ -228,7 +254,7 @@ class IndexFile:
         reserved = min(self.length, -(-end // RESERVED_BYTES) * RESERVED_BYTES)
         with self.opened(os.O_RDWR) as fd:
             assert fd is not None
-            # What is there already may be a hole, too, where another program made the file: RandomAccessFile.setLength.
+            # Existing bytes may be holes as well, if another program made the file: RandomAccessFile.setLength.
             reserve(fd, self._reserved, reserved - self._reserved)
             if self._map is None:
                 self._map = mmap.mmap(fd, self.length, **_MAP_OPTIONS)
@@ -236,7 +262,11 @@ class IndexFile:
         self._reserved = reserved
 
     def resize(self, length: int) -> None:
-        """Make the file `length` bytes long; what is new is zero. OSError: it could not be, and is as it was."""
+        """Resize the file to `length` bytes; added bytes are zero.
+
+        Raises:
+            OSError: The file cannot be resized; it is unchanged.
+        """
         self._unmap()
         with self.opened(os.O_RDWR) as fd:
             assert fd is not None
@@ -250,7 +280,7 @@ class IndexFile:
         self._reserved = 0
 
     def open_for_sync(self) -> int | None:
-        """A descriptor to sync and close without holding the lock, so that readers go on; None if nothing is open."""
+        """Return a descriptor to sync and close without the lock, so that readers can go on; None if not needed."""
         if self._closed or not self.writable:
             return None
         if self._map is not None and sys.platform != "linux":
@@ -259,14 +289,22 @@ class IndexFile:
             return os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
 
     def rename_to(self, path: Path) -> None:
-        """Give the file another name, in place of a file of that name. OSError: it has its old one."""
+        """Rename the file, replacing an existing file.
+
+        Raises:
+            OSError: The rename failed; the file keeps its old name.
+        """
         if not self.writable:
             raise io.UnsupportedOperation(f"cannot rename read-only: {self.path}")
         self.path.replace(path)
         self.path = path
 
     def delete_if_exists(self) -> bool:
-        """Close and delete the file: whether it was there. OSError: it could not be deleted."""
+        """Close and delete the file; return whether it existed.
+
+        Raises:
+            OSError: The file cannot be deleted.
+        """
         if not self.writable:
             raise io.UnsupportedOperation(f"cannot delete read-only: {self.path}")
         self.release()
@@ -281,13 +319,17 @@ class IndexFile:
         return self._closed
 
     def release(self) -> None:
-        """Give up the map; the file stays as it is."""
+        """Drop the map; the file is left as it is."""
         self._closed = True
         self._unmap()
 
 
 def reserve(fd: int, start: int, length: int) -> None:
-    """Have blocks on disk for bytes that lie in the file already, and leave these as they are. OSError: it is full."""
+    """Allocate disk blocks for existing bytes of a file without changing the bytes.
+
+    Raises:
+        OSError: The disk is full.
+    """
     try:
         os.posix_fallocate(fd, start, length)
     except (AttributeError, OSError) as error:

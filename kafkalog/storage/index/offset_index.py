@@ -1,12 +1,12 @@
-"""`OffsetIndex`: where in a segment to begin looking for an offset.
+"""`OffsetIndex`: maps an offset to the position in the segment at which to start scanning for it.
 
     .index      4 B  offset - base offset      4 B  position in the log file       both rise
 
-Big-endian. Sparse: one entry for some thousand bytes of log. The files of the segment that is written to are made as
-long as they may become (`max_size`) and zero filled, and cut to their entries when the segment is sealed or closed; an
-index left by a crash is therefore full of zeros behind its entries. Nothing in the file says how many there are: a
-writer takes every slot of a file it finds for an entry (and rebuilds the file after a crash), a reader of somebody
-else's file ends where the entries stop rising.
+Big-endian. Sparse: one entry for some thousand bytes of log. The indexes of the active segment are created with their
+maximum size (`max_size`), zero filled, and cut after their entries when the segment is sealed or closed; an index left
+by a crash is therefore full of zeros after its entries. The file does not store the number of entries: a writer counts
+every slot of an existing file as an entry (and rebuilds the file after a crash), while a reader of another process's
+file stops where the entries stop rising.
 
 Source: storage/.../log/AbstractIndex.java, OffsetIndex.java.
 """
@@ -25,7 +25,7 @@ __all__ = ["OffsetEntry", "OffsetIndex", "entries_near"]
 
 
 class OffsetIndex(Index[OffsetEntry]):
-    """Offset to position in the log file."""
+    """Maps offsets to positions in the log file."""
 
     _LAYOUT = Struct(">ii")
     _ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
@@ -45,17 +45,17 @@ class OffsetIndex(Index[OffsetEntry]):
         return self._OFFSET
 
     def lookup(self, target_offset: int) -> OffsetEntry:
-        """The last entry whose offset is at most the target; (base offset, 0) where there is none."""
+        """Return the last entry whose offset is at most the target; (base offset, 0) if there is none."""
         if not self._file.writable and target_offset > self._last.offset:
             self._follow()
         return self._floor(self._OFFSET, target_offset - self.base_offset) or self._empty()
 
     def fetch_upper_bound_offset(self, entry: OffsetEntry, fetch_size: int) -> OffsetEntry | None:
-        """The first entry whose position is `fetch_size` bytes or more behind that of `entry`, if there is one.
+        """Return the first entry whose position is at least `fetch_size` bytes after that of `entry`, if there is one.
 
-        Its offset lies behind all that a read of so many bytes from there can give. Where that entry would be the very
-        first of the index, and exactly so many bytes behind, it is the next one, as Kafka's search has it: readers
-        are then told of the same aborted transactions.
+        No read of that many bytes from `entry` on reaches its offset. If that entry is the very first of the index, at
+        exactly that distance, the next entry is returned, as by Kafka's search: readers then get the same aborted
+        transactions.
         """
         end = entry.position + fetch_size
         with self._lock:
@@ -66,7 +66,7 @@ class OffsetIndex(Index[OffsetEntry]):
         return found
 
     def rows(self) -> NDArray[np.int64]:
-        """All entries, (offset, position), shape (n, 2)."""
+        """Return all entries, (offset, position), as an array of shape (n, 2)."""
         with self._lock:
             raw = self._file.read(0, self.entries * self._size)
         entries = np.frombuffer(raw, ">i4", len(raw) // self._size * 2).reshape(-1, 2).astype(np.int64)
@@ -74,11 +74,15 @@ class OffsetIndex(Index[OffsetEntry]):
         return entries
 
     def append(self, offset: int, position: int) -> None:
-        """Add the batch whose last offset is `offset` and which starts at `position` (bytes).
+        """Add an entry for the batch whose last offset is `offset` and whose position is `position` (bytes).
 
-        ValueError: the index is full, or the position is not in 0..2**31 - 1. InvalidOffsetError: the offset is not
-        larger than the last one. SegmentOffsetOverflowError: it is too far from the base offset. OSError: the disk is
-        full. Whatever is raised, the index is as it was.
+        After any error the index is unchanged.
+
+        Raises:
+            ValueError: The index is full, or the position is not in 0..2**31 - 1.
+            InvalidOffsetError: The offset is not larger than the last one.
+            SegmentOffsetOverflowError: The offset is too far from the base offset.
+            OSError: The disk is full.
         """
         with self._lock:
             if self.entries >= self.max_entries:
@@ -91,7 +95,7 @@ class OffsetIndex(Index[OffsetEntry]):
             self._put(OffsetEntry(offset, position), self._LAYOUT.pack(relative, position))
 
     def append_all(self, offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-        """Add many entries in less time. Raises as `append`, after those before the one that cannot be added."""
+        """Add many entries at once. Raises: as `append`; the entries before the invalid one are added."""
         with self._lock:
             relative = offsets - self.base_offset
             least = self._last.offset + 1 - self.base_offset if self.entries else 0
@@ -103,31 +107,31 @@ class OffsetIndex(Index[OffsetEntry]):
                 self.append(offset, position)
 
     def sanity_check(self) -> None:
-        """CorruptIndexError: the last offset is before the base, or the file is no whole number of entries."""
+        """Raise CorruptIndexError if the last offset is before the base offset, or the file has a partial entry."""
         with self._lock:
             self._check_last_offset()
             self._check_length()
 
 
 def entries_near(path: Path, base_offset: int, positions: Iterable[int]) -> list[OffsetEntry]:
-    """Return, of somebody else's offset index, the last entry at or before each of some positions, each of them once.
+    """Return the last index entry at or before each of some positions, without duplicates.
 
-    An index of a segment of a gigabyte has megabytes: only what a binary search looks at is read of it. Whoever uses an
-    entry looks at the batch.
+    The index may belong to another process, so that callers must check the batch an entry refers to. An index of a
+    gigabyte segment has megabytes; only the parts that a binary search visits are read.
 
     Args:
-        path: The index, which need not be there.
-        base_offset: Of the segment.
-        positions: In the log file, rising.
+        path: The index; it may be missing.
+        base_offset: The base offset of the segment.
+        positions: Positions in the log file, rising.
 
     Raises:
-        CorruptIndexError: It is no regular file.
+        CorruptIndexError: The path is not a regular file.
     """
     layout, field = OffsetIndex._LAYOUT, OffsetIndex._POSITION
     file = IndexFile(path, writable=False, new_length=0)
     entries = file.length // layout.size
     if entries and not any(file.read((entries - 1) * layout.size, layout.size)):
-        # Empty slots follow the entries, among which a search would get lost.
+        # Count the entries first, because empty slots after them would mislead a binary search.
         entries = OffsetIndex(path, base_offset, writable=False).entries
     found: dict[int, OffsetEntry] = {}
     for position in positions:

@@ -1,9 +1,9 @@
-"""`TimeIndex`: where in a segment to begin looking for a time.
+"""`TimeIndex`: maps a timestamp to the offset at which to start scanning for it.
 
     .timeindex  8 B  timestamp, ms             4 B  offset - base offset           the timestamp rises
 
-Big-endian, and laid out in its file as the offset index is (`offset_index`). It keeps its last slot for the entry that
-is made when the segment is sealed: it is full one entry earlier.
+Big-endian, with the file layout of the offset index (`offset_index`). The last slot is reserved for the entry written
+when the segment is sealed; the index is full one entry earlier.
 
 Source: storage/.../log/TimeIndex.java.
 """
@@ -23,7 +23,7 @@ __all__ = ["TimeIndex", "TimestampEntry"]
 
 
 class TimeIndex(Index[TimestampEntry]):
-    """Timestamp to offset. Where there is no entry, (-1, base offset) stands for the last one."""
+    """Maps timestamps to offsets. The placeholder for the last entry of an empty index is (-1, base offset)."""
 
     _LAYOUT = Struct(">qi")
     _ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
@@ -44,17 +44,26 @@ class TimeIndex(Index[TimestampEntry]):
         return self._OFFSET
 
     def lookup(self, timestamp: int) -> TimestampEntry:
-        """The last entry whose timestamp (ms) is at most the given one; (-1, base offset) where there is none."""
+        """Return the last entry whose timestamp (ms) is at most the given one; (-1, base offset) if there is none."""
         if not self._file.writable and timestamp > self._last.timestamp:
             self._follow()
         return self._floor(self._TIMESTAMP, timestamp) or self._empty()
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if its timestamp (ms) is larger than the last one; the same one again is left out.
+        """Add an entry if its timestamp (ms) is larger than the last one; an equal one is skipped.
 
-        skip_full_check: use the slot that is kept for the last entry of a segment. ValueError: the index is full.
-        InvalidOffsetError: the offset is before the last one. LogStateError: the timestamp is before the last one.
-        SegmentOffsetOverflowError, OSError: as `OffsetIndex.append`. Whatever is raised, the index is as it was.
+        After any error the index is unchanged.
+
+        Args:
+            timestamp: The timestamp, ms.
+            offset: The offset of the record or batch that has it.
+            skip_full_check: Allow use of the slot reserved for the last entry of a segment.
+
+        Raises:
+            ValueError: The index is full.
+            InvalidOffsetError: The offset is before the last one.
+            LogStateError: The timestamp is before the last one.
+            SegmentOffsetOverflowError, OSError: As `OffsetIndex.append`.
         """
         with self._lock:
             if not skip_full_check and self.is_full:
@@ -72,7 +81,7 @@ class TimeIndex(Index[TimestampEntry]):
                 self._put(TimestampEntry(timestamp, offset), raw)
 
     def maybe_append_all(self, timestamps: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
-        """The same with many, in less time. Raises as `maybe_append`, after those before."""
+        """Add many entries at once. Raises: as `maybe_append`; the entries before the invalid one are added."""
         with self._lock:
             last = self._last
             new = timestamps > np.concatenate(([last.timestamp], timestamps[:-1]))
@@ -86,7 +95,7 @@ class TimeIndex(Index[TimestampEntry]):
                 self.maybe_append(timestamp, offset)
 
     def sanity_check(self) -> None:
-        """CorruptIndexError: time or offset of the last entry is before the first, or entries are not whole."""
+        """Raise CorruptIndexError if the last entry is less than the first, or the file has a partial entry."""
         with self._lock:
             first = self._read(0) if self.entries else None
             if first is not None and self._last.timestamp < first.timestamp:

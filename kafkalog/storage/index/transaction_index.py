@@ -2,10 +2,10 @@
 
     2 B version (0) | 8 B producer id | 8 B first offset | 8 B last offset | 8 B last stable offset
 
-34 bytes, big-endian. The last offset is the marker's, and rises from entry to entry. The last stable offset is that of
-the moment after the marker: everything before it was decided by then, so that no later entry concerns offsets below
-it. Unlike the other indexes the file is neither preallocated nor sparse, and exists only once there is an entry; it is
-opened for each use, so that it costs no descriptor.
+34 bytes, big-endian. The last offset is the marker's, and rises from entry to entry. The last stable offset is the one
+right after the marker: all transactions before it were completed by then, so that no later entry affects offsets below
+it. Unlike the other indexes the file is neither preallocated nor sparse, and exists only if it has entries. It is
+opened for each use, so that it occupies no descriptor.
 
 Source: storage/.../log/TransactionIndex.java, AbortedTxn.java.
 """
@@ -31,12 +31,12 @@ VERSION = 0
 _LAYOUT = struct.Struct(">hqqqq")
 ENTRY_SIZE = _LAYOUT.size
 _ZEROS = bytes(ENTRY_SIZE)
-# Entries that are read together.
+# The number of entries per read.
 _RUN = 1024
 
 
 class AbortedTxn(NamedTuple):
-    """A producer's transaction from its first offset to its abort marker, and the last stable offset after that."""
+    """A producer's transaction: its first offset, its abort marker, and the last stable offset after the marker."""
 
     producer_id: int
     first_offset: int
@@ -44,7 +44,11 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
     def to_bytes(self) -> bytes:
-        """The entry. ValueError: a field does not fit into 8 bytes."""
+        """Return the entry as bytes.
+
+        Raises:
+            ValueError: A field does not fit into 8 bytes.
+        """
         try:
             return _LAYOUT.pack(VERSION, *self)
         except struct.error as error:
@@ -52,32 +56,43 @@ class AbortedTxn(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
-        """The entry in 34 bytes. CorruptIndexError: its version is unknown. ValueError: not 34 bytes."""
+        """Parse an entry of 34 bytes.
+
+        Raises:
+            CorruptIndexError: The version is unknown.
+            ValueError: `raw` does not have 34 bytes.
+        """
         if len(raw) != ENTRY_SIZE:
             raise ValueError(f"{len(raw)} bytes are no entry of {ENTRY_SIZE}")
         version, *fields = _LAYOUT.unpack(raw)
-        # Kafka looks at the first of the two bytes alone, so that it takes versions 1 to 255 for 0.
+        # Kafka reads only the first of the two bytes, and so accepts versions 1 to 255 as 0.
         if version != VERSION:
             raise CorruptIndexError("the version of an entry is unknown", expected=VERSION, found=version)
         return cls(*fields)
 
 
 class TxnIndexSearchResult(NamedTuple):
-    """Aborted transactions found; is_complete: no later segment can have more of them."""
+    """The aborted transactions found. is_complete: later segments have no more of them."""
 
     aborted_txns: list[AbortedTxn]
     is_complete: bool
 
 
 class TransactionIndex:
-    """The aborted transactions of the segment that starts at `start_offset`.
+    """The aborted transactions of the segment that starts at `start_offset`. Thread-safe.
 
-    writable: the file is this process's alone; it is created by the first append. Any number of threads may use an
-    index at once. A part of an entry at the end of the file is not looked at, and the next append takes its place.
+    A partial entry at the end of the file is ignored, and overwritten by the next append.
 
-    OSError: the file cannot be read or written. CorruptIndexError: it is no regular file, or an entry has an unknown
-    version. LogStateError: anything is asked of the file after it was closed. io.UnsupportedOperation, which is an
-    OSError and a ValueError: changing an index that is not writable.
+    Args:
+        start_offset: The base offset of the segment.
+        path: The file.
+        writable: Only this process writes the file; it is created by the first append.
+
+    Raises:
+        OSError: The file cannot be read or written.
+        CorruptIndexError: The path is not a regular file, or an entry has an unknown version.
+        LogStateError: The index is used after it was closed.
+        io.UnsupportedOperation: A read-only index is changed; it is an OSError and a ValueError.
     """
 
     def __init__(self, path: str | os.PathLike[str], start_offset: int, *, writable: bool = True) -> None:
@@ -87,22 +102,22 @@ class TransactionIndex:
         self._closed = False
         self._lock = threading.RLock()
         self._entries = self._size() // ENTRY_SIZE
-        # Of a writable one; others are asked for it rarely, which in a store is a request.
+        # Only for a writable index; read-only ones rarely need it, and in a store it costs a request.
         self._last_offset = self._last_offset_of(self._entries) if writable else None
 
     @property
     def path(self) -> Path:
-        """The file, which need not be there."""
+        """The path of the file, which may be missing."""
         return self._path
 
     @property
     def last_offset(self) -> int | None:
-        """The offset of the last abort marker; None where there is none."""
+        """The offset of the last abort marker; None if there is none."""
         return self._last_offset if self._writable else self._last_offset_of(self._entries)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
+        """Whether the index has no entries."""
         return next(iter(self), None) is None
 
     def _size(self) -> int:
@@ -124,7 +139,7 @@ class TransactionIndex:
         self._check_open()
         try:
             if isinstance(self._path, RemotePath):
-                # A store refuses a range behind the end.
+                # A store rejects a range after the end.
                 end = min(position + length, self._size())
                 return self._path.read_range(position, end) if position < end else b""
             fd = os.open(self._path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
@@ -146,7 +161,7 @@ class TransactionIndex:
         self._check_open()
 
     def __iter__(self) -> Iterator[AbortedTxn]:
-        """Every entry, in order of the markers. Zero bytes end them: a system that crashed may leave such a tail."""
+        """Yield all entries in order of their markers, up to zero bytes, which a system crash may leave at the end."""
         position = 0
         while True:
             with self._lock:
@@ -169,9 +184,10 @@ class TransactionIndex:
             raise
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
-        """The transactions that overlap offsets fetch_offset up to, not including, upper_bound_offset.
+        """Return the transactions that overlap offsets [fetch_offset, upper_bound_offset).
 
-        CorruptIndexError: an entry has an unknown version.
+        Raises:
+            CorruptIndexError: An entry has an unknown version.
         """
         found: list[AbortedTxn] = []
         for txn in self:
@@ -182,10 +198,11 @@ class TransactionIndex:
         return TxnIndexSearchResult(found, is_complete=False)
 
     def append(self, txn: AbortedTxn) -> None:
-        """Add a transaction whose marker lies behind all others; the file is created if it is missing.
+        """Add a transaction whose marker follows all others; the file is created if it is missing.
 
-        ValueError: its last offset is not larger than the last one. OSError: it could not be written, and the index is
-        as it was, or the error says that it is not.
+        Raises:
+            ValueError: Its last offset is not larger than the previous one.
+            OSError: The write failed. The index is unchanged, or the error says that it could not be restored.
         """
         with self._lock:
             self._check_writable("append to")
@@ -201,7 +218,7 @@ class TransactionIndex:
         with naming(self._path):
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
             try:
-                # First what is left of an entry that was not written whole, so that a shorter rest cannot stay.
+                # Remove a partial entry first, so that no part of it remains if this write is partial as well.
                 os.ftruncate(fd, position)
                 written = os.pwrite(fd, raw, position)
                 while written < len(raw):
@@ -219,7 +236,11 @@ class TransactionIndex:
             error.add_note(f"{self._path}: what was written of an entry could not be cut off: {second}")
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries from the first whose last offset is `offset` or more. OSError: it could not be done."""
+        """Remove the entries from the first one on whose last offset is `offset` or more.
+
+        Raises:
+            OSError: The file cannot be truncated.
+        """
         with self._lock:
             self._check_writable("truncate")
             for n, txn in enumerate(self):
@@ -234,7 +255,11 @@ class TransactionIndex:
         self._entries, self._last_offset = entries, last_offset
 
     def reset(self) -> None:
-        """Drop all entries; the file stays, if there is one. OSError: it could not be done."""
+        """Remove all entries; the file itself is kept, if there is one.
+
+        Raises:
+            OSError: The file cannot be truncated.
+        """
         with self._lock:
             self._check_writable("reset")
             with suppress(FileNotFoundError):
@@ -242,9 +267,11 @@ class TransactionIndex:
             self._entries, self._last_offset = 0, None
 
     def sanity_check(self) -> None:
-        """CorruptIndexError: a last offset is before the start offset or does not rise, or a version is unknown.
+        """Check all entries. Unlike Kafka, this also compares the last offsets with one another.
 
-        Zero bytes behind the entries are damage here. Kafka does not hold the last offsets against one another.
+        Raises:
+            CorruptIndexError: A last offset is before the start offset or does not rise, a version is unknown, or zero
+                bytes follow the entries.
         """
         with self._lock:
             last, count = self.start_offset - 1, 0
@@ -258,7 +285,11 @@ class TransactionIndex:
                 raise CorruptIndexError("zero bytes in the place of an entry", str(self._path), count * ENTRY_SIZE)
 
     def flush(self) -> None:
-        """Have the system put the file on the disk, if there is one. OSError: it failed."""
+        """Sync the file to disk, if there is one.
+
+        Raises:
+            OSError: The sync failed.
+        """
         with self._lock:
             if self._closed or not self._writable:
                 return
@@ -273,13 +304,14 @@ class TransactionIndex:
             os.close(fd)
 
     def close(self) -> None:
-        """Use the file no more. Closing twice does nothing."""
+        """Close the index. Closing twice does nothing."""
         self._closed = True
 
     def rename_to(self, path: str | os.PathLike[str]) -> None:
-        """Give the file, if there is one, another name, and have it by that name from here on; also when closed.
+        """Rename the file, if there is one, and use the new path from now on; allowed also after closing.
 
-        OSError: it could not be done, and the file has its old name.
+        Raises:
+            OSError: The rename failed; the file keeps its old name.
         """
         with self._lock:
             if not self._writable:
@@ -289,12 +321,16 @@ class TransactionIndex:
             self._path = Path(path)
 
     def update_parent_dir(self, directory: str | os.PathLike[str]) -> None:
-        """Find the file in another directory from here on: its own has been renamed."""
+        """Record the new path of the renamed directory."""
         with self._lock:
             self._path = Path(directory) / self._path.name
 
     def delete_if_exists(self) -> bool:
-        """Close and delete the file: whether it was there. OSError: it could not be deleted."""
+        """Close the index and delete its file; return whether the file existed.
+
+        Raises:
+            OSError: The file cannot be deleted.
+        """
         with self._lock:
             if not self._writable:
                 raise io.UnsupportedOperation(f"cannot delete read-only: {self._path}")

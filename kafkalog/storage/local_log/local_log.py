@@ -1,10 +1,10 @@
-"""`LocalLog`: the segments of a partition that is written to, where they end, and what of them is on the disk.
+"""`LocalLog`: the segments of a writable partition, the log's end, and the recovery point.
 
     recovery point: all before is on the disk     log end: the offset the next record gets
                           v                                   v
     segment | segment | segment | active segment ..............
 
-It knows files and offsets; who may write what is for others to say. Source: storage/.../internals/log/LocalLog.java.
+It manages files and offsets; callers decide who may write. Source: storage/.../internals/log/LocalLog.java.
 """
 
 import logging
@@ -31,11 +31,17 @@ _log = logging.getLogger(__name__)
 
 
 class LocalLog:
-    """The segments of one partition. One thread changes it at a time; any number may read what it holds meanwhile.
+    """The segments of one partition. One thread at a time may change it; any number may read concurrently.
 
-    Attributes: segments; log_end (LogOffsetMetadata of the next record); recovery_point (offset); last_flush_ms
-    (when that last moved); truncations (how many there were); failure (what has left it unknown what is on the disk,
-    or in the log: nothing may be changed any more then).
+    Attributes:
+        segments: The segments.
+        log_end: The offset and position of the next record.
+        recovery_point: Everything before this offset is synced to disk.
+        home: The directory of the segments and the settings for new ones.
+        directory: The directory of the partition.
+        last_flush_ms: When the recovery point last moved.
+        truncations: How often the log was truncated.
+        failure: The error after which the content of the disk or the log is unknown; the log must not be changed then.
     """
 
     def __init__(
@@ -55,21 +61,25 @@ class LocalLog:
         self.failure: OSError | LogLockedError | None = None
 
     def whole(self) -> "_Whole":
-        """What is done in a `with` of it is done whole; an OSError on the way, or a signal, is the log's `failure`."""
+        """Return a context for a change that must be complete: an OSError or a signal becomes the log's `failure`."""
         return _Whole(self, OSError)
 
     def uninterrupted(self) -> "_Whole":
-        """As `whole`, where what raises an Exception has left the log in order."""
+        """Return a context like `whole`, for changes that leave the log consistent after an Exception."""
         return _Whole(self, ())
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.log_end.message_offset
 
     @property
     def active_segment(self) -> LogSegment:
-        """The segment that is appended to."""
+        """The segment that is appended to.
+
+        Raises:
+            LogStateError: The log has no segment.
+        """
         segments = self.segments.values
         if not segments:
             raise LogStateError("the log has no segment", str(self.directory))
@@ -77,23 +87,23 @@ class LocalLog:
 
     @property
     def unflushed_messages(self) -> int:
-        """How many offsets lie between the recovery point and the log's end."""
+        """The number of offsets between the recovery point and the log's end."""
         return self.log_end.message_offset - self.recovery_point
 
     def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Iterable[BatchSpan]) -> None:
-        """Append batches to the active segment, and move the log's end behind them; `take_back` undoes what fails."""
+        """Append batches to the active segment and advance the log's end; `take_back` rolls back a failure."""
         segment = self.active_segment
         self._end_at(last_offset + 1, segment, segment.append(last_offset, messages, spans))
 
     def take_back(self, error: BaseException, end: LogOffsetMetadata) -> None:
-        """Leave nothing of an append that has failed, or was ended by a signal: no bytes, no index entries.
+        """Remove all bytes and index entries of an append that failed or was interrupted by a signal.
 
-        Else readers would find it, and another append give its offsets out again. Where that cannot be done, or the
-        log's end has moved and not all that follows from it was done, the log takes nothing more.
+        Otherwise readers would see them, and the next append would assign their offsets again. If they cannot be
+        removed, or the log's end has already moved, the log is marked as failed.
 
         Args:
-            error: what the append has failed with.
-            end: the log's end before it.
+            error: The error of the append.
+            end: The log's end before it.
         """
         self._fail(error)
         if self.log_end is not end:
@@ -107,12 +117,12 @@ class LocalLog:
             error.add_note(f"{self.directory}: what was written could not be cut off: {second}")
 
     def _fail(self, error: BaseException) -> None:
-        """Have the log take nothing more: it ended half-way through a change."""
+        """Mark the log as failed because a change is incomplete."""
         interrupted = InterruptedError(EINTR, f"{type(error).__name__} in the middle of a change")
         self.failure = error if isinstance(error, OSError) else interrupted
 
     def update_log_end(self, offset: int) -> None:
-        """The log ends at this offset, in the active segment."""
+        """Set the log's end to this offset, at the end of the active segment."""
         active = self.active_segment
         self._end_at(offset, active, active.size_in_bytes)
 
@@ -120,10 +130,14 @@ class LocalLog:
         self.log_end = LogOffsetMetadata(offset, active.base_offset, position)
         self.recovery_point = min(self.recovery_point, offset)
 
-    # --- on the disk
+    # --- flushing
 
     def flush(self, offset: int) -> None:
-        """Have the system put on the disk what lies before `offset`. OSError: it failed."""
+        """Sync everything before `offset` to disk.
+
+        Raises:
+            OSError: The sync failed.
+        """
         recovery_point = self.recovery_point
         if recovery_point > offset:
             return
@@ -131,7 +145,7 @@ class LocalLog:
         try:
             for segment in flushed:
                 self._flush_segment(segment)
-            # A segment's name is on the disk once its directory is.
+            # The directory entry of a new segment must be synced too.
             if any(segment.base_offset >= recovery_point for segment in flushed):
                 self._sync_directory()
         except OSError as error:
@@ -142,7 +156,7 @@ class LocalLog:
         try:
             sync_directory(self.directory)
         except FileNotFoundError:
-            # The log may have been deleted meanwhile.
+            # The log may have been deleted concurrently.
             if not self.segments.is_empty:
                 raise
 
@@ -150,22 +164,23 @@ class LocalLog:
         try:
             segment.flush()
         except (FileNotFoundError, LogStateError):
-            # Retention may have deleted it meanwhile.
+            # Retention may have deleted it concurrently.
             if self.segments.get(segment.base_offset) is segment:
                 raise
 
     def mark_flushed(self, offset: int) -> None:
-        """All before `offset` is on the disk."""
+        """Record that everything before `offset` is synced to disk."""
         if offset > self.recovery_point:
             self.recovery_point = offset
             self.last_flush_ms = self.home.clock()
 
-    # --- segments come and go
+    # --- creating and deleting segments
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """A new active segment that begins at the log's end, or at expected_next_offset if that is later.
+        """Create a new active segment at the log's end, or at expected_next_offset if that is larger.
 
-        LogStateError: there is a segment of that offset, or a later one.
+        Raises:
+            LogStateError: A segment with that or a larger base offset exists.
         """
         base, active = max(expected_next_offset, self.log_end_offset), self.active_segment
         if base == active.base_offset and active.size == 0:
@@ -183,17 +198,17 @@ class LocalLog:
         return segment
 
     def _flush_sealed(self, segment: LogSegment) -> None:
-        """Have a segment on the disk as it is now, trimmed, where recovery would take that for granted.
+        """Sync a sealed segment in its trimmed form if everything in it had been flushed already.
 
-        All of it had been flushed before. With room that was preallocated it would look as if its end were lost, and
-        what follows would be dropped.
+        Recovery assumes that flushed segments are complete. A preallocated tail would look like a lost end, and all
+        following segments would be dropped.
         """
         if self.recovery_point >= self.log_end_offset:
             with self.whole():
                 segment.flush()
 
     def _clear_away(self, base: int) -> None:
-        """Files of a segment that is not in the log: left over, and in the way of a new one."""
+        """Remove leftover files that would conflict with a new segment of this base offset."""
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
             path = offset_file(self.directory, base, suffix)
             if path.exists():
@@ -206,9 +221,10 @@ class LocalLog:
         return segment
 
     def _replace(self, segment: LogSegment, base: int) -> LogSegment:
-        """A new segment in the place of `segment`, which it may have the name of, and which is deleted.
+        """Replace `segment` by a new one, possibly of the same name, and delete it.
 
-        Others find one of them at any time: without a segment a log has no end, and with both no order.
+        Concurrent readers always see exactly one of them: without a segment the log has no end, and with both the order
+        of offsets is violated.
         """
         if base == segment.base_offset:
             segment.change_file_suffixes("", DELETED_SUFFIX)
@@ -218,7 +234,7 @@ class LocalLog:
         return new
 
     def remove_and_delete(self, segments: Sequence[LogSegment]) -> None:
-        """Take segments out of the log and have their files deleted."""
+        """Remove segments from the log and schedule the deletion of their files."""
         for segment in segments:
             self.segments.remove(segment.base_offset)
         try:
@@ -229,21 +245,21 @@ class LocalLog:
             raise
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Cut off all from `offset` on; returns the segments that went. A batch that goes on beyond it goes whole."""
+        """Remove everything from `offset` on, with the whole batch that contains it; return the removed segments."""
         self.truncations += 1
         going = [segment for segment in self.segments.values if segment.base_offset > offset]
         if going:
             self.remove_and_delete(going)
-            # Else they might be there again when the power comes back, behind what is appended now.
+            # Otherwise a power failure could restore them after newly appended data.
             sync_directory(self.directory)
         self.active_segment.truncate_to(offset)
-        # What is cut off stays so: recovery points may be before the end, but not what a flush leaves out.
+        # Make the truncation durable: later flushes only cover data after the recovery point.
         self.active_segment.flush()
         self.update_log_end(offset)
         return going
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
-        """Delete all segments and begin an empty one at `offset`; returns those that went."""
+        """Delete all segments, create an empty one at `offset`, and return the deleted ones."""
         self.truncations += 1
         going = list(self.segments.values)
         self.remove_and_delete(going[:-1])
@@ -253,27 +269,31 @@ class LocalLog:
         return going
 
     def close(self) -> None:
-        """Close the segments: indexes get their last entry, files are flushed and trimmed."""
+        """Close the segments: complete their indexes, flush and trim their files."""
         self.segments.close()
 
     def release(self) -> None:
-        """Give up the files as they are."""
+        """Close the files as they are."""
         self.segments.release()
 
     def delete_all(self) -> None:
-        """Take all segments out of the log and delete their files at once. OSError: one cannot be deleted."""
+        """Remove all segments from the log and delete their files immediately.
+
+        Raises:
+            OSError: A file cannot be deleted.
+        """
         for segment in self.segments.values:
             self.segments.remove(segment.base_offset)
             segment.delete_if_exists()
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of all segments."""
+        """The total size of all segments in bytes."""
         return sum(segment.size for segment in self.segments.values)
 
 
 class _Whole:
-    """Marks a log as failed where what is done to it ends half-way: by one of `errors`, or by a signal."""
+    """A context that marks a log as failed if it is left by one of `errors` or by a signal."""
 
     __slots__ = ("_errors", "_local")
 

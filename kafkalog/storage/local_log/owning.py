@@ -1,8 +1,8 @@
-"""What is open to be written to belongs to the process and to the object that opened it.
+"""Ownership of writable logs across fork and garbage collection.
 
 log = kafkalog.open(path, "a")
-os.fork()     the child has a copy of it: it may read, and leaves files, locks and checkpoints to its parent
-del log       nobody can close it any more: it is given up as it is, so that others can open what it had open
+os.fork()     the child has a copy of the log: it may read, but leaves files, locks and checkpoints to its parent
+del log       the log can no longer be closed: its files are released unflushed, so that others can open them
 """
 
 import os
@@ -13,27 +13,30 @@ from typing import Protocol
 
 
 class Owner(Protocol):
-    """An object that has something open to be written to."""
+    """An object with files open for writing."""
 
     def _disown(self) -> None:
-        """This is a forked child, alone in it: nothing is written any more, no lock of another thread waited for."""
+        """Stop writing, in a forked child: no other threads exist here, so that their locks are not waited for."""
 
 
-# By their ids: a mapping cannot be hashed.
+# Keyed by id, because owners that are mappings are not hashable.
 _owners: weakref.WeakValueDictionary[int, Owner] = weakref.WeakValueDictionary()
 
 
 def own(
     owner: Owner, what: str, give_up: Callable[[], object]
 ) -> "weakref.finalize[[int, str, Callable[[], object]], Owner]":
-    """Have `give_up` called, and a warning given, should `owner` be forgotten before the result is detached.
+    """Call `give_up` and warn if `owner` is garbage collected before the returned finalizer is detached.
 
-    what: is open. give_up: must not hold `owner`, nor wait for any other thread, as it is called wherever garbage is
-    collected.
+    Args:
+        owner: The object with files open for writing.
+        what: What is open, for the warning.
+        give_up: Releases the files. It must not reference `owner` or wait for another thread, since it runs wherever
+            garbage is collected.
     """
     _owners[id(owner)] = owner
     lost = weakref.finalize(owner, _lose, os.getpid(), what, give_up)
-    # A process that ends leaves all as a crash would, without this.
+    # At exit this is not needed: the process leaves the files as a crash would.
     lost.atexit = False
     return lost
 

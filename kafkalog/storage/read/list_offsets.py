@@ -1,4 +1,4 @@
-"""Offsets by timestamp, as Kafka's ListOffsets requests ask for them.
+"""Offsets by timestamp, as in Kafka's ListOffsets requests.
 
     timestamp >= 0    the first record that is as late          -1 .. -6    the log's ends, its latest record
 
@@ -20,14 +20,12 @@ EARLIEST_PENDING_UPLOAD = -6
 
 
 def offset_for_timestamp(segments: LogSegments, log_start: int, timestamp: int) -> TimestampAndOffset | None:
-    """Return the first record at or after `log_start` whose timestamp is `timestamp` (ms) or later; None if there is
-    none.
-    """
+    """Return the first record at or after `log_start` with at least this timestamp (ms); None if there is none."""
     first = segments.first_as_late_as(timestamp)
     found = None if first is None else first.find_offset_by_timestamp(timestamp, log_start)
     if found is not None or first is None:
         return found
-    # All such records of the first segment are before the log start offset.
+    # In the first segment all such records are before the log start offset.
     later = (each for each in segments.higher_segments(first.base_offset) if each.size_in_bytes)
     late = (each for each in later if each.largest_timestamp >= timestamp)
     places = (each.find_offset_by_timestamp(timestamp, log_start) for each in late)

@@ -1,9 +1,9 @@
-"""Reading beside somebody who cuts, deletes and writes anew: what fails is looked at again before it is called damage.
+"""Reads concurrent with truncation, deletion and rewriting: failed reads are repeated before they count as damage.
 
-    read      batch | batch | half of a batch that is cut off meanwhile, half of one that is written in its place
+    read      batch | batch | half of a batch being truncated, half of one written in its place
     again     batch | batch | another batch, or the end
 
-Damage is still there when it is looked at again; what was going on is not.
+Damage is found again by the second read; effects of concurrent changes are not.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 
 
 def steadily(ask: Callable[[], Found]) -> Found:
-    """The answer; asked again as long as another thing is wrong each time. Raises what is wrong twice alike."""
+    """Call `ask`, retrying while it fails with a new error each time. Raise an error that occurs twice."""
     before = None
     for _ in range(_TRIES):
         try:
@@ -38,10 +38,14 @@ def read_on(
     walk: Callable[[FileMessageSet], Iterator[Found]],
     reached: Callable[[], int],
 ) -> Iterator[Found]:
-    """What `walk` gives of a segment's entries. Where it ends in damage that is not there any more it goes on.
+    """Yield the results of `walk` over a segment's entries, resuming after damage that has since disappeared.
 
-    segment: gives the segment as it is now: one that others came behind is the last one again when these are cut off,
-    and may then end in what is just being written. reached: the offset of the next record that is wanted.
+    Args:
+        segment: Returns the current segment. A sealed segment becomes the last one again if those after it are
+            truncated, and may then end in a batch that is being written.
+        message_set: The entries to start with.
+        walk: Yields the results for a set of entries.
+        reached: Returns the offset of the next record wanted.
     """
     failed = None
     while True:
@@ -58,7 +62,7 @@ def read_on(
 
 
 def _is_damage(segment: LogSegment, error: CorruptRecordError) -> bool:
-    """Whether it is found in the file as it is now, too."""
+    """Return whether the error occurs again in the file as it is now."""
     if error.position is None:
         return True
     with segment.opened() as log:
@@ -74,9 +78,12 @@ def _is_damage(segment: LogSegment, error: CorruptRecordError) -> bool:
 
 
 def _may_begin(log: FileMessageSet, position: int) -> bool:
-    """Whether a batch begins at a position, or the file's batches end there: else others lie across it since.
+    """Return whether a batch begins at a position, or the batches of the file end there.
 
-    CorruptRecordError: the framing is damaged, there or before.
+    If not, the file has been rewritten, and another batch spans the position.
+
+    Raises:
+        CorruptRecordError: The framing is damaged at or before the position.
     """
     end = 0
     for rows in log._runs():

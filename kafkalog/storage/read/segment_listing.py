@@ -1,15 +1,15 @@
-"""The segments of a directory that somebody else may be writing to, and where the log in it ends.
+"""The segments of a directory that another process may be writing, and the end of its log.
 
-    listed    0.log | 40.log | 80.log (active)            as the directory was when it last changed
-    measured                 |====================>       whole batches of the active one, as far as they were read
+    listed    0.log | 40.log | 80.log (active)            the directory as of its last change
+    measured                 |====================>       whole batches of the active segment, as far as it was read
 
-A broker rolls, deletes and truncates segments meanwhile: the directory is listed again when its time has changed, and
-the active segment is read on from where it ended, or again if it became shorter.
+A broker may roll, delete and truncate segments at any time. The directory is listed again when its mtime has changed.
+The active segment is read on from its previous end, or from its start if it became shorter.
 
-A directory in a store has no such time, and a listing is one request, which tells all sizes: it is listed again when
-the last listing is some seconds old. A file in it never changes; another one may take its place, of another size. So
-little of it is read as can be: the end is looked for from where the offset index leads, and damage before that is for
-who reads it to find.
+A directory in a store has no mtime, and a listing, which includes all sizes, is one request: it is repeated when the
+last one is some seconds old. A file in a store never changes, but may be replaced by one of another size. As little as
+possible of it is read: the search for the end starts at the last position in the offset index, so that damage before
+that position is found only by reading.
 """
 
 import os
@@ -33,31 +33,40 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
-# Entries are passed over in pieces of so many bytes, cut wherever that is.
+# Entries are skipped in chunks of this many bytes, whose ends need not be entry boundaries.
 _PASSED_BYTES = 16 << 20
 
-# Its size in bytes and the time of its last change, ns.
+# Size in bytes and mtime in ns.
 FileVersion = tuple[int, int]
 
 
 class SegmentListing:
-    """The segments of `directory`, read-only. Any thread may ask; copies list the directory for themselves."""
+    """The segments of `directory`, read-only. Thread-safe; copies list the directory themselves."""
 
     def __init__(self, directory: Path, decompression_limit: int = decompress.DEFAULT_LIMIT) -> None:
-        """OSError: the directory cannot be listed."""
+        """List the directory.
+
+        Raises:
+            OSError: The directory cannot be listed.
+        """
         self.directory = directory
         self._decompression_limit = decompression_limit
         self._lock = threading.Lock()
-        # Of one in a store, when it was listed; else when it had last changed then.
+        # The time of the listing for a store, else the mtime of the directory; ns.
         self._listed_at = -1
         self._closed = False
         self._segments = LogSegments()
-        # Where the active segment ended when it was last measured, where its last batch begins, and what the file was.
+        # The last measurement: active segment, its end, the position of its last batch, the version of its file.
         self._end: tuple[LogSegment, LogOffsetMetadata, int, FileVersion | None] | None = None
         self._list()
 
     def segments(self) -> LogSegments:
-        """The segments as they are now. LogStateError: the listing has been closed. OSError: the directory has gone."""
+        """Return the current segments.
+
+        Raises:
+            LogStateError: The listing has been closed.
+            OSError: The directory has been deleted.
+        """
         if self._closed:
             raise LogStateError("the log has been closed", str(self.directory))
         if self._may_have_changed():
@@ -72,7 +81,7 @@ class SegmentListing:
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed."""
+        """Whether the listing has been closed."""
         return self._closed
 
     def _list(self) -> None:
@@ -90,14 +99,14 @@ class SegmentListing:
 
     @staticmethod
     def _key(base: int, path: Path, *, sealed: bool) -> tuple[int, bool, int]:
-        """What tells a segment from another in its place: in a store, which does not change files, the size too."""
+        """Return the identity of a segment file, with its size in a store, where files are only replaced."""
         return base, sealed, path.stat().st_size if isinstance(path, RemotePath) else 0
 
     def _segment(self, base: int, path: Path, *, sealed: bool) -> LogSegment:
         return LogSegment(base, path, sealed=sealed, decompression_limit=self._decompression_limit)
 
     def end(self, log_start_offset: int) -> LogOffsetMetadata:
-        """Where the next record will go: after the last whole batch, up to damage if there is any."""
+        """Return the position of the next record: after the last whole batch, or at the first damage."""
         active = self.segments().last
         if active is None:
             return LogOffsetMetadata(log_start_offset)
@@ -123,9 +132,9 @@ class SegmentListing:
         return end
 
     def _measured_before(self, active: LogSegment) -> tuple[LogOffsetMetadata, int]:
-        """The end that is known, and where the last batch before it begins; or the start of the segment.
+        """Return the known end and the position of the last batch before it, or the start of the segment.
 
-        A segment that was cut may have grown longer again since: the batch before the end is looked at.
+        A segment may have been truncated and then grown again, so that the last batch before the end is checked.
         """
         start = LogOffsetMetadata(active.base_offset, active.base_offset, 0)
         if isinstance(active.path, RemotePath):
@@ -145,7 +154,7 @@ class SegmentListing:
         return (end, last) if same else (start, 0)
 
     def close(self) -> None:
-        """Close the files, for good."""
+        """Close the files for good."""
         self._closed = True
         self._segments.close()
 
@@ -156,12 +165,12 @@ class SegmentListing:
         self.__dict__ |= state
         self._lock = threading.Lock()
         self._end = None
-        # The clock is another there.
+        # The monotonic clock of another process is not comparable.
         self._listed_at = -1
 
 
 def _last_indexed(segment: LogSegment) -> OffsetEntry:
-    """Return the last entry of the offset index that leads to a batch of the segment, or else the segment's start."""
+    """Return the last entry of the offset index if it refers to a batch, otherwise the start of the segment."""
     entry = segment.offset_index.last_entry
     start = OffsetEntry(segment.base_offset, 0)
     try:
@@ -172,7 +181,7 @@ def _last_indexed(segment: LogSegment) -> OffsetEntry:
 
 
 def _version_of(log: FileMessageSet) -> FileVersion | None:
-    """Return the size and time of a file, which change with its bytes; None while its time is too recent to tell."""
+    """Return the size and mtime of a file, which change with its content; None if the mtime is too recent."""
     if not isinstance(log._file, ReadableFile):
         return log.size_in_bytes, 0
     status = os.fstat(log._file.fileno())
@@ -181,12 +190,12 @@ def _version_of(log: FileMessageSet) -> FileVersion | None:
 
 
 def _near_end(log: FileMessageSet, position: int) -> int:
-    """Where an entry begins in front of which, from `position` on, all is whole, and behind which there are more.
+    """Return the position of an entry near the end of the file; all entries from `position` to there are whole.
 
-    No rows are made of what is passed over, which takes half the time. What the walk ends in, the caller sees to.
+    No rows are built for the skipped entries, which halves the time. The caller handles the rest of the file.
     """
     before, source = position, log._file.scanned
-    # OSError: it is met, and told, when rows are made from there.
+    # An OSError occurs again, and is raised, when rows are built from there.
     with suppress(OSError):
         while position + _PASSED_BYTES < log.size_in_bytes:
             _, _, reached, _, _ = find_file_entry(source, position, position + _PASSED_BYTES, INT64_MAX)

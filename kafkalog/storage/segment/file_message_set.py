@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 __all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset"]
 
 _log = logging.getLogger(__name__)
-# What is appended out of a file is taken from it in pieces of so many bytes.
+# The chunk size for appending from another file, bytes.
 PIECE_BYTES = 1 << 20
 
-# The smallest offset and the smallest timestamp (ms) that Java's long holds: every entry reaches them.
+# The smallest offset and timestamp (ms) of a Java long, which every entry reaches.
 NO_OFFSET = ANY_TIMESTAMP = -(2**63)
 
 _Found = TypeVar("_Found")
-# A kernel that looks for an entry: what it has found, and how the scan ended.
+# A kernel that searches for an entry; it returns the entry found and how the scan ended.
 _Search: TypeAlias = Callable[[int | ByteSource, int, int, int, int, int], tuple[_Found | None, int, int, int, int]]
 
 
 class OffsetPosition(NamedTuple):
-    """A batch in a file: its base offset, where it begins (bytes) and its size in bytes."""
+    """A batch in a file: its base offset, its position and its size (both in bytes)."""
 
     offset: int
     position: int
@@ -59,9 +59,9 @@ class OffsetPosition(NamedTuple):
 
 
 class FoundEntry(NamedTuple):
-    """What the header of an entry says: where it begins, its size (bytes), offsets, largest timestamp (ms), format.
+    """The header of an entry: its position and size (bytes), offsets, largest timestamp (ms) and format.
 
-    The base offset of a wrapper is -1: only its content tells.
+    The base offset of a wrapper is -1, because only its content has it.
     """
 
     position: int
@@ -73,7 +73,7 @@ class FoundEntry(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by time: its timestamp (ms), its offset, and its batch's leader epoch (None where it has none)."""
+    """A record found by time: its timestamp (ms), its offset, and its batch's leader epoch (None if it has none)."""
 
     timestamp: int
     offset: int
@@ -81,29 +81,39 @@ class TimestampAndOffset(NamedTuple):
 
 
 class FileMessageSet(MessageSet):
-    """The log entries of a file from `start` to `end` (bytes; None: wherever the file ends when it is read).
+    """The log entries of a file from position `start` to `end` (bytes; None: the current end of the file at each read).
 
-    As Kafka's reader of files: the magic is not looked at before a batch is read; an entry that the file does not
-    hold whole is the end of the data. Positions of batches count from the start of the file.
+    As in Kafka, the magic is not checked before a batch is read, and an incomplete entry is the end of the data.
+    Positions of batches count from the start of the file.
 
-    sealed: the file has a successor and is not written to any more: a torn or zeroed tail is damage. mapped: it is
-    mapped, not read (None: if sealed); only for a file that nobody cuts, because touching what was cut off kills the
-    process. decompression_limit: bytes that one batch may decompress to.
+    With read_only=False the file is created if it is missing, and appended to at its end. A torn or zeroed tail left by
+    a crash must be removed first: `truncate_to(valid_bytes)`. Such a file must be closed. Any number of threads may
+    read concurrently, even while it is closed: reads in progress complete from this file, later ones raise
+    LogStateError.
 
-    read_only=False: the file is created if it is missing, a new one with `preallocate_bytes` reserved on disk, and
-    appended to at its end. A torn or zeroed tail, as a crash leaves it, must go first: `truncate_to(valid_bytes)`.
-    It must be closed. Any number of threads may read meanwhile, also when it is closed: what is being read then is read
-    from this very file, and what is asked for later is refused.
+    Only one object in one process may write to a file. A second writer is rejected if the file system supports locks,
+    except in a forked child, which shares the lock and must not write. To protect whole directories, which a broker may
+    have open, see `kafkalog.storage.data_dir.directory_lock`.
 
-    One object at a time, in one process alone, may write to a file: a second is refused where the file system knows
-    locks, but a forked child, who shares the lock, is not, and must not write. For whole directories, which a broker
-    may have open, see `kafkalog.storage.data_dir.directory_lock`.
+    Args:
+        path: The file.
+        start: The first position, bytes.
+        end: The end position, bytes, or None.
+        sealed: The file has a successor and is not written to any more: a torn or zeroed tail counts as damage.
+        mapped: Map the file instead of reading it (None: if sealed). Only for files that no process truncates, because
+            access to a truncated part of a map kills the process.
+        decompression_limit: The maximum size of a decompressed batch, bytes.
+        read_only: Open the file for reading only.
+        preallocate_bytes: The number of bytes to reserve on disk for a new file.
 
-    LogStateError: anything is asked of the file after it was closed. NotALogError: a directory, a pipe or a device.
-    LogLockedError: another writes to it. OSError: the file cannot be
-    opened, or a file to append to is larger than 2**31 - 1 bytes. ValueError: start or end negative, or start > end;
-    writing combined with a start, an end, or sealed; preallocating without writing. io.UnsupportedOperation, which is
-    an OSError and a ValueError: writing to a read-only set, or to a slice.
+    Raises:
+        LogStateError: The file is used after it was closed.
+        NotALogError: The path is a directory, a pipe or a device.
+        LogLockedError: Another object writes to the file.
+        OSError: The file cannot be opened, or a file to append to is larger than 2**31 - 1 bytes.
+        ValueError: start or end is negative, or start > end; writing is combined with a start, an end, or sealed; or
+            preallocate_bytes is given without writing.
+        io.UnsupportedOperation: A read-only set or a slice is written to; it is an OSError and a ValueError.
     """
 
     def __init__(
@@ -140,12 +150,12 @@ class FileMessageSet(MessageSet):
 
     @property
     def closed(self) -> bool:
-        """Whether the file has been closed, by this set or another that shares it."""
+        """Whether the file has been closed, by this set or another one that shares it."""
         return self._file.closed
 
     @property
     def path(self) -> str:
-        """The file's path, as it was given."""
+        """The path of the file, as given."""
         return str(self._file.path)
 
     @property
@@ -154,15 +164,18 @@ class FileMessageSet(MessageSet):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes from start to end as the file is now, a torn or zeroed tail included, a preallocated one not."""
+        """The current size from start to end in bytes, with a torn or zeroed tail, without preallocated space."""
         if self._end is None and not self._first:
             return self._file.size
         return max(0, self._stop() - self._first)
 
     def read(self, position: int, length: int) -> "FileMessageSet":
-        """The slice of `length` bytes at `position`, counted from this set's start; less where this set ends before.
+        """Return the slice of `length` bytes at `position`, counted from this set's start; shorter at this set's end.
 
-        The slice shares the open file. ValueError: position or length negative, or position after the end.
+        The slice shares the open file.
+
+        Raises:
+            ValueError: position or length is negative, or position is past the end.
         """
         position, length = self._range(position, length, "length")
         first = self._first + position
@@ -171,9 +184,13 @@ class FileMessageSet(MessageSet):
     def starting_at(
         self, offset: int, start: int = 0, *, hint: int | None = None, loaded: bool = False
     ) -> "FileMessageSet":
-        """This set without the batches before the first whose last offset is `offset` or more.
+        """Return this set without the batches before the first one whose last offset is `offset` or more.
 
-        start, hint: as `search`. loaded: that batch is read now, and `columns` in one thread gives it as it is now.
+        Args:
+            offset: The first offset wanted.
+            start: As for `search`.
+            hint: As for `search`.
+            loaded: Read that batch now; `columns` with one thread then returns it as it is now.
         """
         first = self._load_entry(start, offset, hint=hint) if loaded else None
         found = first if loaded else self._find_entry(start, offset, hint)
@@ -183,7 +200,7 @@ class FileMessageSet(MessageSet):
         return part
 
     def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
-        """As in `MessageSet`."""
+        """See `MessageSet.columns`."""
         first = self._loaded
         if first is None or threads != 1:
             return super().columns(threads=threads, check_crcs=check_crcs)
@@ -197,7 +214,7 @@ class FileMessageSet(MessageSet):
         yield from rest.columns(check_crcs=reading.check_crcs)
 
     def last_offset(self) -> int | None:
-        """The last offset of the last whole batch, before damage if there is any; None where there is no batch."""
+        """Return the last offset of the last whole batch before any damage; None if there is no batch."""
         last, position, more = None, self._first, True
         while more:
             rows, stop = self._scan(position, rows=RUN_ROWS, span=-1)
@@ -217,20 +234,26 @@ class FileMessageSet(MessageSet):
         return part
 
     def batches(self, start: int = 0, *, max_message_size: int | None = None) -> Iterator[RecordBatch]:
-        """The entries from position `start` (bytes from this set's start) on; nothing is decompressed, no CRC computed.
+        """Yield the entries from position `start` (bytes from this set's start) on; no decompression, no CRC checks.
 
-        CorruptRecordError: damage in the framing, or a size field greater than `max_message_size`.
+        Raises:
+            CorruptRecordError: The framing is damaged, or a size field is greater than `max_message_size`.
         """
         limit = -1 if max_message_size is None else whole("max_message_size", max_message_size, 0, INT32_MAX, BYTES)
         runs = self._runs(self._place(start), max_size=limit)
         return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in runs)
 
     def search(self, offset: int, start: int = 0, *, hint: int | None = None) -> OffsetPosition | None:
-        """The first batch from position `start` on whose last offset is `offset` or more; None where there is none.
+        """Return the first batch from position `start` on whose last offset is `offset` or more; None if there is none.
 
-        hint: what an index says of the batch at `start`, if that is not 0: it begins at this offset or before. Where
-        there is no such batch the whole set is searched. CorruptRecordError: damage in the framing, before anything is
-        found.
+        Args:
+            offset: The offset to find.
+            start: The position to search from, bytes from this set's start.
+            hint: The offset in the index entry for position `start`: the batch there should begin at this offset or
+                before. If it does not, the whole set is searched. Not used if start is 0.
+
+        Raises:
+            CorruptRecordError: The framing before the batch is damaged.
         """
         found = self._find_entry(start, offset, hint)
         if found is None:
@@ -242,16 +265,25 @@ class FileMessageSet(MessageSet):
     def search_timestamp(
         self, timestamp: int, start: int = 0, starting_offset: int = 0, *, hint: int | None = None
     ) -> TimestampAndOffset | None:
-        """The first record from position `start` and `starting_offset` on whose timestamp (ms) is `timestamp` or more.
+        """Return the first record from `start` and `starting_offset` on whose timestamp (ms) is `timestamp` or more.
 
-        None where there is none; format 0 has no timestamps. hint: as `search`. CorruptRecordError,
-        InvalidRecordError: a batch to look into is damaged.
+        Args:
+            timestamp: The timestamp to find, ms.
+            start: The position to search from, bytes from this set's start.
+            starting_offset: The smallest offset to return.
+            hint: As for `search`.
+
+        Returns:
+            The record, or None if there is none; format 0 has no timestamps.
+
+        Raises:
+            CorruptRecordError, InvalidRecordError: A batch that may contain the record is damaged.
         """
         offset, timestamp = max(starting_offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
         entry = self._load_entry(start, offset, timestamp, hint)
         while entry is not None:
             found = first_record(entry, self._reading, offset, timestamp)
-            # The whole batch must be valid, whoever reads the rest of it; format 0 has no timestamps.
+            # The whole batch must be valid, because it is read later; format 0 has no timestamps.
             if found is not None and entry.rows["magic"][0] >= 1:
                 epoch = int(entry.rows["partition_leader_epoch"][0])
                 return TimestampAndOffset(found[1], found[0], epoch if epoch >= 0 else None)
@@ -259,11 +291,11 @@ class FileMessageSet(MessageSet):
         return None
 
     def first_entry(self, start: int = 0) -> FoundEntry | None:
-        """What the header of the first entry from position `start` on says."""
+        """Return the header of the first entry from position `start` on."""
         return self._find_entry(start, NO_OFFSET)
 
     def _find_entry(self, start: int, offset: int, hint: int | None = None) -> FoundEntry | None:
-        """Return the first entry from position `start` on that reaches the offset, from headers alone."""
+        """Return the first entry from position `start` on that reaches the offset; only headers are read."""
         row = self._first_reaching(find_file_entry, start, offset, ANY_TIMESTAMP, hint)
         return None if row is None else FoundEntry(*row)
 
@@ -282,7 +314,7 @@ class FileMessageSet(MessageSet):
     def _first_reaching(
         self, kernel: _Search[_Found], start: int, offset: int, timestamp: int, hint: int | None
     ) -> _Found | None:
-        """Return what the kernel finds; a hint that leads to no batch at or before it is not followed."""
+        """Return the result of the kernel; a hint that does not lead to a batch at or before its offset is ignored."""
         if max(offset, timestamp) > INT64_MAX:
             return None
         wanted = max(offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
@@ -307,7 +339,7 @@ class FileMessageSet(MessageSet):
             raise self._named(error) from None
 
     def _named(self, error: OSError) -> OSError:
-        """Return the error of a descriptor, which knows no path, with the path."""
+        """Return the error of a descriptor with the path added."""
         return error if error.filename is not None else OSError(error.errno, error.strerror, self.path)
 
     def _batch_at(self, position: int) -> RecordBatch:
@@ -316,8 +348,10 @@ class FileMessageSet(MessageSet):
         return batch
 
     def largest_timestamp(self, start: int = 0) -> tuple[int, int]:
-        """The largest timestamp (ms) of the batches from position `start` on and the last offset of the first of them
-        that has it; (-1, -1) where none has any.
+        """Return the largest timestamp (ms) from `start` on, and the last offset of the first batch that has it.
+
+        Returns:
+            Both values, or (-1, -1) if no batch has a timestamp.
         """
         largest = -1, -1
         for run in self._runs(self._place(start)):
@@ -328,17 +362,25 @@ class FileMessageSet(MessageSet):
         return largest
 
     def append(self, message_set: MessageSet, *, is_whole: bool = False) -> int:
-        """Write all bytes of `message_set` at the end. Returns how many.
+        """Append all bytes of `message_set` and return their number.
 
-        Either all of them are in the file then, and seen by every reader of this object, or none: a failure leaves the
-        file as it was and says so, or says that the file could not be left so. They are on the disk after `flush`.
-        The bytes are not looked at; but behind a torn tail, also of what was appended before, they could not be read.
-        is_whole: the caller knows that the last entry of `message_set` is whole.
+        Either all of them are written, and visible to every reader of this object, or none. After an error the file is
+        unchanged, or the error says that it could not be restored. The bytes reach the disk with `flush`. Their content
+        is not checked; but bytes after a torn tail, including one appended earlier, would be unreadable and are
+        rejected.
 
-        LogStateError: the file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the error.
-        OSError: the disk is full, or refuses. CorruptRecordError: somebody else has made the file longer or shorter, or
-        `message_set` is a file that became shorter. ValueError: the file would grow beyond 2**31 - 1 bytes.
-        io.UnsupportedOperation: see the class.
+        Args:
+            message_set: The entries to append.
+            is_whole: The caller knows that the last entry of `message_set` is whole.
+
+        Raises:
+            LogStateError: The file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the
+                error.
+            OSError: The disk is full, or the write failed.
+            CorruptRecordError: Another process changed the length of the file, or `message_set` is a file that became
+                shorter.
+            ValueError: The file would grow beyond 2**31 - 1 bytes.
+            io.UnsupportedOperation: The set is read-only or a slice.
         """
         pieces: Iterable[Piece]
         if isinstance(message_set, ByteBufferMessageSet):
@@ -351,7 +393,7 @@ class FileMessageSet(MessageSet):
         return file.append(pieces, length, ends_well, self._ensure_end)
 
     def _ensure_end(self) -> None:
-        """LogStateError: an entry that is appended could not be read, for what is before it."""
+        """Raise LogStateError if an appended entry would be unreadable because of the bytes before it."""
         try:
             *_, stop = self._stops()
             kind, position = stop.end(self.path)
@@ -364,37 +406,51 @@ class FileMessageSet(MessageSet):
             raise LogStateError(what, self.path, position, "the end of the file", f"{left} bytes more")
 
     def truncate_to(self, size: int) -> int:
-        """Cut the file to `size` bytes, and what was preallocated. Returns how many bytes went.
+        """Cut the file to `size` bytes, including preallocated space, and return the number of bytes removed.
 
-        Whether an entry ends there is seen to when the next is appended. A file of that very length is not touched.
-        ValueError: `size` is negative or more than the file's. OSError, CorruptRecordError, io.UnsupportedOperation: as
-        `append`.
+        Whether an entry ends there is checked by the next append. A file of exactly that length is left untouched.
+
+        Raises:
+            ValueError: `size` is negative or larger than the file.
+            OSError, CorruptRecordError, io.UnsupportedOperation: As `append`.
         """
         return self._writable("truncate").truncate(size)
 
     def trim(self) -> None:
-        """Cut off what was preallocated and not used.
+        """Cut off unused preallocated space.
 
-        OSError, CorruptRecordError, io.UnsupportedOperation: as `append`.
+        Raises:
+            OSError, CorruptRecordError, io.UnsupportedOperation: As `append`.
         """
         self._writable("trim").trim()
 
     def flush(self) -> None:
-        """Have the system put on the disk what was appended: after it, even a power failure takes none of it.
+        """Sync appended data to disk, so that it survives a power failure.
 
-        Nothing is done for a read-only set. OSError: it failed; then what was appended since the last flush may be
-        lost, in any part, although it can still be read, and another flush that succeeds does not bring it back.
+        For a read-only set this does nothing.
+
+        Raises:
+            OSError: The sync failed. Any part of the data appended since the last flush may be lost, although it is
+                still readable, and a later successful flush does not recover it.
         """
         if isinstance(self._file, AppendableFile):
             self._file.flush()
 
     def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
-        """Write `size` bytes from `position` on (None: all of them) to a binary file or a socket. Returns how many.
+        """Write bytes of this set to a binary file or a socket and return their number.
 
-        position counts from this set's start. For sockets, and files opened by `open()`, the system moves the bytes
-        without copying them through Python. Fewer than asked for are written where this set ends before, or `file`
-        does not wait and takes no more. ValueError: position or size negative, or position after the end. OSError:
-        as `file` raises it. CorruptRecordError: this set's file became shorter.
+        For sockets, and files opened by `open()`, the kernel moves the bytes without copying them through Python.
+
+        Args:
+            file: The binary file or socket.
+            position: The first byte, counted from this set's start.
+            size: The number of bytes (None: all). Fewer are written at the end of this set, or if `file` is
+                non-blocking and accepts no more.
+
+        Raises:
+            ValueError: position or size is negative, or position is past the end.
+            OSError: Writing to `file` failed.
+            CorruptRecordError: The file of this set became shorter.
         """
         from kafkalog.storage.files.transfer import transfer
 
@@ -403,39 +459,42 @@ class FileMessageSet(MessageSet):
         return transfer(self._file, file, part._first, part.size_in_bytes)
 
     def close(self) -> None:
-        """Close the file, for slices of it too. Records, columns and batches given out before stay valid.
+        """Close the file, for slices of it too. Records, columns and batches returned before stay valid.
 
-        A file that was written to is flushed and trimmed first; it is closed also if that raises. Closing twice does
-        nothing, nor does closing a slice: it is a view of a file that others have opened.
+        A writable file is flushed and trimmed first; it is closed even if that fails. Closing twice does nothing, and
+        neither does closing a slice, which only borrows the file.
         """
         if not self._is_slice:
             self._file.close()
 
     def release(self) -> None:
-        """Close the file, neither flushed nor trimmed, as if the process had died; for slices of it too.
+        """Close the file without flushing or trimming it, as a crash would; for slices of it too.
 
-        Nothing is done for a slice.
+        For a slice this does nothing.
         """
         file = self._file
         if not self._is_slice:
             file.release() if isinstance(file, AppendableFile) else file.close()
 
     def retire(self) -> None:
-        """Write no more. The file is closed, as it is, once nobody has it or a slice of it any more."""
+        """Stop writing. The file is closed, without flush or trim, once neither it nor a slice of it is referenced."""
         if isinstance(self._file, AppendableFile) and not self._is_slice:
             self._file.retire()
 
     def moved_to(self, path: str | os.PathLike[str]) -> None:
-        """The open file has this path from now on: somebody has renamed it."""
+        """Record the new path of a renamed file."""
         if isinstance(self._file, ReadableFile):
             self._file.moved_to(Path(path))
         self._reading = replace(self._reading, path=os.fspath(path))
 
     def delete(self) -> bool:
-        """Close the file without flushing it, and delete it. Returns whether that was done.
+        """Close the file without flushing it, and delete it. Errors are logged, not raised.
 
-        What goes wrong is logged and not raised. It is no longer at its path, or another file is: False.
-        io.UnsupportedOperation: see the class.
+        Returns:
+            Whether the file was deleted; False too if the file is no longer at its path.
+
+        Raises:
+            io.UnsupportedOperation: The set is read-only or a slice.
         """
         file = self._writable("delete")
         try:
@@ -449,7 +508,11 @@ class FileMessageSet(MessageSet):
             return False
 
     def _place(self, start: int) -> int:
-        """The position in the file that `start` counts to. ValueError: it is outside this set."""
+        """Convert `start` to a position in the file.
+
+        Raises:
+            ValueError: It is outside this set.
+        """
         return self._first + whole("start", start, 0, self.size_in_bytes, BYTES)
 
     def _writable(self, what: str) -> AppendableFile:
@@ -459,7 +522,11 @@ class FileMessageSet(MessageSet):
         return self._file
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A copy opens the file for itself: a descriptor means nothing elsewhere. TypeError: a writable set."""
+        """Pickle the path; the copy opens the file itself, because a descriptor is meaningless in another process.
+
+        Raises:
+            TypeError: The set is writable.
+        """
         if isinstance(self._file, AppendableFile):
             raise TypeError(f"{self.path} is written to: one object alone may do that")
         kind = {"sealed": self.sealed, "mapped": isinstance(self._file, MappedFile)}
@@ -490,13 +557,13 @@ class FileMessageSet(MessageSet):
         return found, Stop(*stop)
 
     def _loaded_runs(self) -> Iterator[Entries]:
-        """Read first, then scanned in memory: where all bytes are wanted, headers need not be read by themselves."""
+        """Read large chunks and scan them in memory; faster than reading headers separately if all bytes are needed."""
         position = self._first
         while True:
             view = self._view(position, min(RUN_BYTES, max(0, self._stop() - position)))
             rows, *_ = scan_headers(view, position)
             if not len(rows):
-                # The end, damage, or an entry that is longer: the file tells.
+                # The end, damage, or an entry longer than the chunk: scan the file itself to find out.
                 rows, stop = self._scan(position, rows=1, span=-1)
                 if not len(rows):
                     return self._check_end(stop)
@@ -532,7 +599,7 @@ def _pieces(message_set: MessageSet, length: int) -> Iterable[memoryview]:
 
 
 def _ends_well(message_set: MessageSet) -> bool:
-    """Whether another entry can follow."""
+    """Return whether another entry can follow the message set."""
     try:
         return message_set.end_of_data.kind is EndKind.END
     except CorruptRecordError:

@@ -1,11 +1,11 @@
-"""`LogSegment`: one segment of a partition, a run of offsets from its base offset on, and the indexes into it.
+"""`LogSegment`: one segment of a partition, with the entries from its base offset on and their indexes.
 
     00000000000000000040.log        batch | batch | batch | ...      offsets 40 ..
-    00000000000000000040.index      offset -> position               of one batch in so many bytes
+    00000000000000000040.index      offset -> position               one batch per index interval
     00000000000000000040.timeindex  largest timestamp so far -> offset
-    00000000000000000040.txnindex   aborted transactions             only where there are any
+    00000000000000000040.txnindex   aborted transactions             only if there are any
 
-How it is read: see `segment_reader`.
+For reading see `segment_reader`.
 
 Kafka: `LogSegment`.
 """
@@ -34,7 +34,7 @@ _DEFAULTS = LogConfig()
 
 
 class BatchSpan(NamedTuple):
-    """What an append must know of each batch: its last offset, its largest timestamp (ms, -1 = none), its bytes."""
+    """The values of a batch that an append needs: last offset, largest timestamp (ms, -1 = none), size (bytes)."""
 
     last_offset: int
     max_timestamp: int
@@ -42,16 +42,19 @@ class BatchSpan(NamedTuple):
 
 
 def spans_of(rows: NDArray[np.void]) -> Iterator[BatchSpan]:
-    """The spans of rows of the header table."""
+    """Return the spans for rows of the header table."""
     columns = (rows[name].tolist() for name in ("last_offset", "max_timestamp", "size_in_bytes"))
     return map(BatchSpan, *columns)
 
 
 class LogSegment(ReadableSegment):
-    """A segment. One thread at a time writes to it; any number read it meanwhile.
+    """A segment to read and write. One thread at a time may write; any number may read concurrently.
 
-    base_offset, path, sealed, writable: see `SegmentFiles`. created: when this object was made, or the segment last
-    emptied, ms. roll_jitter_ms: how much earlier than others it is rolled. clock: gives the time, ms.
+    Attributes:
+        base_offset, path, sealed, writable: See `SegmentFiles`.
+        created: When this object was created or the segment last emptied, ms.
+        roll_jitter_ms: The random time by which the segment is rolled earlier than configured.
+        clock: Returns the current time, ms.
     """
 
     def __init__(
@@ -79,9 +82,9 @@ class LogSegment(ReadableSegment):
         self.created = clock()
         self._clock = clock
         self.index_interval_bytes = config.index_interval_bytes
-        # As Kafka: not known of what was there before this object.
+        # Bytes written before this object was created do not count, as in Kafka.
         self._bytes_since_entry = 0
-        # Whether the indexes are known not to be full; asked anew after each entry.
+        # Whether the indexes are known not to be full; checked again after each entry.
         self._indexes_have_room = False
 
     @classmethod
@@ -98,10 +101,23 @@ class LogSegment(ReadableSegment):
         suffix: str = "",
         decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> Self:
-        """The segment of that base offset; if it is to be written and need not be there, its `.log` file is created.
+        """Open the segment with that base offset; the `.log` file of a writable segment is created if it is missing.
 
-        A new file is preallocated if `config` says so. suffix: behind every file name, as `.cleaned`.
-        file_already_exists: no file is opened before it is needed. OSError: the file cannot be created.
+        A new file is preallocated if `config` requires it.
+
+        Args:
+            directory: The directory of the partition.
+            base_offset: The base offset.
+            config: The configuration of the log.
+            clock: Returns the current time, ms.
+            writable: As for `SegmentFiles`.
+            sealed: As for `SegmentFiles`.
+            file_already_exists: The file exists; open no file before it is needed.
+            suffix: Added to every file name, such as `.cleaned`.
+            decompression_limit: The maximum size of a decompressed batch, bytes.
+
+        Raises:
+            OSError: The file cannot be created.
         """
         segment = cls(
             base_offset,
@@ -119,19 +135,26 @@ class LogSegment(ReadableSegment):
     # --- appending and rolling
 
     def append(self, largest_offset: int, message_set: MessageSet, spans: Iterable[BatchSpan]) -> int:
-        """Write whole batches at the end, and index entries every `index_interval_bytes`. Returns where they end.
+        """Append whole batches, and an index entry every `index_interval_bytes`; return the new end position.
 
-        largest_offset: of all batches. spans: one for each. Whatever is raised, `cut_back` undoes what was done before.
+        If this fails, `cut_back` undoes the part that was done.
 
-        SegmentOffsetOverflowError: an offset too far from the base; nothing is written. OSError, CorruptRecordError:
-        as `FileMessageSet.append`. InvalidOffsetError: offsets do not rise.
+        Args:
+            largest_offset: The largest offset of all batches.
+            message_set: The batches.
+            spans: One span per batch.
+
+        Raises:
+            SegmentOffsetOverflowError: An offset is too far from the base offset; nothing was written.
+            OSError, CorruptRecordError: As `FileMessageSet.append`.
+            InvalidOffsetError: The offsets do not rise.
         """
         if not message_set.size_in_bytes:
             return self.size_in_bytes
         if not 0 <= largest_offset - self.base_offset <= MAX_INT:
             raise self._overflow(largest_offset)
         log = self._writer if self._writer is not None else self._open_writer()
-        # Opened first: indexes that cannot be opened are an error before a byte is written.
+        # Open the indexes first, so that a failure to open them occurs before a byte is written.
         offset_index, time_index, largest = self.offset_index, self.time_index, self.max_timestamp_and_offset_so_far
         position, since, first = log.size_in_bytes, self._bytes_since_entry, self._first_timestamp
         log.append(message_set, is_whole=True)
@@ -147,14 +170,19 @@ class LogSegment(ReadableSegment):
                 since = 0
             position += size
             since += size
-        # Last, so that an append that fails leaves them.
+        # Set last, so that a failed append leaves them unchanged.
         self._largest, self._bytes_since_entry, self._first_timestamp = largest, since, first
         return position
 
     def cut_back(self, position: int, next_offset: int) -> None:
-        """Cut off batches from a position on, the first of which has next_offset, with what the indexes know of them.
+        """Cut off the batches from a position on, and their index entries.
 
-        ValueError: there are not so many bytes.
+        Args:
+            position: The new end of the file, bytes.
+            next_offset: The offset of the first batch removed.
+
+        Raises:
+            ValueError: The file is shorter than `position`.
         """
         with self._lock:
             log = self._open_writer()
@@ -176,7 +204,7 @@ class LogSegment(ReadableSegment):
         messages_size: int,
         now: int,
     ) -> bool:
-        """Whether what is to be appended belongs into a new segment. Times in ms, sizes in bytes."""
+        """Return whether a new segment is needed for the messages to append. Times in ms, sizes in bytes."""
         size = self.size_in_bytes
         return (
             size > max_segment_bytes - messages_size
@@ -193,7 +221,7 @@ class LogSegment(ReadableSegment):
         return self._indexes_have_room
 
     def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
-        """From the first batch's timestamp to `message_timestamp`; where it has none, from `created` to `now`; ms."""
+        """Return `message_timestamp` minus the first batch's timestamp or, without one, `now` minus `created`; ms."""
         first = self._first_timestamp
         if first is None:
             first = self._first_batch_timestamp()
@@ -204,9 +232,9 @@ class LogSegment(ReadableSegment):
         return SegmentOffsetOverflowError("an offset the indexes cannot hold", str(self.path), None, allowed, offset)
 
     def on_become_inactive_segment(self) -> None:
-        """Write the last entry of the time index and trim all files: another segment is going to follow.
+        """Write the last entry of the time index and trim all files, before a new segment follows.
 
-        What was appended is still to be flushed; the files stay open for that.
+        The files stay open, because they still have to be flushed.
         """
         with self._lock:
             self._finish_indexes(self.max_timestamp_and_offset_so_far)
@@ -215,7 +243,7 @@ class LogSegment(ReadableSegment):
             self.seal()
 
     def _finish_indexes(self, largest: TimestampEntry) -> None:
-        """What retention asks for is the time index's last entry."""
+        """Write the last entry of the time index, which retention uses, and trim the indexes."""
         self._largest, self._indexes_have_room = largest, False
         self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
         self.offset_index.trim_to_valid_size()
@@ -224,13 +252,13 @@ class LogSegment(ReadableSegment):
     # --- recovering and truncating
 
     def rebuild(self, read_batches: Callable[[], tuple[int, TimestampEntry]]) -> int:
-        """Empty the indexes, have them filled again, and cut the file after its last valid batch.
+        """Empty the indexes, fill them again, and cut the file after its last valid batch.
 
         Args:
-            read_batches: fills the indexes; returns how many bytes of the file are valid, and the largest timestamp.
+            read_batches: Fills the indexes; returns the number of valid bytes in the file and the largest timestamp.
 
         Returns:
-            How many bytes were cut.
+            The number of bytes removed.
         """
         with self._lock:
             sealed = self.sealed
@@ -247,9 +275,9 @@ class LogSegment(ReadableSegment):
             return truncated
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off every batch that reaches `offset`, whole, and their index entries. Returns how many bytes went.
+        """Remove every batch that reaches `offset`, with its index entries, and return the number of bytes removed.
 
-        The segment is then one to append to, its indexes of full size.
+        Afterwards the segment is appendable, with indexes of full size.
         """
         with self._lock:
             self.unseal()
@@ -273,16 +301,23 @@ class LogSegment(ReadableSegment):
         return TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
 
     def resize_indexes(self, size: int) -> None:
-        """Give both indexes room for `size` bytes, or for what is in them: they may be full by a smaller setting."""
+        """Give both indexes room for `size` bytes, or for their entries if these need more.
+
+        Indexes written with a smaller configured size may be full.
+        """
         self._indexes_have_room = False
         for index in (self.offset_index, self.time_index):
             index.resize(max(size, index.size_in_bytes))
 
     def sanity_check(self, *, time_index_newly_created: bool) -> None:
-        """See that the offset index is there and that the transaction index can be. What the indexes say is not asked.
+        """Check that the offset index exists and the transaction index is valid, and nothing else.
 
-        time_index_newly_created: there was no time index; it is made an empty one. FileNotFoundError: there is no
-        offset index. CorruptIndexError: the transaction index holds an offset before the base.
+        Args:
+            time_index_newly_created: The time index was missing; create an empty one.
+
+        Raises:
+            FileNotFoundError: The offset index is missing.
+            CorruptIndexError: The transaction index is damaged, see `TransactionIndex.sanity_check`.
         """
         path = self.index_path(INDEX_SUFFIX)
         if not path.exists():
@@ -295,9 +330,9 @@ class LogSegment(ReadableSegment):
     # --- closing
 
     def close(self) -> None:
-        """Close the files, for good; those that were written to are completed, trimmed and flushed.
+        """Close the files for good; writable ones are completed, trimmed and flushed.
 
-        What was read from them stays valid. Closing twice does nothing.
+        Data read from them stays valid. Closing twice does nothing.
         """
         with self._lock:
             if self.writable and not self.sealed and self._largest is not None and self._time_index is not None:
@@ -305,7 +340,7 @@ class LogSegment(ReadableSegment):
             super().close()
 
     def _complete(self, time_index: TimeIndex) -> None:
-        """Write the last entry of the time index; a segment is closed without it rather than not at all."""
+        """Write the last entry of the time index; errors do not prevent the segment from being closed."""
         assert self._largest is not None
         try:
             time_index.maybe_append(*self._largest, skip_full_check=True)

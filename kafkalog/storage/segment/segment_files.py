@@ -1,12 +1,12 @@
-"""`SegmentFiles`: the files of a segment, each opened when it is first needed.
+r"""`SegmentFiles`: the files of a segment, each opened on first use.
 
-    00000000000000000040.log        to be written to: from the first append or truncation until it is sealed and flushed
-                                    to be read: as long as not too many segments have theirs open, see `open_file_limit`
+    00000000000000000040.log        for writing: from the first append or truncation until it is sealed and flushed
+                                    for reading: while not too many segments have theirs open, see `open_file_limit`
     00000000000000000040.index      \
-    00000000000000000040.timeindex   > need no descriptor but while they are appended to
+    00000000000000000040.timeindex   > use a descriptor only while they are appended to
     00000000000000000040.txnindex   /
 
-Dropping an open file closes it once nobody reads it any more; only `close` and `release` take it from readers, too.
+A dropped file is closed when its last reader is done; only `close` and `release` close it for readers as well.
 """
 
 import io
@@ -35,8 +35,11 @@ class _Index(Protocol):
 class SegmentFiles:
     """The files of one segment.
 
-    base_offset: from the file's name. path: of the `.log` file. sealed: a later segment follows it, so that nothing is
-    appended to it any more. writable: they are this process's alone; else nothing is written or created.
+    Attributes:
+        base_offset: The base offset from the file's name.
+        path: The path of the `.log` file.
+        sealed: A later segment follows, so that nothing more is appended to this one.
+        writable: Only this process writes the files; otherwise nothing is written or created.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class SegmentFiles:
         self._max_index_size = max_index_size
         self._preallocate_bytes = preallocate_bytes
         self._decompression_limit = decompression_limit
-        # For opening, dropping and renaming; those who use a file hold a reference of their own.
+        # Protects opening, dropping and renaming; users of a file have their own reference to it.
         self._lock = threading.RLock()
         self._closed = self._deleted = self._retired = False
         self._writer: FileMessageSet | None = None
@@ -71,31 +74,44 @@ class SegmentFiles:
 
     @property
     def decompression_limit(self) -> int:
-        """Bytes that one batch may decompress to."""
+        """The maximum size of a decompressed batch, bytes."""
         return self._decompression_limit
 
     @property
     def log(self) -> FileMessageSet:
-        """The entries of the `.log` file. OSError: it cannot be opened. LogStateError: the segment has been closed."""
+        """The entries of the `.log` file.
+
+        Raises:
+            OSError: The file cannot be opened.
+            LogStateError: The segment has been closed.
+        """
         log = self._writer or self._reader
         if log is None:
             return self._open_reader()
-        # Again: a segment that is opened once, as by who reads a log from end to end, does not drive out others.
+        # Set on the second use only, so that one sequential read of the log does not displace frequently used files.
         self.recently_used = True
         return log
 
     def opened(self) -> FileMessageSet:
-        """The same in a file opened for the caller, who closes it. OSError, LogStateError: as `log`."""
+        """Open the `.log` file anew; the caller closes it.
+
+        Raises:
+            OSError, LogStateError: As `log`.
+        """
         sealed, limit = self.sealed and not self.writable, self._decompression_limit
-        # Under the lock, as the file may be about to get another name.
+        # With the lock, because the file may be renamed concurrently.
         with self._lock:
             self._check_open()
-            # Not mapped: a follower cuts sealed segments too, and this process may be the one that has to.
+            # Not mapped: a follower truncates sealed segments too, and the follower may be this process.
             return FileMessageSet(self.path, sealed=sealed, mapped=False, decompression_limit=limit)
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the `.log` file, a torn or zeroed tail included, a preallocated one not. OSError: it has gone."""
+        """The size of the `.log` file in bytes, including a torn or zeroed tail, excluding preallocated space.
+
+        Raises:
+            OSError: The file has been deleted.
+        """
         writer = self._writer
         if writer is not None:
             return writer.size_in_bytes
@@ -107,24 +123,40 @@ class SegmentFiles:
 
     @property
     def last_modified(self) -> int:
-        """When the `.log` file was last written to, ms. OSError: it is not there any more."""
+        """The mtime of the `.log` file, ms.
+
+        Raises:
+            OSError: The file has been deleted.
+        """
         return self.path.stat().st_mtime_ns // 1_000_000
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index. OSError, LogStateError: as `log`."""
+        """The offset index.
+
+        Raises:
+            OSError, LogStateError: As `log`.
+        """
         index = self._offset_index
         return index if index is not None else self._open_offset_index()
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index. OSError, LogStateError: as `log`."""
+        """The time index.
+
+        Raises:
+            OSError, LogStateError: As `log`.
+        """
         index = self._time_index
         return index if index is not None else self._open_time_index()
 
     @property
     def txn_index(self) -> TransactionIndex:
-        """The index of aborted transactions. OSError, LogStateError: as `log`."""
+        """The index of aborted transactions.
+
+        Raises:
+            OSError, LogStateError: As `log`.
+        """
         with self._lock:
             self._check_open()
             if self._txn_index is None:
@@ -133,20 +165,20 @@ class SegmentFiles:
             return self._txn_index
 
     def index_path(self, kind: str) -> Path:
-        """The path of an index: `kind` is `.index`, `.timeindex` or `.txnindex`."""
+        """Return the path of an index; `kind` is `.index`, `.timeindex` or `.txnindex`."""
         stem, _, suffix = self.path.name.partition(LOG_SUFFIX)
         return self.path.with_name(stem + kind + suffix)
 
     def seal(self) -> None:
-        """Another segment follows: nothing is appended any more."""
+        """Mark the segment as sealed: another one follows, and nothing more is appended."""
         with self._lock:
             self.sealed = True
             if not self.writable:
-                # Of a sealed file the tail is looked at.
+                # Open the file again on the next use, since the tail of a sealed file is checked.
                 self._reader = None
 
     def unseal(self) -> None:
-        """The segment is the last one again."""
+        """Mark the segment as the last one again."""
         with self._lock:
             self.sealed = False
             self._reader = None
@@ -160,10 +192,12 @@ class SegmentFiles:
             self._time_index = None
 
     def flush(self) -> None:
-        """Have the system put all files on the disk, indexes of the last segment created if they are missing.
+        """Sync all files to disk; missing indexes of the last segment are created.
 
-        A sealed segment then needs no file to write to any more. Nothing is done for one that is only read. OSError:
-        it failed.
+        Afterwards a sealed segment needs no writable file any more. For a read-only segment this does nothing.
+
+        Raises:
+            OSError: The sync failed.
         """
         if not self.writable:
             return
@@ -172,7 +206,8 @@ class SegmentFiles:
             self._check_open()
             writer.flush()
         else:
-            # To open it takes the lock, as the file may be about to get another name; to flush it takes long.
+            # Open with the lock, because the file may be renamed concurrently; sync without it, because that takes
+            # long.
             with self._lock:
                 self._check_open()
                 fd = open_for_sync(self.path)
@@ -184,9 +219,9 @@ class SegmentFiles:
                 self._put_down(writer)
 
     def close(self) -> None:
-        """Close the files, for good; those that were written to are trimmed and flushed.
+        """Close the files for good; writable ones are trimmed and flushed.
 
-        What was read from them stays valid. Closing twice does nothing.
+        Data read from them stays valid. Closing twice does nothing.
         """
         with self._lock, ExitStack() as last:
             self._closed = True
@@ -196,7 +231,7 @@ class SegmentFiles:
             self._forget()
 
     def release(self) -> None:
-        """Close the files as they are, neither trimmed nor flushed, as if the process had died."""
+        """Close the files without trimming or flushing them, as a crash would."""
         with self._lock, ExitStack() as last:
             self._closed = True
             for file in (self._writer, self._reader, self._offset_index, self._time_index):
@@ -205,10 +240,12 @@ class SegmentFiles:
             self._forget()
 
     def change_file_suffixes(self, old: str, new: str) -> None:
-        """Rename all files that are there: what ends in `old` ends in `new` then.
+        """Rename all existing files: replace the suffix `old` by `new`.
 
-        ValueError: they do not. OSError: one cannot be renamed, or there is no `.log` file.
-        io.UnsupportedOperation: the segment is only read.
+        Raises:
+            ValueError: The names do not end in `old`.
+            OSError: A file cannot be renamed, or there is no `.log` file.
+            io.UnsupportedOperation: The segment is read-only.
         """
         self._check_writable("rename")
         if not self.has_suffix(old):
@@ -228,11 +265,11 @@ class SegmentFiles:
             raise io.UnsupportedOperation(f"cannot {what} {self.path}: it was opened for reading")
 
     def has_suffix(self, suffix: str) -> bool:
-        """Whether the files' names end in `suffix`."""
+        """Return whether the names of the files end in `suffix`."""
         return self.path.name.endswith(suffix)
 
     def update_parent_dir(self, directory: Path) -> None:
-        """Find the files in another directory from here on: their own has been renamed."""
+        """Record the new path of the renamed directory."""
         with self._lock:
             self._moved_to(directory / self.path.name)
             for index in self._indexes():
@@ -240,9 +277,11 @@ class SegmentFiles:
                     index.update_parent_dir(directory)
 
     def delete_if_exists(self) -> None:
-        """Delete all files that are there; who reads them reads on. OSError: one cannot be deleted.
+        """Delete all existing files; current readers can go on reading.
 
-        io.UnsupportedOperation: the segment is only read.
+        Raises:
+            OSError: A file cannot be deleted.
+            io.UnsupportedOperation: The segment is read-only.
         """
         self._check_writable("delete")
         with self._lock, ExitStack() as last:
@@ -254,7 +293,7 @@ class SegmentFiles:
                 last.callback(path.unlink, missing_ok=True)
 
     def retire(self) -> None:
-        """Nothing is written any more: files are closed, as they are, once nobody reads them."""
+        """Stop writing; files are closed, without flush or trim, once their last reader is done."""
         with self._lock:
             self._retired = True
             if self._writer is not None:
@@ -262,7 +301,7 @@ class SegmentFiles:
             self._offset_index = self._time_index = None
 
     def give_up_file(self) -> None:
-        """Drop the file that is read from, which can be opened again."""
+        """Drop the file opened for reading, which can be reopened."""
         with self._lock:
             self._noted = False
             self._reader = None
@@ -279,7 +318,7 @@ class SegmentFiles:
         return log
 
     def _open_writer(self) -> FileMessageSet:
-        """The `.log` file to be written to, and from now on to be read from; created if it is missing."""
+        """Return the `.log` file opened for writing, which reads use from now on too; create it if it is missing."""
         with self._lock:
             self._check_open()
             if not self.writable:
@@ -322,7 +361,7 @@ class SegmentFiles:
         return self.index_path(kind)
 
     def _writes(self, path: Path) -> bool:
-        """Whether an index is opened to be written to; a segment that is sealed, or goes, and has none gets none."""
+        """Return whether to open an index for writing; none is created for a segment that is sealed or retired."""
         return self.writable and (not (self.sealed or self._retired) or path.exists())
 
     def _indexes(self) -> tuple[_Index | None, _Index | None, _Index | None]:
@@ -344,7 +383,7 @@ class SegmentFiles:
             raise closed(self.path)
 
     def __getstate__(self) -> dict[str, object]:
-        # A copy, perhaps in another process, opens the files for itself.
+        # A copy, possibly in another process, opens the files itself.
         if self.writable:
             raise TypeError(f"{self.path} is written to: one object alone may do that")
         state: dict[str, object] = {name: value for name, value in self.__dict__.items() if name not in _OPEN}

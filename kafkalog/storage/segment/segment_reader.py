@@ -1,11 +1,11 @@
-"""`ReadableSegment`: what may be asked of a segment's batches: where an offset lies, or a time, and what is there.
+"""`ReadableSegment`: lookups and reads of a segment's batches, by offset or by time.
 
-    offset 57 -> .index: 50 at 8192 -> walk over headers from there -> the batch of 55 .. 59 at 9130
+    offset 57 -> .index: 50 at 8192 -> scan headers from there -> the batch of 55 .. 59 at 9130
     time      -> .timeindex: latest up to offset 50 -> .index -> headers -> the first record that is as late
 
-An entry of the offset index is a hint, followed where it leads to a batch that may come before the offset; else the
-file is searched from its start. The time index is trusted by who writes it: recovery has rebuilt it, or it was closed
-in order. Who only reads looks at the batch it means.
+An entry of the offset index is a hint, used if it leads to a batch at or before the offset; otherwise the file is
+scanned from its start. A writer trusts the time index, since recovery has rebuilt it or it was closed cleanly. A
+reader checks the batch that an entry refers to.
 
 Kafka: `LogSegment`.
 """
@@ -23,25 +23,25 @@ from kafkalog.storage.segment.segment_files import SegmentFiles
 
 
 class ReadableSegment(SegmentFiles):
-    """A segment as far as it is read. Any number of threads may do that, also while another writes to it."""
+    """The read operations of a segment. Thread-safe, also while another thread writes to it."""
 
-    # What is known of the batches; None until somebody asks.
+    # Computed on first use; None until then.
     _largest: TimestampEntry | None = None
     _first_timestamp: int | None = None
 
     @property
     def size(self) -> int:
-        """As `size_in_bytes`."""
+        """The same as `size_in_bytes`."""
         return self.size_in_bytes
 
     # --- times
 
     @property
     def max_timestamp_and_offset_so_far(self) -> TimestampEntry:
-        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) where none has.
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if there is none.
 
-        Of what was there before a writable segment was opened the time index's last entry tells; of others the batches
-        from there on are looked at.
+        For a writable segment, the content before it was opened is represented by the last entry of the time index.
+        Otherwise the batches from that entry on are scanned.
         """
         largest = self._largest
         if largest is not None:
@@ -55,19 +55,19 @@ class ReadableSegment(SegmentFiles):
 
     @property
     def largest_record_timestamp(self) -> int | None:
-        """The largest timestamp, ms; None where no batch has one."""
+        """The largest timestamp, ms; None if no batch has one."""
         largest = self.max_timestamp_and_offset_so_far.timestamp
         return largest if largest >= 0 else None
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp or, where no batch has one, when the file was last written to; ms."""
+        """The largest timestamp or, if no batch has one, the mtime of the file; ms."""
         largest = self.max_timestamp_and_offset_so_far.timestamp
         return largest if largest >= 0 else self.last_modified
 
     @property
     def first_batch_timestamp(self) -> int | None:
-        """The largest timestamp of the first batch, ms; None where there is no batch, or it has none."""
+        """The largest timestamp of the first batch, ms; None if there is no batch or it has no timestamp."""
         first = self._first_batch_timestamp()
         return first if first >= 0 else None
 
@@ -81,10 +81,10 @@ class ReadableSegment(SegmentFiles):
         return first.max_timestamp
 
     def _largest_found(self) -> TimestampEntry:
-        """The largest timestamp of a segment whose indexes somebody else writes."""
+        """Return the largest timestamp of a segment whose indexes another process writes."""
         entry = self.time_index.last_entry
         if self.sealed and entry.timestamp >= 0 and isinstance(self.path, RemotePath):
-            # To make sure, some of each segment would have to be fetched.
+            # Verifying the entry would take requests for each segment.
             return entry
         start = self._place_of(entry)
         behind = self.log.largest_timestamp(start or 0)
@@ -95,7 +95,7 @@ class ReadableSegment(SegmentFiles):
         return entry
 
     def _place_of(self, entry: TimestampEntry) -> int | None:
-        """Where the batch lies that an entry of the time index means; None where there is no such batch."""
+        """Return the position of the batch that an entry of the time index refers to; None if there is none."""
         found = self.translate_offset(entry.offset) if entry.timestamp >= 0 else None
         if found is None:
             return None
@@ -105,17 +105,27 @@ class ReadableSegment(SegmentFiles):
     # --- reading
 
     def entries_from(self, offset: int, *, loaded: bool = False) -> FileMessageSet:
-        """The entries from the first batch on whose last offset is `offset` or more.
+        """Return the entries from the first batch on whose last offset is `offset` or more.
 
-        loaded: as `FileMessageSet.starting_at`. CorruptRecordError: damage on the way there.
+        Args:
+            offset: The first offset wanted.
+            loaded: As for `FileMessageSet.starting_at`.
+
+        Raises:
+            CorruptRecordError: The framing before that batch is damaged.
         """
         entry = self.offset_index.lookup(offset)
         return self.log.starting_at(offset, entry.position, hint=entry.offset, loaded=loaded)
 
     def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
-        """The first batch whose last offset is `offset` or more; None where there is none.
+        """Return the first batch whose last offset is `offset` or more; None if there is none.
 
-        start: a position known to be that of a batch at or before it. CorruptRecordError: damage on the way.
+        Args:
+            offset: The offset to find.
+            start: A known position of a batch at or before it, bytes.
+
+        Raises:
+            CorruptRecordError: The framing before that batch is damaged.
         """
         entry = self.offset_index.lookup(offset)
         if start >= entry.position:
@@ -125,11 +135,20 @@ class ReadableSegment(SegmentFiles):
     def read(
         self, start_offset: int, max_size: int, max_position: int | None = MAX_BYTES, *, min_one_message: bool = False
     ) -> FetchDataInfo | None:
-        """The batches from the one that holds `start_offset` on, or that follows where none does.
+        """Return the batches from the one that contains `start_offset` on, or from the next one if none contains it.
 
-        At most max_size bytes, so that the last one may be cut, but with min_one_message the whole of the first; none
-        from max_position (bytes in the file) on, None: none at all. None: no batch reaches start_offset. ValueError:
-        max_size is negative. CorruptRecordError: damage on the way.
+        Args:
+            start_offset: The first offset wanted.
+            max_size: The maximum number of bytes; the last batch may be cut.
+            max_position: The position in the file at which to stop, bytes; None: return no batches.
+            min_one_message: Return the whole first batch even if it is larger than max_size.
+
+        Returns:
+            The batches, or None if no batch reaches start_offset.
+
+        Raises:
+            ValueError: max_size is negative.
+            CorruptRecordError: The framing before the batches is damaged.
         """
         if max_size < 0:
             raise ValueError(f"max_size is {max_size}: 0 at least is needed")
@@ -144,14 +163,18 @@ class ReadableSegment(SegmentFiles):
         return FetchDataInfo(metadata, part, first_entry_incomplete=size < found.size)
 
     def fetch_upper_bound_offset(self, start: OffsetEntry, fetch_size: int) -> int | None:
-        """An offset that no batch among the `fetch_size` bytes from `start` on is behind; None: the index has none."""
+        """Return an offset past all batches in `fetch_size` bytes from `start` on; None if the index has none."""
         entry = self.offset_index.fetch_upper_bound_offset(start, fetch_size)
         return None if entry is None else entry.offset
 
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int | None = None) -> TimestampAndOffset | None:
-        """The first record from starting_offset (None: all) on whose timestamp (ms) is `timestamp` or more.
+        """Return the first record from starting_offset (None: all) on whose timestamp (ms) is `timestamp` or more.
 
-        None where there is none. CorruptRecordError, InvalidRecordError: a batch to look into is damaged.
+        Returns:
+            The record, or None if there is none.
+
+        Raises:
+            CorruptRecordError, InvalidRecordError: A batch that may contain the record is damaged.
         """
         first = self.base_offset if starting_offset is None else starting_offset
         earlier = self.time_index.lookup(timestamp)
@@ -161,29 +184,30 @@ class ReadableSegment(SegmentFiles):
         return self.log.search_timestamp(timestamp, entry.position, first, hint=entry.offset)
 
     def read_next_offset(self) -> int:
-        """The offset after the last batch; the base offset where there is none.
+        """Return the offset after the last batch; the base offset if there is no batch.
 
-        CorruptRecordError: the segment is writable, and there is damage behind the last entry of the offset index.
+        Raises:
+            CorruptRecordError: The segment is writable and damaged after the last entry of the offset index.
         """
         found = self.translate_offset(self.offset_index.last_offset)
-        # None: the file is empty, or it was cut and its index was not.
+        # None if the file is empty, or was truncated without its index.
         rest = self.log.read(0 if found is None else found.position, MAX_BYTES)
         if self.writable:
-            # What is appended behind damage could not be read.
+            # Raises an error for damage: batches appended after it would be unreadable.
             _ = rest.end_of_data
         last = rest.last_offset()
         return self.base_offset if last is None else last + 1
 
     @property
     def has_overflow(self) -> bool:
-        """Whether the last offset is too far from the base for the indexes."""
+        """Return whether the last offset is too far from the base offset for the indexes."""
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and not self._fits(next_offset - 1)
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
-        """The aborted transactions that have records in [fetch_offset, upper_bound_offset)."""
+        """Return the aborted transactions that have records in [fetch_offset, upper_bound_offset)."""
         return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
     def _fits(self, offset: int) -> bool:
-        """Whether an index can hold the offset."""
+        """Return whether an index can store the offset."""
         return 0 <= offset - self.base_offset <= MAX_INT
