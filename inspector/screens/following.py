@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from inspector.screens.view import start
@@ -17,7 +18,7 @@ from inspector.widgets.lazy_table import LazyTable
 
 if TYPE_CHECKING:
     from inspector.browsing import Browsing
-    from inspector.reading.answers import PartitionState
+    from inspector.reading.answers import Change, PartitionState
     from inspector.screens.partition import PartitionScreen
 
 FOLLOWING_SECONDS = 0.5
@@ -37,6 +38,8 @@ class Following:
         self._screen = screen
         self._wake = asyncio.Event()
         self._paused = False
+        # Changes of the log that were seen while headers were read, for the next look.
+        self._unhandled: frozenset[Change] = frozenset()
 
     # Whether the log has changed.
 
@@ -60,6 +63,8 @@ class Following:
     async def _refresh(self) -> None:
         browsing = self._screen.opened
         state = await browsing.ask(browsing.reader.refresh)
+        state = replace(state, changed=state.changed | self._unhandled)
+        self._unhandled = frozenset()
         before, browsing.state = browsing.state, state
         if state == before:
             return
@@ -118,9 +123,19 @@ class Following:
             if ends:
                 break
         if browsing.base_offset is not None:
-            # The list of segments now knows more of this one.
-            self.look_now()
+            await self._show_read()
             await self._read_others()
+
+    async def _show_read(self) -> None:
+        """Show what reading headers has told of segments.
+
+        A change of the log waits for the next look: handled here, it would begin to read headers anew, without end
+        beside a fast writer.
+        """
+        browsing = self._screen.opened
+        browsing.state = await browsing.ask(browsing.reader.refresh)
+        self._unhandled |= browsing.state.changed
+        await self._screen.views.refreshed()
 
     async def _read_others(self) -> None:
         """The headers of the other segments, where they are few: so that the list of segments knows of them."""
@@ -133,7 +148,7 @@ class Following:
             await browsing.read_through(row.base_offset)
             if time.monotonic() - shown > WATCHING_SECONDS / 2 or row is others[-1]:
                 shown = time.monotonic()
-                self.look_now()
+                await self._show_read()
 
     async def _show_indexed(self, browsing: Browsing) -> None:
         views = self._screen.views

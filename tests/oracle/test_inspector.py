@@ -137,7 +137,7 @@ def test_watermarks_are_those_of_a_broker_that_writes_rolls_deletes_and_restarts
     capsys.readouterr()
     assert headless.show(broker.data / PARTITION, "segments", "json") == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [shown[name] for name in ("log_start", "last_stable", "high_watermark", "log_end")] == [
+    assert [shown[name] for name in ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")] == [
         view.low, view.stable, view.end, view.end,
     ]  # fmt: skip
     run.kill()
