@@ -143,7 +143,8 @@ class HexView(View):
         self._followed: Place | None = None
         self._steps: deque[tuple[str, bool]] = deque(maxlen=MOST_STEPS_WAITING)
         self._stepping = False
-        self._quiet_until = 0.0
+        # What was said last, and until when it is not said again.
+        self._said = ("", 0.0)
 
     def compose(self) -> ComposeResult:
         yield HexLines()
@@ -297,9 +298,11 @@ class HexView(View):
             self._stepping = False
 
     def _say_none(self, what: str) -> None:
-        """Once, however long the key is held."""
-        if time.monotonic() > self._quiet_until:
-            self._quiet_until = time.monotonic() + TOLD_SECONDS
+        """Notify of it once, however long the key is held."""
+        now = time.monotonic()
+        said, quiet_until = self._said
+        if what != said or now > quiet_until:
+            self._said = (what, now + TOLD_SECONDS)
             self.notify(what, timeout=TOLD_SECONDS)
 
     def on_hex_lines_chosen(self, message: HexLines.Chosen) -> None:
