@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from inspector.reading.answers import TopicRow
 
 # The list is drawn anew after so much reading; between two passes there is a pause of at least so much, and ten times
-# as long as the pass took.
+# as long as the pass took; whoever comes back to the list need not wait.
 STEP_SECONDS = 0.04
 PAUSE_SECONDS = 2.0
 LISTING = "listing the directory …"
@@ -51,7 +52,9 @@ class TopicsScreen(InspectorScreen):
         self._text = ""
         self._unfolded = False
         self._sorted: tuple[int, bool] | None = None
-        self._seen = asyncio.Event()
+        self._seen = False
+        # Ends the pause between two passes.
+        self._wake = asyncio.Event()
         self._source = ItemSource(self._read, columns.topics(self.inspector.times), columns.look_of_topic)
 
     def compose_middle(self) -> ComposeResult:
@@ -68,11 +71,12 @@ class TopicsScreen(InspectorScreen):
         start(self, "topics", self._watch)
 
     def on_screen_resume(self) -> None:
-        self._seen.set()
+        self._seen = True
+        self._wake.set()
         self.table.focus()
 
     def on_screen_suspend(self) -> None:
-        self._seen.clear()
+        self._seen = False
 
     async def _watch(self) -> None:
         if not self._found:
@@ -82,10 +86,13 @@ class TopicsScreen(InspectorScreen):
             self._show()
         while True:
             began = time.monotonic()
+            self._wake.clear()
             await self._pass()
             took = time.monotonic() - began
-            await asyncio.sleep(max(PAUSE_SECONDS, 10 * took))
-            await self._seen.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), max(PAUSE_SECONDS, 10 * took))
+            if not self._seen:
+                await self._wake.wait()
 
     async def _pass(self) -> None:
         rows = await self.inspector.desk(self.inspector.model.topics)

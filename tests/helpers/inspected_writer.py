@@ -11,6 +11,7 @@ import logging
 import multiprocessing
 import os
 import random
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -67,6 +68,8 @@ def write(directory: Path, control: Connection) -> None:
     with kafkalog.open(directory, "a", config) as log:
         control.send("open")
         while not control.poll():
+            # Else it truncates a hundred times a second, and no screen is drawn in between on a busy machine.
+            time.sleep(0.002)
             end = log.log_end_offset
             log.append([Record(value(end + i), b"k%d" % (end + i)) for i in range(chance.randrange(1, 40))])
             what = chance.random()
