@@ -1,7 +1,7 @@
 """`ByteSource`: the bytes of one file, local or in a store.
 
-    LocalFile    ReadableFile   a local file that another process may be writing: read
-                 MappedFile     a local file that no process writes to any more: mapped, one window at a time
+    on a disk    ReadableFile   another process may be writing it: read at positions
+                 MappedFile     no process writes to it any more: mapped, one window at a time
     in a store   RemoteFile     read in ranges, of which the last ones are cached
 
 All readers of logs use it: message sets, `fsck`, Spark's tasks.
