@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkalog.spark.read.options import ReadOptions
-    from kafkalog.spark.read.planner import Split, SplitGroup, plan_splits
+    from kafkalog.spark.read.planner import plan_splits
+    from kafkalog.spark.read.split import Split, SplitGroup
     from kafkalog.spark.read.split_reader import read_records, read_split
 
 __all__ = ["ReadOptions", "Split", "SplitGroup", "plan_splits", "read_records", "read_split"]
@@ -19,8 +20,8 @@ __all__ = ["ReadOptions", "Split", "SplitGroup", "plan_splits", "read_records", 
 _HOMES = {
     "KafkaLogDataSource": "kafkalog.spark.data_source",
     "ReadOptions": "kafkalog.spark.read.options",
-    "Split": "kafkalog.spark.read.planner",
-    "SplitGroup": "kafkalog.spark.read.planner",
+    "Split": "kafkalog.spark.read.split",
+    "SplitGroup": "kafkalog.spark.read.split",
     "plan_splits": "kafkalog.spark.read.planner",
     "read_rdd": "kafkalog.spark.rdd",
     "read_records": "kafkalog.spark.read.split_reader",

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.spark.read.options import ReadOptions
-from kafkalog.spark.read.planner import AnySplit, plan_splits
+from kafkalog.spark.read.planner import plan_splits
+from kafkalog.spark.read.split import AnySplit
 from kafkalog.spark.read.split_reader import read_records, read_split
 
 if TYPE_CHECKING:

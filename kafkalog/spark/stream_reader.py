@@ -21,17 +21,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.spark.read.discover import discover
+from kafkalog.spark.read.offset_ranges import OffsetRange, earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.partition import Partition
-from kafkalog.spark.read.planner import (
-    AnySplit,
-    OffsetRange,
-    earliest_offsets,
-    latest_offsets,
-    on_what_is_there,
-    plan_splits,
-    starting_offsets,
-)
+from kafkalog.spark.read.planner import on_what_is_there, plan_splits
+from kafkalog.spark.read.split import AnySplit
 from kafkalog.spark.read.tasks import SplitPartition, read_partition
 from kafkalog.spark.schema import Column
 from kafkalog.storage.file_names import TopicPartition

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafkalog.errors import NotALogError, OffsetOutOfRangeError
 from kafkalog.spark import plan_splits
 from kafkalog.spark.read.discover import discover
+from kafkalog.spark.read.offset_ranges import earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.spark.read.partition import Partition
-from kafkalog.spark.read.planner import earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.storage.checkpoint.checkpoint_file import (
     EpochEntry,
     write_leader_epoch_checkpoint,

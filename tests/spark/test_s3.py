@@ -15,7 +15,7 @@ import kafkalog
 from kafkalog import IsolationLevel
 from kafkalog.spark import ReadOptions, plan_splits, read_split
 from kafkalog.spark.read.discover import discover
-from kafkalog.spark.read.planner import Split
+from kafkalog.spark.read.split import Split
 from kafkalog.storage.files import remote_file
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.remote_path import to_path

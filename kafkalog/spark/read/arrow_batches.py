@@ -19,7 +19,7 @@ from kafkalog.spark.schema import CORRUPT, HEADERS, Column, arrow_schema
 
 if TYPE_CHECKING:
     from kafkalog.scan.records import Damage
-    from kafkalog.spark.read.planner import Split
+    from kafkalog.spark.read.split import Split
 
 MOST_ROWS = 8192
 MOST_BYTES = 4 << 20

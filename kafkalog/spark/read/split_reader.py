@@ -29,7 +29,7 @@ from kafkalog.record.decompress import DEFAULT_LIMIT
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.scan.records import Damage, decoded, surviving
 from kafkalog.spark.read.options import OnCorrupt, ReadOptions
-from kafkalog.spark.read.planner import AnySplit, Split
+from kafkalog.spark.read.split import AnySplit, Split
 from kafkalog.spark.schema import Column, columns_of
 from kafkalog.storage.file_names import TXN_INDEX_SUFFIX
 from kafkalog.storage.files.byte_source import ByteSource, ShorterFileError
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 # The largest size of a decompressed batch, bytes: a larger one could exceed the memory of an executor.
 DECOMPRESSION_LIMIT = DEFAULT_LIMIT
 # A last chunk with less than 1/4 of the batches of the one before is read together with it.
-_LEFT_OVER = 4
+_SMALLEST_SHARE = 4
 
 
 def read_split(
@@ -158,17 +158,17 @@ class _SplitReader:
             if isinstance(each, Damage):
                 if each.is_tail and self._is_cut:
                     return
-                yield from self._passed_over(each)
+                yield from self._skipped(each)
                 continue
-            for rows in _evened(self._wanted(each.rows)):
+            for rows in _chunks_of(self._selected(each.rows)):
                 self._ensure_there(rows)
                 for part in decoded(each._replace(rows=rows), self._reading, self._scope.bounds):
-                    yield from self._passed_over(part) if isinstance(part, Damage) else self._asked_for(part)
+                    yield from self._skipped(part) if isinstance(part, Damage) else self._in_range(part)
         if self._damaged:
             places = "1 damaged place was" if self._damaged == 1 else f"{self._damaged} damaged places were"
             _log.warning("%s: %s passed over", self._split.path, places)
 
-    def _passed_over(self, damage: Damage) -> Iterator[Damage]:
+    def _skipped(self, damage: Damage) -> Iterator[Damage]:
         """Count and log damage; yield it with onCorrupt=permissive.
 
         Raises:
@@ -179,11 +179,11 @@ class _SplitReader:
         self._damaged += 1
         _log.warning("passed over: %s", damage.message)
         # If several splits share a batch, the one with the earlier offsets reports its damage.
-        is_told_of = self._split.shared and damage.position == self._split.start_pos
-        if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not is_told_of:
+        reported_elsewhere = self._split.shared and damage.position == self._split.start_pos
+        if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not reported_elsewhere:
             yield damage
 
-    def _asked_for(self, columns: RecordColumns) -> Iterator[RecordColumns]:
+    def _in_range(self, columns: RecordColumns) -> Iterator[RecordColumns]:
         wanted = columns.between(self._split.first_offset, self._split.last_offset + 1)
         if len(wanted):
             yield wanted
@@ -213,7 +213,7 @@ class _SplitReader:
         if start >= self._end or start == 0 or self._is_sound(start):
             yield from surviving(self._source, self._scope, start, self._end)
             return
-        own = (cut for each in surviving(self._source, self._scope, 0, self._end) if (cut := _behind(each, start)))
+        own = (cut for each in surviving(self._source, self._scope, 0, self._end) if (cut := _at_or_after(each, start)))
         for i, each in enumerate(own):
             position = each.position if isinstance(each, Damage) else int(each.rows["position"][0])
             if i == 0 and position > start:
@@ -234,7 +234,7 @@ class _SplitReader:
         start = int(rows["position"][0])
         self._source.ensure_there(start, int(rows["position"][-1]) + int(rows["size_in_bytes"][-1]) - start)
 
-    def _wanted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
+    def _selected(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """Select the rows of batches that may hold records of the split."""
         split = self._split
         if rows["last_offset"].min() < split.first_offset or rows["base_offset"].max() > split.last_offset:
@@ -247,7 +247,7 @@ class _SplitReader:
         return rows
 
 
-def _behind(part: Entries | Damage, start: int) -> Entries | Damage | None:
+def _at_or_after(part: Entries | Damage, start: int) -> Entries | Damage | None:
     """Return the part that begins at `start` or later; None if there is none."""
     if isinstance(part, Damage):
         return part if part.position >= start else None
@@ -255,10 +255,10 @@ def _behind(part: Entries | Damage, start: int) -> Entries | Damage | None:
     return part._replace(rows=rows) if len(rows) else None
 
 
-def _evened(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
+def _chunks_of(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
     """Divide rows into chunks. A small last chunk is joined to the one before, because each chunk has a fixed cost."""
     found = list(pieces(rows))
-    if len(found) > 1 and _LEFT_OVER * len(found[-1]) < len(found[-2]):
+    if len(found) > 1 and _SMALLEST_SHARE * len(found[-1]) < len(found[-2]):
         both = len(found[-2]) + len(found[-1])
         found[-2:] = [rows[-both:]]
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from kafkalog.spark.read.options import ReadOptions
-from kafkalog.spark.read.planner import AnySplit
+from kafkalog.spark.read.split import AnySplit
 from kafkalog.spark.read.split_reader import read_split
 from kafkalog.spark.schema import Column, chosen_columns
 
