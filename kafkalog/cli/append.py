@@ -225,12 +225,10 @@ class Appending:
 def _tell(output: str, directory: Path, first: int, end: int) -> None:
     """Report the appended offsets."""
     if output == "json":
-        from kafkalog.cli.output import path_text
+        from kafkalog.cli.json_shapes import of_appended
 
-        told = {"version": 1, "path": path_text(directory), "records": end - first}
-        offsets = {"first_offset": first, "last_offset": end - 1} if end > first else {}
         try:
-            write_text(json.dumps(told | offsets) + "\n")
+            write_text(json.dumps(of_appended(directory, first, end)) + "\n")
             flush_stdout()
         except OSError as error:
             abandon(sys.stdout)

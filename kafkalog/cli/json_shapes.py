@@ -167,3 +167,14 @@ def of_finding(finding: Finding) -> dict[str, Any]:
 def of_check(check: Check, *, deep: bool) -> dict[str, Any]:
     """Return the counts of a check; only a `deep` check counts records."""
     return {"deep": deep, **check.as_dict(), **({} if deep else {"records": None})}
+
+
+def of_appended(directory: str | PathLike[str], first: int, end: int) -> dict[str, Any]:
+    """Return the report of a command that appended the records first <= offset < end."""
+    return {
+        "version": JSON_VERSION,
+        "path": path_text(directory),
+        "records": end - first,
+        "first_offset": first if first < end else None,
+        "last_offset": end - 1 if first < end else None,
+    }

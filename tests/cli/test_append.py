@@ -119,7 +119,7 @@ def test_append_continues_the_log_with_the_codec_asked_for(append: Append, tmp_p
     ran = append(tmp_path / "t-0", b"b\n" * 1000, "-c", "zstd", "-o", "json")
 
     assert json.loads(ran.out) == {
-        "version": 1,
+        "version": 2,
         "path": str(tmp_path / "t-0"),
         "records": 1000,
         "first_offset": 1,

@@ -136,6 +136,15 @@ def test_every_command_on_damage(kafkalog: Kafkalog, tmp_path: Path) -> None:
     ensure_every_command_is_valid(kafkalog, path.parent)
 
 
+def test_the_report_of_an_append(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    reports = [
+        json.loads(kafkalog("append", tmp_path / "t-0", "-o", "json", stdin=given).out) for given in (b"", b"a\n")
+    ]
+
+    ensure_valid("append", reports)
+    assert [(report["first_offset"], report["last_offset"]) for report in reports] == [(None, None), (0, 0)]
+
+
 def test_a_data_directory(kafkalog: Kafkalog, golden_logs: Path, data_dir: Path) -> None:
     segment(data_dir / f"orders-2.{'0' * 31}f-delete", 0, b"")
     for path in (golden_logs / "kafka-3.9" / "data", data_dir):
