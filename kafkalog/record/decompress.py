@@ -12,6 +12,7 @@ bytes can decompress to.
 Source: clients/.../common/compress/*.java.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -36,6 +37,8 @@ ZSTD_MOST_PER_BLOCK = 128 * 1024
 ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 
 SMALLEST_GZIP_STEP = 256
+# zlib's Z_MEM_ERROR, and what LZ4 and zstd say.
+_OUT_OF_MEMORY = re.compile("Error -4 |allocation|not enough memory", re.IGNORECASE)
 GZIP_MAGIC = b"\x1f\x8b"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
@@ -46,6 +49,7 @@ def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magi
     Raises:
         InvalidRecordError: An incomplete or damaged stream, or an unknown codec.
         DecompressedSizeError: The data decompresses to more than `limit` bytes.
+        MemoryError: There is too little memory.
     """
     return _CODECS[codec_of(codec)](data, limit, magic)
 
@@ -56,6 +60,13 @@ def _too_large(limit: int) -> DecompressedSizeError:
 
 def _damaged(codec: CompressionType, why: object) -> InvalidRecordError:
     return InvalidRecordError(f"the {codec.name.lower()} data is damaged: {why}")
+
+
+def _failed(codec: CompressionType, error: Exception) -> Exception:
+    """Return the error for a library's: too little memory is no damage, but libraries raise the same class for it."""
+    if _OUT_OF_MEMORY.search(str(error)):
+        return MemoryError(f"no memory to decompress {codec.name.lower()} data: {error}")
+    return _damaged(codec, error)
 
 
 def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
@@ -97,7 +108,7 @@ def _gzip_member(data: memoryview, limit: int, step: int) -> tuple[bytes, int]:
             filled += len(pieces[-1])
             at, step = min(at + step, len(data)), 2 * step
     except zlib.error as error:
-        raise _damaged(CompressionType.GZIP, error) from None
+        raise _failed(CompressionType.GZIP, error) from None
     if not stream.eof and filled <= limit:
         raise _damaged(CompressionType.GZIP, "it ends before the stream does")
     return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at - len(stream.unused_data)
@@ -121,7 +132,7 @@ def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
         for block, size in zip(blocks, sizes, strict=True):
             at += snappy.decompress_raw_into(block, output[at : at + size])
     except cramjam.DecompressionError as error:
-        raise _damaged(CompressionType.SNAPPY, error) from None
+        raise _failed(CompressionType.SNAPPY, error) from None
     return output
 
 
@@ -160,7 +171,7 @@ def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
                 raise _damaged(CompressionType.LZ4, "it ends before the frame does")
             source = b""
     except (RuntimeError, EOFError) as error:
-        raise _damaged(CompressionType.LZ4, error) from None
+        raise _failed(CompressionType.LZ4, error) from None
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -193,7 +204,7 @@ def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     except zstandard.ZstdError as error:
         if most > left and _zstd_exceeds(zstandard, data[:size], left):
             raise _too_large(limit) from None
-        raise _damaged(CompressionType.ZSTD, error) from None
+        raise _failed(CompressionType.ZSTD, error) from None
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
