@@ -240,7 +240,7 @@ class _Walk:
         return True
 
     def header_at(self, position: int) -> Rows:
-        """Return the result of the function `header_at`."""
+        """Return the header row of the batch at a position, shape (1,); shape (0,) if no batch begins there."""
         return self._scan(position, _PEEK_BYTES)[0].rows[:1]
 
     # --- valid batches, and damaged batches that can be skipped
