@@ -156,7 +156,7 @@ class Dump:
         pieces = self._batches if self.wish.batches else self._with_control if self.wish.control else self._records
         for piece in pieces(source, lines, wanted):
             shown = piece if self._filter is None else self._filter(piece)
-            self._sink.write([shown if self._array is None else self._array.take(shown)])
+            self._sink.write(shown if self._array is None else self._array.take(shown))
             if not self.left:
                 return
         self._tell_end(source, wanted, nothing=self.printed == before)
@@ -164,11 +164,11 @@ class Dump:
     def finish(self) -> None:
         """End the JSON document, also after an error; write the hint about columns hidden on a narrow terminal."""
         if self._array is not None:
-            self._sink.write([self._array.end()])
+            self._sink.write(self._array.end())
         if self._hides and self.printed:
             from kafkalog.cli.text_lines import HIDDEN_HINT
 
-            self._sink.write([HIDDEN_HINT.encode()])
+            self._sink.write(HIDDEN_HINT.encode())
 
     def _lines(self, source: Source) -> JsonLines | TextLines:
         if self.wish.form != "text":
