@@ -174,7 +174,7 @@ class Dump:
         if self.wish.form != "text":
             from kafkalog.cli.json_lines import JsonLines
 
-            return JsonLines(source.place)
+            return JsonLines(source.topic_partition, source.path)
         from kafkalog.cli.text_lines import TextLines
 
         width = None if self.wish.wide else table_width()

@@ -6,17 +6,19 @@ A file whose name and directory do not give topic and partition has `path` inste
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from kafkalog._speedups.json_lines import json_lines
 from kafkalog.attributes import TimestampType
-from kafkalog.cli.json_shapes import JSON_VERSION, of_batch, of_control, of_record
+from kafkalog.cli.json_shapes import JSON_VERSION, of_batch, of_control, of_place, of_record
 from kafkalog.record.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from kafkalog import Record, RecordColumns
+    from os import PathLike
+
+    from kafkalog import Record, RecordColumns, TopicPartition
     from kafkalog.cli.batch_facts import BatchFacts
     from kafkalog.cli.log_source import Located
 
@@ -29,13 +31,16 @@ _encoder = msgspec.json.Encoder()
 class JsonLines:
     """Encodes the records and batches of one log as lines."""
 
-    def __init__(self, place: dict[str, Any]) -> None:
-        """Prepare the parts that all lines share.
+    def __init__(self, partition: TopicPartition | None, path: str | PathLike[str]) -> None:
+        """Prepare the fields that all lines share.
 
         Args:
-            place: The fields that name the log, for each line.
+            partition: The partition; None if it is not known.
+            path: The path, which names the log if the partition is not known.
         """
-        self._place = {"version": JSON_VERSION, **place}
+        place = of_place(path, partition)
+        names = ("path",) if partition is None else ("topic", "partition")
+        self._place = {"version": JSON_VERSION, **{name: place[name] for name in names}}
         self._head = _encoder.encode(self._place)[:-1] + b","
 
     def records(self, part: RecordColumns) -> Iterator[bytes]:

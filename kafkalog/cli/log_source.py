@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from kafkalog.cli.output import path_text
 from kafkalog.cli.positions import Range
 from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.record.record_batch import RecordBatch
@@ -40,6 +39,7 @@ class Source:
             NotALogError: It is not a log.
         """
         self._log: Log | FileMessageSet
+        self.path = place.path
         self.topic_partition: TopicPartition | None
         if isinstance(place, LogFile):
             self._log = FileMessageSet(place.path)
@@ -49,13 +49,6 @@ class Source:
             self._log = ReadOnlyLog(place.path)
             self.name = place.name
             self.topic_partition = self._log.topic_partition
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """The fields of JSON that name the log: topic and partition, or else the path."""
-        if self.topic_partition is not None:
-            return {"topic": path_text(self.topic_partition.topic), "partition": self.topic_partition.partition}
-        return {"path": path_text(self._log.directory if isinstance(self._log, Log) else self._log.path)}
 
     @property
     def files(self) -> list[FileMessageSet]:

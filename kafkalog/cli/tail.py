@@ -79,12 +79,8 @@ def _lines(log: Log, form: str) -> JsonLines | TextLines:
 
         return TextLines("", max_width=TERMINAL_MAX_WIDTH if is_terminal(sys.stdout) else 0, colour=colour_wanted())
     from kafkalog.cli.json_lines import JsonLines
-    from kafkalog.cli.output import path_text
 
-    partition = log.topic_partition
-    if partition is None:
-        return JsonLines({"path": path_text(log.directory)})
-    return JsonLines({"topic": path_text(partition.topic), "partition": partition.partition})
+    return JsonLines(log.topic_partition, log.directory)
 
 
 def wait_for_reader(seconds: float) -> None:

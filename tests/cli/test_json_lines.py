@@ -30,7 +30,7 @@ def columns(records: list[PlainRecord]) -> RecordColumns:
 
 
 def both(part: RecordColumns, place: TopicPartition | None = None) -> tuple[bytes, bytes]:
-    lines = JsonLines({} if place is None else place._asdict())
+    lines = JsonLines(place, 'a "file"')
     return b"".join(lines.records(part)), b"".join(lines.record_list(list(part), control=False))
 
 
@@ -59,7 +59,7 @@ def test_headers_of_text(headers: list[tuple[bytes, bytes | None]]) -> None:
     part = columns([PlainRecord(i, 1000, b"k", b"v", headers[i:]) for i in range(3)])
     quick, plain = both(part)
     assert quick == plain
-    assert JsonLines({})._by_kernel(part, "CreateTime") is not None
+    assert JsonLines(None, "file")._by_kernel(part, "CreateTime") is not None
 
 
 def test_the_longest_escapes_of_headers_fit() -> None:
@@ -83,7 +83,7 @@ def test_every_kind_of_character() -> None:
 
 
 def test_control_characters_are_escaped_for_a_terminal() -> None:
-    (line,) = JsonLines({}).records(made(b"\x7f\x1b[31m", "\x9b\u202eü\U000e0001".encode()))
+    (line,) = JsonLines(None, "file").records(made(b"\x7f\x1b[31m", "\x9b\u202eü\U000e0001".encode()))
     shown = for_terminal(line).decode()
     assert shown[:-1].isprintable()
     assert json.loads(shown) == json.loads(line)
