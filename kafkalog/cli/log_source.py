@@ -102,11 +102,11 @@ class Source:
         if first is None:
             return
         stop = NO_END if wanted.stop is None else wanted.stop
-        for each in self._touching(first, stop):
+        for each in self._overlapping(first, stop):
             if not wanted.is_timed or wanted.touches_times_of(each.batch):
                 yield each
 
-    def _touching(self, first: int, stop: int) -> Iterator[Located]:
+    def _overlapping(self, first: int, stop: int) -> Iterator[Located]:
         for path, batch in self._all_batches(first):
             # The header of a compressed message of formats 0 and 1 does not have its first offset.
             if stop <= first or (batch.magic >= 2 and batch.base_offset >= stop):
@@ -124,10 +124,10 @@ class Source:
     def _first_to_read(self, wanted: Range) -> int | None:
         """Return the first offset for which a batch must be read; None: no batch must be read."""
         first = max(self._log.log_start_offset if isinstance(self._log, Log) else 0, wanted.first or 0)
-        late = first if wanted.since is None else self._first_as_late(wanted.since)
+        late = first if wanted.since is None else self._first_offset_since(wanted.since)
         return None if late is None else max(first, late)
 
-    def _first_as_late(self, timestamp: int) -> int | None:
+    def _first_offset_since(self, timestamp: int) -> int | None:
         """Return an offset before which, by the headers, all records are earlier than a timestamp.
 
         Args:

@@ -124,7 +124,7 @@ class Tail:
     def show_new(self) -> None:
         """Show the records appended since. Report truncation and deletion."""
         end = self._end()
-        if end < self.offset and (left := self._left(end)) < self.offset:
+        if end < self.offset and (left := self._end_of_known(end)) < self.offset:
             complain(f"{self._log.directory}: truncated to offset {left}; showing new records from there on")
             self.offset = left
         start = self._log.log_start_offset
@@ -134,7 +134,7 @@ class Tail:
         if end > self.offset:
             self._show(self.offset, end)
 
-    def _left(self, end: int) -> int:
+    def _end_of_known(self, end: int) -> int:
         """Return the end of the known batches that are still in the log; at most `offset`."""
         oldest = end
         while self._batches:
