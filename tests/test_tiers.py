@@ -201,7 +201,9 @@ def test_coverage_is_reported_after_the_last_tier(runs: Callable[..., Pytest]) -
     assert "--cov-report=html" in last
 
 
-@pytest.mark.parametrize("arguments", [["quick"], [], ["fast", "--", "-m", "slow"], ["--done", "quick", "fast"]])
+@pytest.mark.parametrize(
+    "arguments", [["quick"], [], ["fast", "--", "-m", "slow"], ["fast", "--", "-mfoo"], ["--done", "quick", "fast"]]
+)
 def test_wrong_arguments_are_refused_before_anything_runs(
     runs: Callable[..., Pytest], arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,9 @@
 
     headers   key length varint, key (UTF-8) | value length varint, value      one after the other, to the record's end
 
-A decoder has walked them before; the bytes may be a file's that somebody changes meanwhile, so every step asks again
-whether they are there, and what the first walk counted bounds what the second one writes.
+A header takes at least two bytes, and its key and value are among the bytes of its record. So the lengths of the
+records say how much room is enough, and the headers are walked once, whatever is in them: the bytes may be those of a
+file that changes meanwhile.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -16,15 +17,8 @@ import numpy as np
 from kafkalog._speedups.buffer_pool import Block
 
 
-cdef struct Sums:
+cdef struct Gathered:
     int64_t headers
-    int64_t key_bytes
-    int64_t value_bytes
-
-
-cdef struct Room:
-    Sums counted
-    Sums used
     int32_t* key_ends
     uint8_t* keys
     int32_t* value_ends
@@ -32,115 +26,85 @@ cdef struct Room:
     uint8_t* present
 
 
-cdef int count_headers(const uint8_t* start, int64_t length, Sums* sums) noexcept nogil:
-    """Add up what the headers of one record hold; 0 where they are none."""
+cdef int add_headers(const uint8_t* start, int64_t length, Gathered* into) noexcept nogil:
+    """Add the headers of one record. Return 0 if they do not follow the format."""
     cdef Cursor cursor
-    cdef int64_t size
+    cdef const uint8_t* key
+    cdef const uint8_t* value
+    cdef int64_t key_size, value_size, i
     cursor_open(&cursor, start, start + length)
     while bytes_left(&cursor) > 0:
-        size = read_varint(&cursor)
-        if size < 0:
+        i = into.headers
+        key_size = read_varint(&cursor)
+        key = take(&cursor, max(0, key_size))
+        value_size = read_varint(&cursor)
+        value = take(&cursor, max(0, value_size))
+        if key_size < 0 or cursor.fault:
             return 0
-        take(&cursor, size)
-        sums.key_bytes += size
-        size = max(0, read_varint(&cursor))
-        take(&cursor, size)
-        sums.value_bytes += size
-        sums.headers += 1
-    return cursor.fault == 0
-
-
-cdef int copy_headers(const uint8_t* start, int64_t length, Room* room) noexcept nogil:
-    """Copy the headers of one record behind what is there; 0 where they are not those that were counted."""
-    cdef Cursor cursor
-    cdef const uint8_t* piece
-    cdef int64_t size
-    cursor_open(&cursor, start, start + length)
-    while bytes_left(&cursor) > 0:
-        if room.used.headers == room.counted.headers:
-            return 0
-        size = read_varint(&cursor)
-        if size < 0 or size > room.counted.key_bytes - room.used.key_bytes:
-            return 0
-        piece = take(&cursor, size)
-        if cursor.fault:
-            return 0
-        memcpy(room.keys + room.used.key_bytes, piece, size)
-        room.used.key_bytes += size
-        size = read_varint(&cursor)
-        if cursor.fault or size > room.counted.value_bytes - room.used.value_bytes:
-            return 0
-        room.present[room.used.headers] = size >= 0
-        size = max(0, size)
-        piece = take(&cursor, size)
-        if cursor.fault:
-            return 0
-        memcpy(room.values + room.used.value_bytes, piece, size)
-        room.used.value_bytes += size
-        room.used.headers += 1
-        room.key_ends[room.used.headers] = <int32_t> room.used.key_bytes
-        room.value_ends[room.used.headers] = <int32_t> room.used.value_bytes
+        memcpy(into.keys + into.key_ends[i], key, key_size)
+        memcpy(into.values + into.value_ends[i], value, max(0, value_size))
+        into.key_ends[i + 1] = into.key_ends[i] + <int32_t> key_size
+        into.value_ends[i + 1] = into.value_ends[i] + <int32_t> max(0, value_size)
+        into.present[i] = value_size >= 0
+        into.headers += 1
     return 1
 
 
-cdef object changed():
-    return ValueError("the headers' bytes have changed since they were decoded")
+cdef int64_t total_length(const int64_t[::1] starts, const int64_t[::1] lengths, Py_ssize_t size) except -1:
+    """Return the bytes of all headers, after checking that they are inside a buffer of `size` bytes."""
+    cdef int64_t total = 0
+    cdef Py_ssize_t i
+    if lengths.shape[0] != starts.shape[0]:
+        raise ValueError(f"{starts.shape[0]} starts, {lengths.shape[0]} lengths")
+    for i in range(starts.shape[0]):
+        if lengths[i] <= 0:
+            continue
+        if starts[i] < 0 or lengths[i] > size - starts[i]:
+            raise ValueError(f"headers of record {i} at {starts[i]}, {lengths[i]} bytes, are outside the buffer of "
+                             f"{size} bytes")
+        total += lengths[i]
+        if total > 0x7FFFFFFF:
+            raise OverflowError("more than 2**31 - 1 bytes of headers in one Arrow array; take a smaller slice")
+    return total
 
 
 def gather_headers(const uint8_t[::1] buffer not None, const int64_t[::1] starts not None,
                    const int64_t[::1] lengths not None):
-    """The headers in buffer[starts[i]:starts[i] + lengths[i]] (length 0 or less: none), one after the other.
+    """Gather the headers in buffer[starts[i]:starts[i] + lengths[i]] (length 0 or less: none), one after the other.
 
-    Returns (ends int32 (n + 1,), headers up to each record; key_ends int32 (m + 1,), keys uint8; value_ends int32
-    (m + 1,), values uint8; present uint8 (m,), 0 where a value is null). OverflowError: more than 2**31 - 1 headers or
-    bytes; ValueError: headers outside the buffer, or that are none.
+    Returns:
+        (ends int32 (n + 1,), headers up to each record; key_ends int32 (m + 1,), keys uint8; value_ends int32 (m + 1,),
+        values uint8; present uint8 (m,), 0 where a value is null).
+
+    Raises:
+        OverflowError: More than 2**31 - 1 bytes of headers.
+        ValueError: Headers outside the buffer, or bytes that are no headers.
     """
     cdef Py_ssize_t count = starts.shape[0]
-    cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
-    cdef int32_t[::1] ends
-    cdef int32_t[::1] key_ends
-    cdef int32_t[::1] value_ends
-    cdef uint8_t[::1] keys
-    cdef uint8_t[::1] values
-    cdef uint8_t[::1] present
-    cdef Room room
+    cdef int64_t total = total_length(starts, lengths, buffer.shape[0])
+    cdef Gathered into
     cdef Py_ssize_t i
-    cdef int64_t start
-    cdef int64_t length
-    if lengths.shape[0] != count:
-        raise ValueError(f"{count} starts, {lengths.shape[0]} lengths")
+    # Arrays have at least one element, so that they have an address. Memory that is not touched costs nothing.
     ends_array = np.zeros(count + 1, np.int32)
-    ends = ends_array
-    room.counted.headers = room.counted.key_bytes = room.counted.value_bytes = 0
+    key_ends_array = np.empty(total // 2 + 1, np.int32)
+    value_ends_array = np.empty(total // 2 + 1, np.int32)
+    present_array = np.empty(total // 2 + 1, np.uint8)
+    keys_array = np.ndarray(total + 1, np.uint8, Block(total + 1))
+    values_array = np.ndarray(total + 1, np.uint8, Block(total + 1))
+    cdef int32_t[::1] ends = ends_array
+    cdef int32_t[::1] key_ends = key_ends_array
+    cdef int32_t[::1] value_ends = value_ends_array
+    cdef uint8_t[::1] present = present_array
+    cdef uint8_t[::1] keys = keys_array
+    cdef uint8_t[::1] values = values_array
+    key_ends[0] = value_ends[0] = 0
+    into.headers = 0
+    into.key_ends, into.value_ends, into.present = &key_ends[0], &value_ends[0], &present[0]
+    into.keys, into.values = &keys[0], &values[0]
     for i in range(count):
-        start = starts[i]
-        length = lengths[i]
-        if length > 0:
-            if start < 0 or length > buffer.shape[0] - start:
-                raise ValueError(f"headers of record {i} at {start}, {length} bytes, are outside the buffer of "
-                                 f"{buffer.shape[0]} bytes")
-            if not count_headers(data + start, length, &room.counted):
-                raise changed()
-            if max(room.counted.headers, room.counted.key_bytes, room.counted.value_bytes) > 0x7FFFFFFF:
-                raise OverflowError("more than 2**31 - 1 headers or bytes in one Arrow array; take a smaller slice")
-        ends[i + 1] = <int32_t> room.counted.headers
-    # One more, so that even nothing has an address.
-    key_ends_array = np.zeros(room.counted.headers + 1, np.int32)
-    value_ends_array = np.zeros(room.counted.headers + 1, np.int32)
-    present_array = np.zeros(room.counted.headers + 1, np.uint8)
-    keys_array = np.ndarray(room.counted.key_bytes + 1, np.uint8, Block(room.counted.key_bytes + 1))
-    values_array = np.ndarray(room.counted.value_bytes + 1, np.uint8, Block(room.counted.value_bytes + 1))
-    key_ends, value_ends, present = key_ends_array, value_ends_array, present_array
-    keys, values = keys_array, values_array
-    room.used.headers = room.used.key_bytes = room.used.value_bytes = 0
-    room.key_ends, room.value_ends = &key_ends[0], &value_ends[0]
-    room.keys, room.values, room.present = &keys[0], &values[0], &present[0]
-    for i in range(count):
-        start = starts[i]
-        length = lengths[i]
-        if ends[i + 1] > ends[i] and (start < 0 or length > buffer.shape[0] - start
-                                      or not copy_headers(data + start, length, &room)
-                                      or room.used.headers != ends[i + 1]):
-            raise changed()
-    return (ends_array, key_ends_array, keys_array[:room.used.key_bytes], value_ends_array,
-            values_array[:room.used.value_bytes], present_array[:room.used.headers])
+        if lengths[i] > 0 and not add_headers(&buffer[starts[i]], lengths[i], &into):
+            raise ValueError("the headers' bytes have changed since they were decoded")
+        ends[i + 1] = <int32_t> into.headers
+    return (ends_array, key_ends_array[:into.headers + 1], keys_array[:key_ends[into.headers]],
+            value_ends_array[:into.headers + 1], values_array[:value_ends[into.headers]],
+            present_array[:into.headers])

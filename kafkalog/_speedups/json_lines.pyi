@@ -10,6 +10,8 @@ def json_lines(
     key_length: NDArray[np.int64],
     value_start: NDArray[np.int64],
     value_length: NDArray[np.int64],
+    headers_start: NDArray[np.int64],
+    headers_length: NDArray[np.int64],
     head: bytes,
     label: bytes,
 ) -> bytes | None: ...

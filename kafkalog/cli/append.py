@@ -111,17 +111,17 @@ def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[Writabl
     """Open the log. Report the appended offsets after it has been closed, even after an error."""
     import kafkalog
 
-    _log_in_lines()
-    log = kafkalog.open(directory, "a", config, progress=_recovering())
+    _print_log_messages()
+    log = kafkalog.open(directory, "a", config, progress=_recovery_progress())
     first = log.log_end_offset
     try:
         with log:
             yield log
     finally:
-        _tell(output, directory, first, log.log_end_offset)
+        _report_offsets(output, directory, first, log.log_end_offset)
 
 
-def _log_in_lines() -> None:
+def _print_log_messages() -> None:
     """Print the library's log messages as lines on stderr."""
     import logging
 
@@ -159,7 +159,7 @@ def _config(settings: tuple[str, ...]) -> LogConfig:
         raise click.UsageError(f"--config: {error}") from error
 
 
-def _recovering() -> Callable[[int, int], None]:
+def _recovery_progress() -> Callable[[int, int], None]:
     """Return a function that shows the progress of a long recovery."""
     from kafkalog.cli.progress import Progress
 
@@ -222,7 +222,7 @@ class Appending:
             raise LineError(f"line {line} is rejected: {error} (--config {name}=N sets the limit)") from error
 
 
-def _tell(output: str, directory: Path, first: int, end: int) -> None:
+def _report_offsets(output: str, directory: Path, first: int, end: int) -> None:
     """Report the appended offsets."""
     if output == "json":
         from kafkalog.cli.json_shapes import of_appended

@@ -17,7 +17,7 @@ from kafkalog.storage.remote_path import to_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 
-def way_round(source: Source, error: KafkaLogError) -> str:
+def advice_after(source: Source, error: KafkaLogError) -> str:
     """Return advice to add to the message about damage; an empty text if nothing follows the damage."""
     paths = [file.path for file in source.files]
     if error.position is None or error.path not in paths:
@@ -28,7 +28,7 @@ def way_round(source: Source, error: KafkaLogError) -> str:
         following = segment_base_offset(to_path(paths[i + 1]).name) if i + 1 < len(paths) else None
         return "" if following is None else _advice(following)
     offset = batch.base_offset
-    return _advice(offset if _can_be_asked_for(source.files[i], offset, batch.position) else None)
+    return _advice(offset if _from_option_finds(source.files[i], offset, batch.position) else None)
 
 
 def _advice(offset: int | None) -> str:
@@ -56,7 +56,7 @@ def _is_sound(batch: RecordBatch) -> bool:
     return True
 
 
-def _can_be_asked_for(file: FileMessageSet, offset: int, position: int) -> bool:
+def _from_option_finds(file: FileMessageSet, offset: int, position: int) -> bool:
     """Return whether a search by headers from the start of the file finds `offset` at or after `position`."""
     try:
         found = file.search(offset) if offset >= 0 else None

@@ -8,13 +8,12 @@ Unpacks the archives into a temporary directory, runs the commands on them as a 
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
 
 from kafkalog.cli import INTERRUPTED, SOUND, UNREADABLE, cli
-from kafkalog.cli.output import Column, colour_wanted, complain, printable, styled, table, write_text
+from kafkalog.cli.output import colour_wanted, complain, printable, styled, write_text
 
 # A partition of each format, codec and kind, and the options to print it with.
 RECORDS = (
@@ -26,9 +25,6 @@ RECORDS = (
     ("Batches of a transactional log: producers, and the markers that end transactions", "kafka-3.9/data/v2-txn-0",
      ("--batches", "--limit", "6")),
 )  # fmt: skip
-CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
-REPEATED = 20
-READ_SECONDS = 0.4
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,47 +47,19 @@ def _show() -> int:
     codes = [
         _run("What is in the data directories of these brokers?", "ls", *data_dirs),
         _run("Are they valid? Every checksum and every record is checked.", "verify", "--deep", *data_dirs),
+        *(_run(title, "dump", path, *options) for title, path, options in RECORDS),
     ]
-    codes += [_run(title, "dump", path, *options) for title, path, options in RECORDS]
-    _heading("How fast are records decoded?")
-    _show_rate()
     return next((code for code in codes if code != SOUND), SOUND)
 
 
-def _heading(text: str) -> None:
-    write_text(styled(f"\n== {text}\n", colour_wanted(), bold=True, fg="cyan"))
-
-
 def _run(title: str, *arguments: str) -> int:
-    _heading(title)
+    write_text(styled(f"\n== {title}\n", colour_wanted(), bold=True, fg="cyan"))
     write_text(printable(f"$ kafkalog {' '.join(arguments)}") + "\n")
     try:
         cli.main(arguments, prog_name="kafkalog")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNREADABLE
     raise AssertionError("cli.main ends by SystemExit")
-
-
-def _show_rate() -> None:
-    """Measure decoding, without opening files, by reading a small log repeatedly."""
-    write_text("Read as columns on one thread from memory, with the checksum of every batch:\n\n")
-    columns = (Column("CODEC"), Column("MILLION RECORDS/S", right=True), Column("MB/S AS STORED", right=True))
-    rates = [(codec, *_rate(Path(f"kafka-3.9/data/v2-{codec}-0"))) for codec in CODECS]
-    rows = [(codec, f"{records / 1e6:.1f}", f"{size / 1e6:.0f}") for codec, records, size in rates]
-    write_text("\n".join(table(columns, rows).lines) + "\n")
-
-
-def _rate(partition: Path) -> tuple[float, float]:
-    """Return records and bytes per second."""
-    from kafkalog import ByteBufferMessageSet
-
-    log = ByteBufferMessageSet(b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) * REPEATED)
-    records = size = 0
-    start = time.perf_counter()
-    while (seconds := time.perf_counter() - start) < READ_SECONDS:
-        records += sum(map(len, log.columns()))
-        size += log.size_in_bytes
-    return records / seconds, size / seconds
 
 
 if __name__ == "__main__":

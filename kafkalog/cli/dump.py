@@ -56,7 +56,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Options:
     """The options of the command.
 
     Attributes:
@@ -89,31 +89,31 @@ class Dump:
     """Prints logs one after the other until the limit is reached, and stores the most severe exit code.
 
     Attributes:
-        wish: The options.
+        options: The options.
         left: How many records or batches may still be printed.
         exit_code: The most severe exit code so far.
         printed: How many records or batches were printed.
     """
 
-    def __init__(self, wish: Wish, limit: int | None, sink: Sink, progress: Progress, *, several: bool) -> None:
+    def __init__(self, options: Options, limit: int | None, sink: Sink, progress: Progress, *, several: bool) -> None:
         """Prepare the output.
 
         Args:
-            wish: The options.
+            options: The options.
             limit: The largest number of records or batches, of all logs together; None: no limit.
             sink: Where to write.
             progress: The progress line.
             several: Whether each line of text names the log that it is from.
         """
-        self.wish = wish
+        self.options = options
         self.left = sys.maxsize if limit is None else limit
         self.exit_code = SOUND
         self.printed = 0
         self._several = several
         self._sink = sink
         self._progress = progress
-        self._filter = _filter(wish.form)
-        self._array = _array() if wish.form == "json" else None
+        self._filter = _filter(options.form)
+        self._array = _array() if options.form == "json" else None
         self._hides = False
 
     def show(self, place: PartitionDir | LogFile) -> None:
@@ -129,7 +129,7 @@ class Dump:
                 try:
                     self._show(source)
                 except KafkaLogError as error:
-                    self._tell_damage(source, error)
+                    self._report_damage(source, error)
         except BrokenPipeError:
             raise
         except (KafkaLogError, OSError) as error:
@@ -141,46 +141,48 @@ class Dump:
         self.exit_code = max(self.exit_code, exit_code_of(error))
 
     def _opened(self, place: PartitionDir | LogFile) -> Source:
-        if self.wish.skip_damage:
+        if self.options.skip_damage:
             from kafkalog.cli.survivors import SurvivingSource
 
-            return SurvivingSource(place, self._report)
+            return SurvivingSource(place, self._report_problem)
         from kafkalog.cli.log_source import Source
 
         return Source(place)
 
     def _show(self, source: Source) -> None:
-        wanted = range_in(source, self.wish.start, self.wish.end)
+        wanted = range_in(source, self.options.start, self.options.end)
         before = self.printed
         lines = self._lines(source)
-        pieces = self._batches if self.wish.batches else self._with_control if self.wish.control else self._records
+        pieces = (
+            self._batches if self.options.batches else self._with_control if self.options.control else self._records
+        )
         for piece in pieces(source, lines, wanted):
             shown = piece if self._filter is None else self._filter(piece)
-            self._sink.write([shown if self._array is None else self._array.take(shown)])
+            self._sink.write(shown if self._array is None else self._array.take(shown))
             if not self.left:
                 return
-        self._tell_end(source, wanted, nothing=self.printed == before)
+        self._report_end(source, wanted, nothing=self.printed == before)
 
     def finish(self) -> None:
         """End the JSON document, also after an error; write the hint about columns hidden on a narrow terminal."""
         if self._array is not None:
-            self._sink.write([self._array.end()])
+            self._sink.write(self._array.end())
         if self._hides and self.printed:
             from kafkalog.cli.text_lines import HIDDEN_HINT
 
-            self._sink.write([HIDDEN_HINT.encode()])
+            self._sink.write(HIDDEN_HINT.encode())
 
     def _lines(self, source: Source) -> JsonLines | TextLines:
-        if self.wish.form != "text":
+        if self.options.form != "text":
             from kafkalog.cli.json_lines import JsonLines
 
-            return JsonLines(source.place)
+            return JsonLines(source.topic_partition, source.path)
         from kafkalog.cli.text_lines import TextLines
 
-        width = None if self.wish.wide else table_width()
+        width = None if self.options.wide else table_width()
         name = source.name if self._several else ""
-        lines = TextLines(name, max_width=self.wish.max_width, colour=colour_wanted(), width=width)
-        self._hides = self.wish.batches and lines.is_narrow
+        lines = TextLines(name, max_width=self.options.max_width, colour=colour_wanted(), width=width)
+        self._hides = self.options.batches and lines.is_narrow
         return lines
 
     def _records(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
@@ -200,9 +202,9 @@ class Dump:
                 # Read the whole batch, so that its damage is raised here.
                 records = [record for record in batch if wanted.holds(record)]
             except KafkaLogError as error:
-                if not self.wish.skip_damage:
+                if not self.options.skip_damage:
                     raise
-                self._report(error, True)
+                self._report_problem(error, True)
                 continue
             shown = records[: self.left]
             self._count(len(shown), batch.size_in_bytes)
@@ -223,39 +225,41 @@ class Dump:
             if not self.left:
                 break
         if first_error is not None:
-            self._report(first_error if damaged == 1 else f"{first_error}; {damaged} batches are damaged in all", True)
+            self._report_problem(
+                first_error if damaged == 1 else f"{first_error}; {damaged} batches are damaged in all", True
+            )
 
     def _count(self, number: int, size: int) -> None:
         self.left -= number
         self.printed += number
         self._progress.advance(size)
 
-    def _tell_end(self, source: Source, wanted: Range, *, nothing: bool) -> None:
+    def _report_end(self, source: Source, wanted: Range, *, nothing: bool) -> None:
         """Report on stderr why the output is empty, or that the file ends in an incomplete batch."""
-        if nothing and not self._several and (self.wish.is_bounded or self.wish.form == "text"):
-            from kafkalog.cli.emptiness import why_nothing
+        if nothing and not self._several and (self.options.is_bounded or self.options.form == "text"):
+            from kafkalog.cli.emptiness import reason_for_nothing
 
-            what = "batch" if self.wish.batches else "record"
-            self._complain(why_nothing(source, wanted, what, control=self.wish.control))
+            what = "batch" if self.options.batches else "record"
+            self._complain(reason_for_nothing(source, wanted, what, control=self.options.control))
         if wanted.stop is None and (torn := source.torn) is not None:
             self._complain(f"{source.active_path}: position {torn.position}: it ends in part of a batch, not shown")
 
-    def tell_nothing(self, logs: int) -> None:
+    def report_nothing(self, logs: int) -> None:
         """Report that none of several logs had output, unless all records were asked for as JSON."""
-        if not self.wish.is_bounded and self.wish.form != "text":
+        if not self.options.is_bounded and self.options.form != "text":
             return
-        what = "batch" if self.wish.batches else "record"
-        self._complain(f"no {what} {'in that range ' if self.wish.is_bounded else ''}in any of the {logs} logs")
+        what = "batch" if self.options.batches else "record"
+        self._complain(f"no {what} {'in that range ' if self.options.is_bounded else ''}in any of the {logs} logs")
 
-    def _tell_damage(self, source: Source, error: Exception) -> None:
-        from kafkalog.cli.damage_advice import way_round
+    def _report_damage(self, source: Source, error: Exception) -> None:
+        from kafkalog.cli.damage_advice import advice_after
         from kafkalog.errors import KafkaLogError
 
-        advice = "" if self.wish.skip_damage or not isinstance(error, KafkaLogError) else way_round(source, error)
+        advice = "" if self.options.skip_damage or not isinstance(error, KafkaLogError) else advice_after(source, error)
         self._complain(f"{error}{advice}")
         self.exit_code = max(self.exit_code, exit_code_of(error))
 
-    def _report(self, problem: object, is_damage: bool) -> None:
+    def _report_problem(self, problem: object, is_damage: bool) -> None:
         """Report a problem that does not end the dump; damage changes the exit code."""
         self._complain(problem)
         if is_damage:
@@ -326,24 +330,24 @@ def dump(
     check_order(start, end)
     if max_width is None:
         max_width = TERMINAL_MAX_WIDTH if is_terminal(sys.stdout) else 0
-    return _dump(paths, topics, Wish(form, batches, control, start, end, max_width, skip_damage, wide), limit)
+    return _dump(paths, topics, Options(form, batches, control, start, end, max_width, skip_damage, wide), limit)
 
 
-def _dump(paths: Sequence[Path], topics: tuple[str, ...], wish: Wish, limit: int | None) -> int:
+def _dump(paths: Sequence[Path], topics: tuple[str, ...], options: Options, limit: int | None) -> int:
     from kafkalog.cli.ls import size_of
 
     found, problems, several = _places(paths, topics)
     # If records are printed on the same terminal, a progress line would interfere with them.
     progress = Progress(sum(map(size_of, found)), quiet=is_terminal(sys.stdout))
     with progress, Sink(stdout_bytes()) as sink:
-        dump = Dump(wish, limit, sink, progress, several=several)
+        dump = Dump(options, limit, sink, progress, several=several)
         try:
             for problem in problems:
                 dump.fail(problem)
             for each in takewhile(lambda _: dump.left, found):
                 dump.show(each)
             if several and dump.left and not dump.printed and dump.exit_code == SOUND:
-                dump.tell_nothing(len(found))
+                dump.report_nothing(len(found))
         finally:
             dump.finish()
         return dump.exit_code

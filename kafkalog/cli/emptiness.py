@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafkalog.cli.log_source import Source
 
 
-def why_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> str:
+def reason_for_nothing(source: Source, wanted: Range, what: str, *, control: bool) -> str:
     """Return the reason as one line.
 
     Args:

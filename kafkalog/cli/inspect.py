@@ -66,7 +66,7 @@ def inspect(
     utc: bool | None,
     theme: str | None,
     config: Path | None,
-    **looking: Any,
+    **screen_options: Any,
 ) -> int:
     """Browse the data directory, partition or segment file at PATH: partitions, segments, batches, records, bytes.
 
@@ -76,8 +76,10 @@ def inspect(
         raise click.UsageError(f"the inspector reads files of this machine, not {path}")
     try:
         if screen is not None:
-            return _headless(path, screen, form or "text", _told(_settings(config, utc, theme)), looking)
-        return _in_terminal(path, form, lambda: _settings(config, utc, theme), looking)
+            return _headless(
+                path, screen, form or "text", _print_mistakes(_settings(config, utc, theme)), screen_options
+            )
+        return _in_terminal(path, form, lambda: _settings(config, utc, theme), screen_options)
     except NotALogError as error:
         from kafkalog.storage.data_dir.discover import log_below
 
@@ -87,10 +89,10 @@ def inspect(
         raise NotALogError(f"{error.message}; did you mean {below}?", error.path) from None
 
 
-def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings], looking: dict[str, Any]) -> int:
+def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings], screen_options: dict[str, Any]) -> int:
     """Run the inspector and return its exit code."""
-    if form is not None or any(looking.values()):
-        name = "--output" if form is not None else f"--{_named(looking)}"
+    if form is not None or any(screen_options.values()):
+        name = "--output" if form is not None else f"--{_first_option_given(screen_options)}"
         raise click.UsageError(f"{name} requires --headless")
     try:
         from inspector import app
@@ -113,19 +115,19 @@ def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Setti
     return settings if theme is None else replace(settings, theme=theme)
 
 
-def _told(settings: Settings) -> Settings:
+def _print_mistakes(settings: Settings) -> Settings:
     """Print the mistakes in the config file, because no screen shows them."""
     for mistake in settings.mistakes:
         complain(mistake)
     return settings
 
 
-def _named(looking: dict[str, Any]) -> str:
+def _first_option_given(screen_options: dict[str, Any]) -> str:
     """Return the name of the first of these options that was given."""
-    return next(name for name, value in looking.items() if value).replace("fields", "in").replace("_", "-")
+    return next(name for name, value in screen_options.items() if value).replace("fields", "in").replace("_", "-")
 
 
-def _headless(path: Path, screen: str, form: str, settings: Settings, looking: dict[str, Any]) -> int:
+def _headless(path: Path, screen: str, form: str, settings: Settings, screen_options: dict[str, Any]) -> int:
     """Print the content of a screen and return the exit code."""
     from inspector import headless
 
@@ -135,12 +137,12 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, looking: d
     if screen not in headless.SCREENS:
         raise click.UsageError(f"unknown screen {screen!r}: expected one of {', '.join(headless.SCREENS)}")
     try:
-        return headless.show(path, screen, form, settings.time_zone, _options(looking))
+        return headless.show(path, screen, form, settings.time_zone, _options(screen_options))
     except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _options(looking: dict[str, Any]) -> Options:
+def _options(screen_options: dict[str, Any]) -> Options:
     """Return the options of a screen from those of the command line.
 
     Raises:
@@ -149,13 +151,13 @@ def _options(looking: dict[str, Any]) -> Options:
     from inspector.background.jobs import Wanted
     from inspector.headless import NeedsMoreError, Options
 
-    if not looking["find"]:
-        return Options(deep=looking["deep"])
-    wanted = Wanted(looking["find"], regex=looking["regex"], case=not looking["any_case"])
-    if looking["fields"]:
-        wanted = replace(wanted, fields=frozenset(looking["fields"]))
+    if not screen_options["find"]:
+        return Options(deep=screen_options["deep"])
+    wanted = Wanted(screen_options["find"], regex=screen_options["regex"], case=not screen_options["any_case"])
+    if screen_options["fields"]:
+        wanted = replace(wanted, fields=frozenset(screen_options["fields"]))
     try:
         wanted.pattern()
     except ValueError as error:
         raise NeedsMoreError(str(error)) from None
-    return Options(wanted, looking["deep"])
+    return Options(wanted, screen_options["deep"])

@@ -5,77 +5,60 @@ A file whose name and directory do not give topic and partition has `path` inste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from kafkalog._speedups.json_lines import json_lines
 from kafkalog.attributes import TimestampType
-from kafkalog.cli.json_shapes import JSON_VERSION, of_batch, of_control, of_record
+from kafkalog.cli.json_shapes import JSON_VERSION, of_batch, of_control, of_place, of_record
 from kafkalog.record.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from kafkalog import Record, RecordColumns
+    from os import PathLike
+
+    from kafkalog import Record, RecordColumns, TopicPartition
     from kafkalog.cli.batch_facts import BatchFacts
     from kafkalog.cli.log_source import Located
 
-# The number of lines encoded at once: so few that their objects stay in the CPU cache and freed memory is used again.
-LINES_AT_ONCE = 128
-LINES_BY_KERNEL = 512
+# So few that their objects stay in the CPU cache and freed memory is used again.
+LINES_AT_ONCE = 512
 
 _encoder = msgspec.json.Encoder()
-
-
-class _Header(msgspec.Struct, gc=False):
-    key: str
-    value: str | None
-
-
-def _row_type(place: dict[str, Any]) -> Callable[..., msgspec.Struct]:
-    """Return the type from which records are encoded. The fields of `place` are defaults: they cost no argument."""
-    fields: list[str | tuple[str, Any] | tuple[str, Any, Any]] = [
-        *[(name, type(value), value) for name, value in place.items()],
-        ("offset", int),
-        ("timestamp", int),
-        ("timestamp_type", str),
-        ("key", str | None),
-        ("value", str | None),
-        ("headers", Sequence[_Header]),
-    ]
-    return msgspec.defstruct("_Row", fields, kw_only=True, gc=False)
 
 
 class JsonLines:
     """Encodes the records and batches of one log as lines."""
 
-    def __init__(self, place: dict[str, Any]) -> None:
-        """Prepare the parts that all lines share.
+    def __init__(self, partition: TopicPartition | None, path: str | PathLike[str]) -> None:
+        """Prepare the fields that all lines share.
 
         Args:
-            place: The fields that name the log, for each line.
+            partition: The partition; None if it is not known.
+            path: The path, which names the log if the partition is not known.
         """
-        self._place = {"version": JSON_VERSION, **place}
+        place = of_place(path, partition)
+        names = ("path",) if partition is None else ("topic", "partition")
+        self._place = {"version": JSON_VERSION, **{name: place[name] for name in names}}
         self._head = _encoder.encode(self._place)[:-1] + b","
-        self._row = _row_type(self._place)
 
     def records(self, part: RecordColumns) -> Iterator[bytes]:
         """Yield chunks of whole lines.
 
-        There are three implementations with the same result. The fast ones are for records that all have a timestamp
-        of the same type.
+        There are two implementations with the same result. The fast one is for UTF-8 and timestamps of one type.
         """
         label = _common_label(part)
-        if label is None:
-            yield from map(self._careful, part.record_lists(LINES_AT_ONCE))
-        elif part.headers_length.any():
-            yield from (self._with_headers(records, label) for records in part.record_lists(LINES_AT_ONCE))
-        else:
-            for start in range(0, len(part), LINES_BY_KERNEL):
-                yield from self._without_headers(part[start : start + LINES_BY_KERNEL], label)
+        for start in range(0, len(part), LINES_AT_ONCE):
+            some = part[start : start + LINES_AT_ONCE]
+            lines = self._by_kernel(some, label)
+            yield from self.record_list(list(some), control=False) if lines is None else (lines,)
 
-    def _without_headers(self, part: RecordColumns, label: str) -> Iterator[bytes]:
-        lines = json_lines(
+    def _by_kernel(self, part: RecordColumns, label: str | None) -> bytes | None:
+        """Encode records in the kernel; return None if it does not support one of them."""
+        if label is None:
+            return None
+        return json_lines(
             part.buffer,
             part.offset,
             part.timestamp,
@@ -83,34 +66,11 @@ class JsonLines:
             part.key_length,
             part.value_start,
             part.value_length,
+            part.headers_start,
+            part.headers_length,
             self._head,
             label.encode(),
         )
-        yield from map(self._careful, part.record_lists(LINES_AT_ONCE)) if lines is None else (lines,)
-
-    def _with_headers(self, records: list[Record], label: str) -> bytes:
-        """Encode records that have timestamps and, as is usual, only UTF-8; others go to `_careful`."""
-        row = self._row
-        try:
-            rows = [
-                row(
-                    offset=record.offset,
-                    timestamp=record.timestamp,
-                    timestamp_type=label,
-                    key=None if (key := record.key) is None else key.decode(),
-                    value=None if (value := record.value) is None else value.decode(),
-                    headers=[_Header(name, None if text is None else text.decode()) for name, text in headers]
-                    if (headers := record.headers)
-                    else (),
-                )
-                for record in records
-            ]
-        except UnicodeDecodeError:
-            return self._careful(records)
-        return _encoder.encode_lines(rows)
-
-    def _careful(self, records: Iterable[Record]) -> bytes:
-        return _encoder.encode_lines([{**self._place, **of_record(record)} for record in records])
 
     def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
         """Yield at most one chunk of lines for `Record` objects.
@@ -120,10 +80,9 @@ class JsonLines:
             control: Whether all of them, or none, are control records.
         """
         if records:
-            more = [{"control": of_control(record)} if control else {} for record in records]
-            documents = [
-                {**self._place, **of_record(record), **each} for record, each in zip(records, more, strict=True)
-            ]
+            documents = [{**self._place, **of_record(record)} for record in records]
+            for record, document in zip(records, documents, strict=True) if control else ():
+                document["control"] = of_control(record)
             yield _encoder.encode_lines(documents)
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from kafkalog.cli.output import path_text
 from kafkalog.cli.positions import Range
 from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.record.record_batch import RecordBatch
@@ -40,6 +39,7 @@ class Source:
             NotALogError: It is not a log.
         """
         self._log: Log | FileMessageSet
+        self.path = place.path
         self.topic_partition: TopicPartition | None
         if isinstance(place, LogFile):
             self._log = FileMessageSet(place.path)
@@ -49,13 +49,6 @@ class Source:
             self._log = ReadOnlyLog(place.path)
             self.name = place.name
             self.topic_partition = self._log.topic_partition
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """The fields of JSON that name the log: topic and partition, or else the path."""
-        if self.topic_partition is not None:
-            return {"topic": path_text(self.topic_partition.topic), "partition": self.topic_partition.partition}
-        return {"path": path_text(self._log.directory if isinstance(self._log, Log) else self._log.path)}
 
     @property
     def files(self) -> list[FileMessageSet]:
@@ -109,11 +102,11 @@ class Source:
         if first is None:
             return
         stop = NO_END if wanted.stop is None else wanted.stop
-        for each in self._touching(first, stop):
+        for each in self._overlapping(first, stop):
             if not wanted.is_timed or wanted.touches_times_of(each.batch):
                 yield each
 
-    def _touching(self, first: int, stop: int) -> Iterator[Located]:
+    def _overlapping(self, first: int, stop: int) -> Iterator[Located]:
         for path, batch in self._all_batches(first):
             # The header of a compressed message of formats 0 and 1 does not have its first offset.
             if stop <= first or (batch.magic >= 2 and batch.base_offset >= stop):
@@ -131,10 +124,10 @@ class Source:
     def _first_to_read(self, wanted: Range) -> int | None:
         """Return the first offset for which a batch must be read; None: no batch must be read."""
         first = max(self._log.log_start_offset if isinstance(self._log, Log) else 0, wanted.first or 0)
-        late = first if wanted.since is None else self._first_as_late(wanted.since)
+        late = first if wanted.since is None else self._first_offset_since(wanted.since)
         return None if late is None else max(first, late)
 
-    def _first_as_late(self, timestamp: int) -> int | None:
+    def _first_offset_since(self, timestamp: int) -> int | None:
         """Return an offset before which, by the headers, all records are earlier than a timestamp.
 
         Args:

@@ -182,16 +182,16 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
     cells = [[column.title for column in columns], *map(list, rows)]
     widths = [max(map(len, each)) for each in zip(*cells, strict=True)]
     # A column without content is left out.
-    told = [i for i in range(len(columns)) if len(cells) == 1 or any(row[i] for row in cells[1:])]
-    shown = told if width is None else _fitting(columns, widths, told, width)
+    filled = [i for i in range(len(columns)) if len(cells) == 1 or any(row[i] for row in cells[1:])]
+    shown = filled if width is None else _fitting(columns, widths, filled, width)
     lines = ["  ".join(_aligned(row[i], widths[i], columns[i].right) for i in shown).rstrip() for row in cells]
-    return Table(lines, [columns[i].title for i in told if i not in shown])
+    return Table(lines, [columns[i].title for i in filled if i not in shown])
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], told: Sequence[int], width: int) -> list[int]:
+def _fitting(columns: Sequence[Column], widths: Sequence[int], filled: Sequence[int], width: int) -> list[int]:
     """Return the columns that fit: those that must stay, then others by falling priority."""
-    shown = {i for i in told if columns[i].keep >= MUST_STAY}
-    for i in sorted(told, key=lambda i: -columns[i].keep):
+    shown = {i for i in filled if columns[i].keep >= MUST_STAY}
+    for i in sorted(filled, key=lambda i: -columns[i].keep):
         if sum(widths[j] + 2 for j in shown | {i}) - 2 <= width:
             shown.add(i)
     return sorted(shown)

@@ -90,21 +90,12 @@ class Range:
 
     def of_times(self, part: RecordColumns) -> RecordColumns:
         """Return the records of `part` whose timestamps are in the range."""
-        import numpy as np
-
-        from kafkalog import RecordColumns
-
-        timestamp = part.timestamp
-        wanted = (timestamp != NO_TIMESTAMP) & (timestamp >= (LEAST_LONG if self.since is None else self.since))
+        wanted = part.timestamp != NO_TIMESTAMP
+        if self.since is not None:
+            wanted &= part.timestamp >= self.since
         if self.until is not None:
-            wanted &= timestamp < self.until
-        if wanted.all():
-            return part
-        fields = (
-            part.offset, part.timestamp, part.key_start, part.key_length,
-            part.value_start, part.value_length, part.headers_start, part.headers_length,
-        )  # fmt: skip
-        return RecordColumns(part.buffer, np.stack(fields)[:, wanted], part.batch[wanted], part.batches)
+            wanted &= part.timestamp < self.until
+        return part.where(wanted)
 
     def holds(self, record: Record) -> bool:
         """Return whether the record is in the range."""

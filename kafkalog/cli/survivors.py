@@ -26,7 +26,7 @@ class SurvivingSource(Source):
             report: Called with the damage, and whether it is more than the torn tail of an active segment.
         """
         super().__init__(place)
-        self._tell = report
+        self._report_problem = report
 
     @property
     def start_offset(self) -> int:
@@ -46,7 +46,7 @@ class SurvivingSource(Source):
     def torn(self) -> None:
         """None: a torn tail is reported like other damage."""
 
-    def _first_as_late(self, timestamp: int) -> int | None:  # noqa: ARG002 # headers may be damaged
+    def _first_offset_since(self, timestamp: int) -> int | None:  # noqa: ARG002 # headers may be damaged
         return 0
 
     def _parts(self, first: int, stop: int) -> Iterator[RecordColumns]:
@@ -59,6 +59,6 @@ class SurvivingSource(Source):
         """Report damage, except findings of severity INFO."""
         finding = damage.finding
         if finding is None:
-            self._tell(damage.error, True)
+            self._report_problem(damage.error, True)
         elif finding.severity is not Severity.INFO:
-            self._tell(finding, finding.severity is Severity.ERROR)
+            self._report_problem(finding, finding.severity is Severity.ERROR)

@@ -79,12 +79,8 @@ def _lines(log: Log, form: str) -> JsonLines | TextLines:
 
         return TextLines("", max_width=TERMINAL_MAX_WIDTH if is_terminal(sys.stdout) else 0, colour=colour_wanted())
     from kafkalog.cli.json_lines import JsonLines
-    from kafkalog.cli.output import path_text
 
-    partition = log.topic_partition
-    if partition is None:
-        return JsonLines({"path": path_text(log.directory)})
-    return JsonLines({"topic": path_text(partition.topic), "partition": partition.partition})
+    return JsonLines(log.topic_partition, log.directory)
 
 
 def wait_for_reader(seconds: float) -> None:
@@ -128,7 +124,7 @@ class Tail:
     def show_new(self) -> None:
         """Show the records appended since. Report truncation and deletion."""
         end = self._end()
-        if end < self.offset and (left := self._left(end)) < self.offset:
+        if end < self.offset and (left := self._end_of_known(end)) < self.offset:
             complain(f"{self._log.directory}: truncated to offset {left}; showing new records from there on")
             self.offset = left
         start = self._log.log_start_offset
@@ -138,7 +134,7 @@ class Tail:
         if end > self.offset:
             self._show(self.offset, end)
 
-    def _left(self, end: int) -> int:
+    def _end_of_known(self, end: int) -> int:
         """Return the end of the known batches that are still in the log; at most `offset`."""
         oldest = end
         while self._batches:

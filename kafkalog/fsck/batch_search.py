@@ -78,7 +78,7 @@ class SoundEntries:
         """
         while start < stop:
             if not self._window.start <= start < self._window.end:
-                self._window = self._look(start)
+                self._window = self._window_at(start)
             i = int(np.searchsorted(self._window.found, start))
             if i < len(self._window.found):
                 place = int(self._window.found[i])
@@ -106,20 +106,20 @@ class SoundEntries:
             value = crc(self._file.view(at, min(_PIECE_BYTES, end - at)), value)
         return value
 
-    def _look(self, start: int) -> _Window:
+    def _window_at(self, start: int) -> _Window:
         length = min(WINDOW_BYTES, self._end - start)
         held = np.frombuffer(self._file.view(start, min(length + _LONGEST_HEADER, self._end - start)), np.uint8)
         # One repeated byte is never a header: its size would be 0, negative or that of its own key.
         if (held == held[0]).all():
             return _Window(start, start + length, np.empty(0, np.int64))
         data = np.concatenate([held, np.zeros(length + _LONGEST_HEADER - len(held), np.uint8)])
-        places = _likely(data, length, self._end - start)
+        places = _plausible(data, length, self._end - start)
         magics = data[places + _MAGIC_AT]
-        batches = self._holding(_batches(data, places[magics == 2]), data, start, CRC32C)
-        messages = self._holding(_messages(data, places[magics < 2]), data, start, CRC32)
+        batches = self._with_right_checksum(_batches(data, places[magics == 2]), data, start, CRC32C)
+        messages = self._with_right_checksum(_messages(data, places[magics < 2]), data, start, CRC32)
         return _Window(start, start + length, np.sort(np.concatenate([batches, messages])) + start)
 
-    def _holding(self, places: Places, data: NDArray[np.uint8], start: int, polynomial: int) -> Places:
+    def _with_right_checksum(self, places: Places, data: NDArray[np.uint8], start: int, polynomial: int) -> Places:
         """Return those of `places` whose checksum holds; data[0] is at position `start`."""
         ranges = self._ranges_from(start, polynomial)
         if not len(places):
@@ -140,7 +140,7 @@ class SoundEntries:
         return ranges
 
 
-def _likely(data: NDArray[np.uint8], length: int, left: int) -> Places:
+def _plausible(data: NDArray[np.uint8], length: int, left: int) -> Places:
     """Return the indexes in data[:length] with plausible magic, attributes and size of an entry.
 
     Args:

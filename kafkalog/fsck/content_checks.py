@@ -176,12 +176,12 @@ def row_of(error: KafkaLogError, entries: Entries, reading: Reading) -> int:
     starts = entries.rows["position"]
     i = int(np.searchsorted(starts, error.position, "right")) - 1
     # The error of a batch that ends too early is at its end, where the next batch begins.
-    if i and error.position == int(starts[i]) and _fails(entries._replace(rows=entries.rows[i - 1 : i]), reading):
+    if i and error.position == int(starts[i]) and _undecodable(entries._replace(rows=entries.rows[i - 1 : i]), reading):
         return i - 1
     return i
 
 
-def _fails(entries: Entries, reading: Reading) -> bool:
+def _undecodable(entries: Entries, reading: Reading) -> bool:
     try:
         for _ in read_columns(entries, reading):
             pass

@@ -103,7 +103,7 @@ class Finding:
         if self.first_offset is not None and self.last_offset is not None:
             details.append(f"offsets {self.first_offset}..{self.last_offset}")
         elif self.first_offset is not None or self.last_offset is not None:
-            details.append(f"offsets {_or_nothing(self.first_offset)}..{_or_nothing(self.last_offset)}")
+            details.append(f"offsets {_offset_text(self.first_offset)}..{_offset_text(self.last_offset)}")
         details += [
             f"{name} {value}"
             for name, value in (("expected", self.expected), ("found", self.found))
@@ -112,7 +112,7 @@ class Finding:
         return details
 
 
-def _or_nothing(offset: int | None) -> str:
+def _offset_text(offset: int | None) -> str:
     return "" if offset is None else str(offset)
 
 

@@ -153,11 +153,11 @@ class OrderCheck:
             peek: Returns the row after them, shape (1,), or shape (0,) at the end.
         """
         inside = yield from self._outside(rows)
-        work = _joined(self._recent, rows[inside])
+        work = _concatenated(self._recent, rows[inside])
         yield from self._offsets(work, len(self._recent), peek)
         self._recent = work[-2:]
         numbered = rows[(rows["magic"] >= 2) & (rows["partition_leader_epoch"] >= 0)]
-        work = _joined(self._recent_epochs, numbered)
+        work = _concatenated(self._recent_epochs, numbered)
         yield from self._epochs(rows, work, len(self._recent_epochs), peek)
         self._recent_epochs = work[-2:]
 
@@ -178,25 +178,25 @@ class OrderCheck:
             beyond = (last > most) & ~below
         for i in np.flatnonzero(below).tolist():
             message = "the offset is below the segment's base"
-            yield self._misplaced(rows[i], "offset-below-segment", message, base, first[i])
+            yield self._offset_finding(rows[i], "offset-below-segment", message, base, first[i])
         for i in np.flatnonzero(beyond).tolist():
             message = "the offset is more than 2**31 - 1 above the segment's base"
-            yield self._misplaced(rows[i], "offset-beyond-segment", message, most, last[i])
+            yield self._offset_finding(rows[i], "offset-beyond-segment", message, most, last[i])
         over = ~(inside | below | beyond)
         if following is not None and over.any() and not self._reaches_over:
             self._reaches_over = True
             i = int(over.argmax())
             message = "the offsets overlap those of the next segment; later batches may overlap too"
-            yield self._misplaced(rows[i], "segment-overlap", message, following - 1, last[i])
+            yield self._offset_finding(rows[i], "segment-overlap", message, following - 1, last[i])
         return inside
 
-    def _misplaced(self, row: np.void, code: str, message: str, bound: int | None, found: Any) -> Finding:
+    def _offset_finding(self, row: np.void, code: str, message: str, bound: int | None, found: Any) -> Finding:
         expected = f"at least {bound}" if code == "offset-below-segment" else f"at most {bound}"
         return about(row, self._path, Severity.ERROR, code, message, expected=expected, found=int(found))
 
     def _offsets(self, work: Rows, known: int, peek: Callable[[], Rows]) -> Iterator[Finding]:
         first, last = first_offsets(work), work["last_offset"]
-        for place, at in _breaks(first, last, known, lambda: first_offsets(peek())):
+        for place, at in _order_breaks(first, last, known, lambda: first_offsets(peek())):
             if place < at:
                 message, expected = "the batch after it begins with a lower offset", f"less than {int(first[at])}"
                 yield about(work[place], self._path, Severity.ERROR, "offset-order", message,
@@ -214,7 +214,9 @@ class OrderCheck:
             yield about(row, self._path, Severity.WARNING, "leader-epoch", "the leader epoch is less than -1",
                         expected="at least -1", found=int(row["partition_leader_epoch"]))  # fmt: skip
         epochs = work["partition_leader_epoch"].astype(np.int64)
-        for place, at in _breaks(epochs, epochs - 1, known, lambda: peek()["partition_leader_epoch"].astype(np.int64)):
+        for place, at in _order_breaks(
+            epochs, epochs - 1, known, lambda: peek()["partition_leader_epoch"].astype(np.int64)
+        ):
             most = place < at
             message = "the leader epoch is higher than that of the next batch" if most else "the leader epoch decreases"
             bound = f"at most {int(epochs[at])}" if most else f"at least {int(epochs[at - 1])}"
@@ -222,7 +224,7 @@ class OrderCheck:
                         expected=bound, found=int(epochs[place]))  # fmt: skip
 
 
-def _joined(before: Rows, rows: Rows) -> Rows:
+def _concatenated(before: Rows, rows: Rows) -> Rows:
     """Concatenate two header tables; np.concatenate is slow for structured types."""
     both = np.empty(len(before) + len(rows), HEADER_DTYPE)
     both[: len(before)] = before
@@ -237,7 +239,7 @@ def first_offsets(rows: Rows) -> Longs:
     return firsts
 
 
-def _breaks(first: Longs, last: Longs, known: int, following: Callable[[], Longs]) -> Iterator[tuple[int, int]]:
+def _order_breaks(first: Longs, last: Longs, known: int, following: Callable[[], Longs]) -> Iterator[tuple[int, int]]:
     """Yield the rows that break the rising order, with the row to blame.
 
     The row before the break is to blame if its field is too high: without it the order holds, and the row after the

@@ -69,7 +69,7 @@ def verify_file(path: PathLike, options: Options | None = None, *, sealed: bool 
 def scope_of(path: Path) -> Scope:
     """Return the scope of a log file, derived from its name and from the names of the segments beside it."""
     base = segment_base_offset(path.name)
-    following = None if base is None else _following(path, base)
+    following = None if base is None else _next_base_offset(path, base)
     return Scope(str(path), Bounds(base, following), following is not None)
 
 
@@ -170,7 +170,7 @@ def not_readable(path: Path, error: OSError | NotALogError) -> Finding:
     return Finding(Severity.ERROR, "unreadable", str(path), error.strerror or str(error))
 
 
-def _following(path: Path, base: int) -> int | None:
+def _next_base_offset(path: Path, base: int) -> int | None:
     """Return the base offset of the next segment beside `path`; None if there is none, or if it is unknown."""
     try:
         return min((other for other, _ in segment_files(path.parent) if other > base), default=None)

@@ -184,7 +184,7 @@ class _Walk:
         at, end, span = start, self._size if end is None else min(end, self._size), RUN_BYTES
         while at < end:
             entries, stop = self._scan(at, min(span, end - at))
-            run, stop = self._judge(entries, stop)
+            run, stop = self._check_run(entries, stop)
             if len(run.rows):
                 self._note(run)
                 yield run
@@ -195,7 +195,7 @@ class _Walk:
                 yield Tail(EndKind.ZEROED, at, self._size, stop, self._previous_offset)
                 return
             else:
-                item = self._behind(stop)
+                item = self._find_next_batch(stop)
                 yield item
                 at, span = item.end, _CAREFUL_BYTES
 
@@ -240,19 +240,19 @@ class _Walk:
         return True
 
     def header_at(self, position: int) -> Rows:
-        """Return the result of the function `header_at`."""
+        """Return the header row of the batch at a position, shape (1,); shape (0,) if no batch begins there."""
         return self._scan(position, _PEEK_BYTES)[0].rows[:1]
 
     # --- valid batches, and damaged batches that can be skipped
 
-    def _judge(self, entries: Entries, stop: Stop) -> tuple[Run, Stop]:
+    def _check_run(self, entries: Entries, stop: Stop) -> tuple[Run, Stop]:
         """Check scanned batches; return those before lost framing, and why the scan stopped or the framing is lost."""
         rows = entries.rows
         computed = self._wrong_checksums(entries) if len(rows) else {}
         valid = readable(rows)
         valid[list(computed)] = False
         for i in np.flatnonzero(~valid).tolist():
-            if not self._linked(rows, valid, i, stop) or self._swallowed(rows[i]):
+            if not self._size_is_right(rows, valid, i, stop) or self._size_is_too_large(rows[i]):
                 stop = _cause(rows[i], computed.get(i))
                 rows, valid = rows[:i], valid[:i]
                 break
@@ -274,7 +274,7 @@ class _Walk:
             i += bad + 1
         return wrong
 
-    def _linked(self, rows: Rows, valid: Flags, i: int, stop: Stop) -> bool:
+    def _size_is_right(self, rows: Rows, valid: Flags, i: int, stop: Stop) -> bool:
         """Return whether the bytes after row i show that its size field is right."""
         following = valid[i + 1 : i + 1 + _LINKS]
         if following.any() or len(following) == _LINKS:
@@ -298,7 +298,7 @@ class _Walk:
         known = 0 <= magic <= 2 and size >= SHORTEST[magic]
         return known and self._sound.checksum(row) == int(row["checksum"])
 
-    def _swallowed(self, row: np.void) -> bool:
+    def _size_is_too_large(self, row: np.void) -> bool:
         """Return whether sound batches fill the end of this damaged one, which means that its size is too large."""
         start, end = int(row["position"]) + 1, int(row["position"]) + int(row["size_in_bytes"])
         while (place := self._sound.first(start, end)) is not None:
@@ -311,7 +311,7 @@ class _Walk:
 
     # --- lost framing
 
-    def _behind(self, stop: Stop) -> Lost | Tail:
+    def _find_next_batch(self, stop: Stop) -> Lost | Tail:
         """Search for the next batch, and return the lost bytes before it, or the tail."""
         start = stop.position
         place = self._next_sound(start + 1)
@@ -343,7 +343,7 @@ class _Walk:
 
     def _right_size(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the right and the stored size, if only the size field of a batch over [start, end) is wrong."""
-        head = self._head(start, end)
+        head = self._first_bytes(start, end)
         if len(head) < _HEAD_BYTES or head[MAGIC_AT] > 2:
             return None
         size, found = end - start - LOG_OVERHEAD, _int32(head, SIZE_AT)
@@ -359,7 +359,7 @@ class _Walk:
 
     def _may_be_torn(self, start: int) -> bool:
         """Return whether the bytes from `start` on may be the beginning of the batch that was to follow."""
-        head = self._head(start, self._size)
+        head = self._first_bytes(start, self._size)
         if len(head) >= SIZE_AT:
             least, most = self._offsets_ahead()
             if not max(0, least) <= int.from_bytes(head[:SIZE_AT], "big", signed=True) <= most:
@@ -368,7 +368,7 @@ class _Walk:
             return False
         return len(head) <= MAGIC_AT or head[MAGIC_AT] <= 2
 
-    def _head(self, start: int, end: int) -> memoryview:
+    def _first_bytes(self, start: int, end: int) -> memoryview:
         return self._source.view(start, min(_HEAD_BYTES, end - start))
 
 

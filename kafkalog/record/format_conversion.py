@@ -91,9 +91,9 @@ def with_offsets(
         partition_leader_epoch = whole("partition_leader_epoch", partition_leader_epoch, -INT32_MAX - 1, INT32_MAX)
     rows = entries.rows
     ensure_readable(rows)
-    lengths, rebuilt = _numbered(entries, first_offset, reading)
+    lengths, rebuilt = _count_offsets(entries, first_offset, reading)
     ensure_offsets(first_offset, int(lengths.sum()))
-    buffer = _replaced(entries, rebuilt)
+    buffer = _with_rebuilt(entries, rebuilt)
     if rebuilt:
         rows = scan_headers(buffer)[0]
     set_last_offsets(buffer, rows, first_offset - 1 + np.cumsum(lengths, dtype=np.int64))
@@ -102,7 +102,7 @@ def with_offsets(
     return buffer
 
 
-def _numbered(entries: Entries, offset: int, reading: Reading) -> tuple[NDArray[np.int64], dict[int, bytearray]]:
+def _count_offsets(entries: Entries, offset: int, reading: Reading) -> tuple[NDArray[np.int64], dict[int, bytearray]]:
     """Return the number of offsets of each entry, and the entries that had to be rebuilt, by the index of their row."""
     rows = entries.rows
     lengths = np.where(rows["magic"] >= 2, np.maximum(rows["last_offset"] - rows["base_offset"] + 1, 0), 1)
@@ -142,7 +142,7 @@ def _renumbered(entry: Entries, offset: int, reading: Reading) -> tuple[int, byt
     return len(columns), rebuild(columns, replace(settings_of(row, int(row["magic"])), base_offset=offset))
 
 
-def _replaced(entries: Entries, rebuilt: dict[int, bytearray]) -> bytearray:
+def _with_rebuilt(entries: Entries, rebuilt: dict[int, bytearray]) -> bytearray:
     """Copy the entries with the rebuilt ones in place of the old ones."""
     if not rebuilt:
         return bytearray(entries.view)
@@ -258,23 +258,23 @@ def to_magic(
         start_offset = whole("start_offset", start_offset, 0, INT64_MAX)
     parts: list[ReadableBuffer] = []
     for entries in runs:
-        for rows in _alike(entries.rows, magic):
+        for rows in _ranges_to_convert(entries.rows, magic):
             part = entries.only(rows)
             same = rows["magic"][0] == magic
             parts.append(part.view if same else _converted(part, magic, reading, lossy, start_offset))
     return b"".join(parts)
 
 
-def _alike(rows: NDArray[np.void], magic: int) -> Iterator[NDArray[np.void]]:
+def _ranges_to_convert(rows: NDArray[np.void], magic: int) -> Iterator[NDArray[np.void]]:
     """Cut rows into ranges to copy, ranges of messages that become one batch, and single batches or wrappers."""
     same = rows["magic"] == magic
     loose = (rows["magic"] < 2) & (rows["compression_type"] == 0) & ~same
-    joined = (same[1:] & same[:-1]) | (loose[1:] & loose[:-1] & _may_share(rows[:-1], rows[1:]))
+    joined = (same[1:] & same[:-1]) | (loose[1:] & loose[:-1] & _fit_into_one_batch(rows[:-1], rows[1:]))
     cuts = [0, *(np.flatnonzero(~joined) + 1).tolist(), len(rows)]
     return (rows[start:end] for start, end in pairwise(cuts))
 
 
-def _may_share(left: NDArray[np.void], right: NDArray[np.void]) -> NDArray[np.bool_]:
+def _fit_into_one_batch(left: NDArray[np.void], right: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which neighbours fit into one batch: same magic, timestamp type and append time, and rising offsets.
 
     Offsets of one batch must not cross a multiple of 2**31, so that offset deltas fit into an int32.
@@ -301,11 +301,11 @@ def _converted(
     if magic < row["magic"] and start_offset is not None and not row["compression_type"]:
         columns = columns.between(start_offset, INT64_MAX)
     if batch and not lossy:
-        _refuse_loss(row, columns, reading.path)
+        _check_nothing_is_lost(row, columns, reading.path)
     return _build_converted(columns, settings_of(row, magic))
 
 
-def _refuse_loss(row: np.void, columns: RecordColumns, path: str | None) -> None:
+def _check_nothing_is_lost(row: np.void, columns: RecordColumns, path: str | None) -> None:
     lost = {
         "control records": row["attributes"] & CONTROL_BIT,
         "transactional records": row["attributes"] & TRANSACTIONAL_BIT,

@@ -108,7 +108,8 @@ class MessageWriter(BufferingOutputStream):
         magic: int = 1,
         payload: "ReadableBuffer | Callable[[MessageWriter], object] | None" = None,
     ) -> None:
-        magic, timestamp = _checked(magic, timestamp)
+        magic = whole("magic", magic, 0, 1)
+        timestamp = whole("timestamp", timestamp, -1, INT64_MAX, EPOCH_MS)
         compression_type = member("compression_type", compression_type, CompressionType)
         timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
         attributes = _attributes(magic, compression_type, timestamp_type)
@@ -132,10 +133,6 @@ class MessageWriter(BufferingOutputStream):
             return
         self.write_int(len(data))
         super().write(data)
-
-
-def _checked(magic: int, timestamp: int) -> tuple[int, int]:
-    return whole("magic", magic, 0, 1), whole("timestamp", timestamp, -1, INT64_MAX, EPOCH_MS)
 
 
 def _attributes(magic: int, compression_type: CompressionType, timestamp_type: TimestampType) -> int:

@@ -226,7 +226,7 @@ def check_magic(entries: Entries, reading: Reading, magic: int) -> None:
         message = "the entry is of another format"
         raise InvalidRecordError(message, None, int(row["position"]), f"magic {magic}", f"magic {row['magic']}")
     if magic < 2:
-        _refuse_any(entries, reading, lambda content: OTHER_MAGIC * content.other_magic)
+        _check_each(entries, reading, lambda content: OTHER_MAGIC * content.other_magic)
 
 
 def check_keys(entries: Entries, reading: Reading) -> None:
@@ -235,7 +235,7 @@ def check_keys(entries: Entries, reading: Reading) -> None:
     Raises:
         RecordValidationError: Records have no key.
     """
-    _refuse_any(entries, reading, _key_faults)
+    _check_each(entries, reading, _key_faults)
 
 
 def check_timestamps(
@@ -259,7 +259,7 @@ def check_timestamps(
         whole("after_max_ms", after_max_ms, 0, INT64_MAX, MS),
     )
     rows = entries.rows
-    _refuse_any(entries, reading, lambda content: _timestamp_faults(content, rows, timestamp_type, taken), taken)
+    _check_each(entries, reading, lambda content: _timestamp_faults(content, rows, timestamp_type, taken), taken)
 
 
 def check_records(
@@ -278,10 +278,12 @@ def check_records(
         RecordValidationError: The topic refuses some of them.
     """
     content = content_of_entry(entry, reading)
-    _refuse([content], lambda _: faults_of(content, entry.rows, timestamp_type, taken, compacted=compacted), taken)
+    _raise_faults(
+        [content], lambda _: faults_of(content, entry.rows, timestamp_type, taken, compacted=compacted), taken
+    )
 
 
-def _refuse_any(
+def _check_each(
     entries: Entries,
     reading: Reading,
     find: Callable[[Content], NDArray[np.integer[Any]]],
@@ -294,10 +296,10 @@ def _refuse_any(
     """
     ensure_readable(entries.rows)
     ensure_valid(*entries)
-    _refuse(_contents_of(entries, reading), find, taken)
+    _raise_faults(_contents_of(entries, reading), find, taken)
 
 
-def _refuse(
+def _raise_faults(
     contents: Iterable[Content],
     find: Callable[[Content], NDArray[np.integer[Any]]],
     taken: TimestampRange | None,

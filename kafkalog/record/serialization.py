@@ -60,7 +60,7 @@ def serialize_bytes(meant: bytes | bytearray | memoryview | None) -> bytes | Non
     """
     if meant is None or isinstance(meant, bytes | bytearray | memoryview):
         return None if meant is None else bytes(meant)
-    raise _refused("bytes", meant)
+    raise _conversion_error("bytes", meant)
 
 
 def deserialize_bytes(data: bytes | None) -> bytes | None:
@@ -77,11 +77,11 @@ def serialize_text(meant: str | None) -> bytes | None:
     if meant is None:
         return None
     if not isinstance(meant, str):
-        raise _refused("text", meant)
+        raise _conversion_error("text", meant)
     try:
         return meant.encode()
     except UnicodeEncodeError as error:
-        raise _refused("UTF-8 text", meant) from error
+        raise _conversion_error("UTF-8 text", meant) from error
 
 
 def deserialize_text(data: bytes | None) -> str | None:
@@ -93,7 +93,7 @@ def deserialize_text(data: bytes | None) -> str | None:
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError as error:
-        raise _refused("UTF-8 text", data) from error
+        raise _conversion_error("UTF-8 text", data) from error
 
 
 def serialize_json(meant: Any) -> bytes | None:
@@ -107,7 +107,7 @@ def serialize_json(meant: Any) -> bytes | None:
     try:
         return json.dumps(meant, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise _refused("a JSON value", meant) from error
+        raise _conversion_error("a JSON value", meant) from error
 
 
 def deserialize_json(data: bytes | None) -> Any:
@@ -117,9 +117,9 @@ def deserialize_json(data: bytes | None) -> Any:
         SerializationError: The bytes are not JSON; NaN and Infinity are not JSON either.
     """
     try:
-        return None if data is None else json.loads(data.decode(), parse_constant=_no_constant, parse_float=_finite)
+        return None if data is None else json.loads(data.decode(), parse_constant=_reject_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise _refused("a JSON value", data) from error
+        raise _conversion_error("a JSON value", data) from error
 
 
 def serialize_int32(meant: int | None) -> bytes | None:
@@ -165,7 +165,7 @@ def serialize_none(meant: None) -> None:
         SerializationError: `meant` is not None.
     """
     if meant is not None:
-        raise _refused("null", meant)
+        raise _conversion_error("null", meant)
 
 
 def deserialize_none(data: bytes | None) -> None:
@@ -176,11 +176,11 @@ def _serialized_int(meant: object, size: int) -> bytes | None:
     if meant is None:
         return None
     if not isinstance(meant, int) or isinstance(meant, bool):
-        raise _refused("a whole number", meant)
+        raise _conversion_error("a whole number", meant)
     try:
         return meant.to_bytes(size, "big", signed=True)
     except OverflowError as error:
-        raise _refused(f"a whole number of {8 * size} bits", meant) from error
+        raise _conversion_error(f"a whole number of {8 * size} bits", meant) from error
 
 
 def _deserialized_int(data: bytes | None, size: int) -> int | None:
@@ -199,11 +199,11 @@ def _finite(text: str) -> float:
     return number
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"JSON has no {name}")
 
 
-def _refused(wanted: str, given: object) -> SerializationError:
+def _conversion_error(wanted: str, given: object) -> SerializationError:
     shown = repr(given)
     found = shown if len(shown) <= 80 else shown[:77] + "..."
     return SerializationError(f"cannot convert {type(given).__name__} to {wanted}", expected=wanted, found=found)
@@ -233,13 +233,13 @@ def encode(
     """
     for number, item in enumerate(items):
         where = f"item {number}"
-        key = _turned(key_serializer, item[0], where, "key")
-        value = _turned(value_serializer, item[1], where, "value")
+        key = _converted(key_serializer, item[0], where, "key")
+        value = _converted(value_serializer, item[1], where, "value")
         headers = item[2] if len(item) > 2 else ()
         yield Record(value, key, headers, item[3] if len(item) > 3 else timestamp)
 
 
-def _turned(turn: Callable[[Given], Turned], given: Given, where: str, what: str) -> Turned:
+def _converted(turn: Callable[[Given], Turned], given: Given, where: str, what: str) -> Turned:
     """Return turn(given), adding place and field to errors."""
     try:
         return turn(given)
@@ -265,6 +265,6 @@ def decode(
     for record in records:
         instance("a record", record, Record)
         where = f"record at offset {record.offset}"
-        key = _turned(key_deserializer, record.key, where, "key")
-        value = _turned(value_deserializer, record.value, where, "value")
+        key = _converted(key_deserializer, record.key, where, "key")
+        value = _converted(value_deserializer, record.value, where, "value")
         yield DecodedRecord(key, value, record.headers, record.timestamp, record.offset, record.timestamp_type)

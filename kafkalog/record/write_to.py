@@ -48,11 +48,11 @@ def by_python(view: View, target: Target) -> Move:
     if isinstance(target, socket) or not hasattr(target, "write"):
         if not hasattr(target, "send"):
             raise TypeError(f"neither a file nor a socket to write to: {type(target).__name__}")
-        return lambda at, length: _taken(target, target.send, view(at, min(length, SOCKET_PIECE_BYTES)))
-    return lambda at, length: _taken(target, target.write, view(at, min(length, FILE_PIECE_BYTES)))
+        return lambda at, length: _accepted(target, target.send, view(at, min(length, SOCKET_PIECE_BYTES)))
+    return lambda at, length: _accepted(target, target.write, view(at, min(length, FILE_PIECE_BYTES)))
 
 
-def _taken(target: Target, write: Callable[[memoryview], object], piece: memoryview) -> int:
+def _accepted(target: Target, write: Callable[[memoryview], object], piece: memoryview) -> int:
     """Write a chunk and return how many bytes the target accepted; 0 if it is non-blocking and full."""
     try:
         return count_taken(target, cast("int | None", write(piece)), len(piece))

@@ -1,4 +1,4 @@
-"""The fast ways to a line of JSON and the plain one give the same bytes."""
+"""The fast way to a line of JSON and the plain one give the same bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def columns(records: list[PlainRecord]) -> RecordColumns:
 
 
 def both(part: RecordColumns, place: TopicPartition | None = None) -> tuple[bytes, bytes]:
-    lines = JsonLines({} if place is None else place._asdict())
+    lines = JsonLines(place, 'a "file"')
     return b"".join(lines.records(part)), b"".join(lines.record_list(list(part), control=False))
 
 
@@ -54,6 +54,20 @@ def test_headers(value: bytes | None, headers: list[tuple[bytes, bytes | None]])
     assert quick == plain
 
 
+@given(st.lists(st.tuples(texts.map(str.encode), payloads), max_size=40))
+def test_headers_of_text(headers: list[tuple[bytes, bytes | None]]) -> None:
+    part = columns([PlainRecord(i, 1000, b"k", b"v", headers[i:]) for i in range(3)])
+    quick, plain = both(part)
+    assert quick == plain
+    assert JsonLines(None, "file")._by_kernel(part, "CreateTime") is not None
+
+
+def test_the_longest_escapes_of_headers_fit() -> None:
+    for headers in ([(b"", b"")] * 2000, [(b"\x01" * 500, b"\x02" * 500)] * 20, [(b"\x01", None)] * 2000):
+        quick, plain = both(columns([PlainRecord(0, 1000, None, None, headers)] * 3))
+        assert quick == plain
+
+
 @given(st.integers(0, 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_numbers(offset: int, timestamp: int) -> None:
     quick, plain = both(made(None, None, offset, timestamp))
@@ -69,7 +83,7 @@ def test_every_kind_of_character() -> None:
 
 
 def test_control_characters_are_escaped_for_a_terminal() -> None:
-    (line,) = JsonLines({}).records(made(b"\x7f\x1b[31m", "\x9b\u202eü\U000e0001".encode()))
+    (line,) = JsonLines(None, "file").records(made(b"\x7f\x1b[31m", "\x9b\u202eü\U000e0001".encode()))
     shown = for_terminal(line).decode()
     assert shown[:-1].isprintable()
     assert json.loads(shown) == json.loads(line)
@@ -89,6 +103,9 @@ def test_invalid_utf_8_becomes_base64() -> None:
         assert json.loads(quick)["value_encoding"] == "base64"
 
 
+PIECES = ("key", "value", "headers")
+
+
 def test_a_piece_outside_the_buffer_is_refused() -> None:
     one, none = np.array([1]), np.array([-1])
     for start, length in [
@@ -97,10 +114,12 @@ def test_a_piece_outside_the_buffer_is_refused() -> None:
         (one, np.array([2**62])),
         (one, one[:0]),
     ]:
-        with pytest.raises(ValueError, match=r"outside the buffer|lengths"):
-            json_lines(b"abcd", one, one, start, length, one, none, b"{", b"CreateTime")
-        with pytest.raises(ValueError, match=r"outside the buffer|lengths"):
-            json_lines(b"abcd", one, one, one, none, start, length, b"{", b"CreateTime")
+        for name in PIECES:
+            pieces = {f"{each}_start": one for each in PIECES} | {f"{each}_length": none for each in PIECES}
+            pieces |= {f"{name}_start": start, f"{name}_length": length}
+            with pytest.raises(ValueError, match=r"outside the buffer|lengths"):
+                json_lines(b"abcd", one, one, **pieces, head=b"{", label=b"CreateTime")
     with pytest.raises(ValueError, match="timestamps"):
-        json_lines(b"abcd", one, one[:0], one, none, one, none, b"{", b"CreateTime")
-    assert json_lines(b"", one[:0], one[:0], one[:0], none[:0], one[:0], none[:0], b"{", b"") == b""
+        json_lines(b"abcd", one, one[:0], one, none, one, none, one, none, b"{", b"CreateTime")
+    no = one[:0]
+    assert json_lines(b"", no, no, no, no, no, no, no, no, b"{", b"") == b""

@@ -28,8 +28,8 @@ from kafkalog.record.log_validator import (
     AppendOrigin,
     Rules,
     ValidationResult,
-    _at_length,
-    _at_once,
+    _validate_fitting_batch,
+    _validate_others,
     validate_messages_and_assign_offsets,
 )
 from tests.oracle.validation_cases import cases
@@ -478,11 +478,11 @@ def test_validation_at_once_gives_what_validation_step_by_step_gives(drawn: int,
             ensure_readable(entries.rows)
         except KafkaLogError:
             continue
-        short = _outcome(lambda: _at_once(entries, Reading(), rules))  # noqa: B023 - called at once
+        short = _outcome(lambda: _validate_fitting_batch(entries, Reading(), rules))  # noqa: B023 - called at once
         if short is None or not len(entries.rows):
             continue
         taken += 1
-        assert short == _outcome(lambda: _at_length(entries, Reading(), rules)), (what, topic)  # noqa: B023
+        assert short == _outcome(lambda: _validate_others(entries, Reading(), rules)), (what, topic)  # noqa: B023
     assert taken > drawn // 40
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from kafkalog import ByteBufferMessageSet
-from kafkalog._speedups import arrow_buffers as headers
 from kafkalog._speedups import decode as columns
 from kafkalog._speedups.buffer_pool import Block
 from kafkalog._speedups.framing import HEADER_DTYPE, scan_headers
@@ -88,15 +87,3 @@ def test_a_header_key_whose_length_turns_negative_is_refused() -> None:
     block = np.array([[0], [0], [0], [-1], [0], [-1], [0], [3]])
     with pytest.raises(ValueError, match="have changed"):
         build_records(data, block, np.array([0], np.int32), np.zeros(1, HEADER_DTYPE))
-
-
-def test_headers_that_change_while_they_are_gathered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = bytearray(b"\x02k\x04vv" * 3)
-
-    def made(size: int) -> Block:
-        data[:] = b"\x02k\x18" + b"v" * 12
-        return Block(size)
-
-    monkeypatch.setattr(headers, "Block", made)
-    with pytest.raises(ValueError, match="have changed"):
-        headers.gather_headers(data, np.array([0]), np.array([len(data)]))

@@ -94,7 +94,7 @@ class WriteJob:
         if columns is not None:
             check_columns(columns, options)
         _make_data_dir(options.path)
-        _refuse_a_broker(options.path)
+        _check_no_broker_runs(options.path)
         job = cls(options, overwrite, uuid4().hex, _counts(_partitions_in(options.path)))
         job._check_topic_id()
         if options.topic is not None:
@@ -297,7 +297,7 @@ def _make_data_dir(path: Path) -> None:
         raise ValueError(f"option path is {str(path)!r}: {what}")
 
 
-def _refuse_a_broker(path: Path) -> None:
+def _check_no_broker_runs(path: Path) -> None:
     """Check the lock at the start of a job, not only after all rows are written.
 
     If other jobs are active, one of them may be committing, so the lock is not checked.
