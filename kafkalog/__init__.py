@@ -76,41 +76,29 @@ __all__ = [
 ]
 # `open` is public, too. It is not in the list, so that `from kafkalog import *` does not replace the built-in one.
 
-_HOMES = {
-    "LogConfig": "kafkalog.storage.log_config",
-    "LogOffsetMetadata": "kafkalog.storage.log_offset_metadata",
-    "FetchDataInfo": "kafkalog.storage.fetch_data_info",
-    "LogAppendInfo": "kafkalog.storage.fetch_data_info",
-    "IsolationLevel": "kafkalog.storage.fetch_data_info",
-    "AbortedTransaction": "kafkalog.storage.fetch_data_info",
-    "WritableLog": "kafkalog.storage.unified_log",
-    "Intervals": "kafkalog.storage.log_manager",
-    "LogManager": "kafkalog.storage.log_manager",
-    "AppendOrigin": "kafkalog.record.log_validator",
-    "BatchSettings": "kafkalog.record.records_builder",
-    "BufferingOutputStream": "kafkalog._speedups.output_stream",
-    "ByteBufferMessageSet": "kafkalog.record.message_set",
-    "CompressionType": "kafkalog.attributes",
-    "EndKind": "kafkalog.record.framing",
-    "EndOfData": "kafkalog.record.framing",
-    "FileMessageSet": "kafkalog.storage.segment.file_message_set",
-    "Log": "kafkalog.storage.log",
-    "ReadOnlyLog": "kafkalog.storage.read_only_log",
-    "MessageSet": "kafkalog.record.message_set",
-    "MessageWriter": "kafkalog.record.message_writer",
-    "OffsetPosition": "kafkalog.storage.segment.file_message_set",
-    "Record": "kafkalog._speedups.record",
-    "RecordBatch": "kafkalog.record.record_batch",
-    "RecordColumns": "kafkalog.record.record_columns",
-    "RecordsBuilder": "kafkalog.record.records_builder",
-    "ReservedOutput": "kafkalog._speedups.output_stream",
-    "TimestampAndOffset": "kafkalog.storage.segment.file_message_set",
-    "TimestampType": "kafkalog.attributes",
-    "TopicPartition": "kafkalog.storage.file_names",
-    "ValidationResult": "kafkalog.record.log_validator",
-    "batches_of_records": "kafkalog.record.message_set",
-    "validate_messages_and_assign_offsets": "kafkalog.record.log_validator",
+# The home of each name. `TYPE_CHECKING` and `__all__` say the same to type checkers, which need literals.
+_NAMES = {
+    "kafkalog._speedups.output_stream": "BufferingOutputStream ReservedOutput",
+    "kafkalog._speedups.record": "Record",
+    "kafkalog.attributes": "CompressionType TimestampType",
+    "kafkalog.record.framing": "EndKind EndOfData",
+    "kafkalog.record.log_validator": "AppendOrigin ValidationResult validate_messages_and_assign_offsets",
+    "kafkalog.record.message_set": "ByteBufferMessageSet MessageSet batches_of_records",
+    "kafkalog.record.message_writer": "MessageWriter",
+    "kafkalog.record.record_batch": "RecordBatch",
+    "kafkalog.record.record_columns": "RecordColumns",
+    "kafkalog.record.records_builder": "BatchSettings RecordsBuilder",
+    "kafkalog.storage.fetch_data_info": "AbortedTransaction FetchDataInfo IsolationLevel LogAppendInfo",
+    "kafkalog.storage.file_names": "TopicPartition",
+    "kafkalog.storage.log": "Log",
+    "kafkalog.storage.log_config": "LogConfig",
+    "kafkalog.storage.log_manager": "Intervals LogManager",
+    "kafkalog.storage.log_offset_metadata": "LogOffsetMetadata",
+    "kafkalog.storage.read_only_log": "ReadOnlyLog",
+    "kafkalog.storage.segment.file_message_set": "FileMessageSet OffsetPosition TimestampAndOffset",
+    "kafkalog.storage.unified_log": "WritableLog",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 @overload

@@ -63,6 +63,10 @@ class CorruptRecordError(KafkaLogError):
     """Bytes that are not a batch: an invalid size, magic or checksum. Kafka: CorruptRecordException."""
 
 
+class ChangedWhileReading(CorruptRecordError):
+    """A file that was truncated or replaced while it was read: bytes found in it before are gone."""
+
+
 class InvalidRecordError(KafkaLogError):
     """A batch whose content does not follow the format, or is not allowed. Kafka: InvalidRecordException."""
 

@@ -3,23 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 # The number of items per thread that are in progress or waiting.
 AHEAD = 2
-
-
-class Answer(NamedTuple, Generic[Result]):
-    """The results of one item, the iterator over those not computed yet, and the error after the results."""
-
-    results: list[Result]
-    rest: Iterator[Result] | None = None
-    error: BaseException | None = None
 
 
 def ordered_map(
@@ -39,63 +30,47 @@ def ordered_map(
         most: After results of this weight, the others of the same item are computed when the reader asks for them.
     """
     source = iter(pieces)
-    collect = partial(_collect, work, weigh, most)
     with ThreadPoolExecutor(threads, thread_name_prefix="kafkalog") as pool:
-        waiting: deque[Future[Answer[Result]]] = deque()
-        error: BaseException | None = None
+        waiting: deque[Future[Iterator[Result]]] = deque()
+        failure: Exception | None = None
         try:
             while True:
-                if error is None:
-                    error = _submit(pool, collect, source, waiting, threads * AHEAD - len(waiting))
+                try:
+                    for piece in islice(source, threads * AHEAD - len(waiting)):
+                        waiting.append(pool.submit(_collected, work, piece, weigh, most))
+                except Exception as error:  # noqa: BLE001 - raised after the results before it
+                    source, failure = iter(()), error
                 if not waiting:
                     break
-                yield from _given(waiting.popleft().result())
-            if error is not None:
-                raise error
+                yield from waiting.popleft().result()
+            if failure is not None:
+                raise failure
         finally:
             for future in waiting:
                 future.cancel()
 
 
-def _given(answer: Answer[Result]) -> Iterator[Result]:
-    """Yield the results of one item, dropping the reference to each so that its memory can be freed."""
-    answer.results.reverse()
-    while answer.results:
-        yield answer.results.pop()
-    if answer.error is not None:
-        raise answer.error
-    if answer.rest is not None:
-        yield from answer.rest
-
-
-def _submit(
-    pool: ThreadPoolExecutor,
-    collect: Callable[[Piece], Answer[Result]],
-    source: Iterator[Piece],
-    waiting: "deque[Future[Answer[Result]]]",
-    count: int,
-) -> BaseException | None:
-    """Submit up to `count` more items; return the error that `source` raised, to be raised after their results."""
+def _collected(
+    work: Callable[[Piece], Iterable[Result]], piece: Piece, weigh: Callable[[Result], int], most: int
+) -> Iterator[Result]:
+    """Compute results of one item up to the weight `most`; return an iterator over all of its results."""
+    results, weight, rest = list[Result](), 0, iter(work(piece))
     try:
-        for piece in islice(source, count):
-            waiting.append(pool.submit(collect, piece))
-    except Exception as error:  # noqa: BLE001 - ordered_map raises it after the results before it
-        return error
-    return None
-
-
-def _collect(
-    work: Callable[[Piece], Iterable[Result]], weigh: Callable[[Result], int], most: int, piece: Piece
-) -> Answer[Result]:
-    results: list[Result] = []
-    weight = 0
-    try:
-        rest = iter(work(piece))
         for result in rest:
             results.append(result)
             weight += weigh(result)
             if weight >= most:
-                return Answer(results, rest)
-    except Exception as error:  # noqa: BLE001 - ordered_map raises it after the results before it
-        return Answer(results, error=error)
-    return Answer(results)
+                break
+    except Exception as error:  # noqa: BLE001 - raised after the results before it
+        return _given(results, rest, error)
+    return _given(results, rest)
+
+
+def _given(results: list[Result], rest: Iterator[Result], error: Exception | None = None) -> Iterator[Result]:
+    """Yield the results, dropping the reference to each so that its memory can be freed; then the error or the rest."""
+    results.reverse()
+    while results:
+        yield results.pop()
+    if error is not None:
+        raise error
+    yield from rest

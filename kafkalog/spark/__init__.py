@@ -17,17 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadOptions", "Split", "SplitGroup", "plan_splits", "read_records", "read_split"]
 
-_HOMES = {
-    "KafkaLogDataSource": "kafkalog.spark.data_source",
-    "ReadOptions": "kafkalog.spark.read.options",
-    "Split": "kafkalog.spark.read.split",
-    "SplitGroup": "kafkalog.spark.read.split",
-    "plan_splits": "kafkalog.spark.read.planner",
-    "read_rdd": "kafkalog.spark.rdd",
-    "read_records": "kafkalog.spark.read.split_reader",
-    "read_split": "kafkalog.spark.read.split_reader",
-    "register": "kafkalog.spark.data_source",
+_NAMES = {
+    "kafkalog.spark.data_source": "KafkaLogDataSource register",
+    "kafkalog.spark.rdd": "read_rdd",
+    "kafkalog.spark.read.options": "ReadOptions",
+    "kafkalog.spark.read.planner": "plan_splits",
+    "kafkalog.spark.read.split": "Split SplitGroup",
+    "kafkalog.spark.read.split_reader": "read_records read_split",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,18 +13,17 @@ read, or if a partition is deleted; failOnDataLoss=false skips them with a warni
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkalog.errors import OffsetOutOfRangeError
-from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.offset_ranges import OffsetRange, earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.partition import Partition
-from kafkalog.spark.read.planner import on_what_is_there, plan_splits
+from kafkalog.spark.read.planner import plan_splits, with_partitions
 from kafkalog.spark.read.split import AnySplit
 from kafkalog.spark.read.tasks import SplitPartition, read_partition
 from kafkalog.spark.schema import Column
@@ -76,7 +75,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def initial(sources: list[Partition]) -> Json:
             return _to_json(starting_offsets(self._options, sources))
 
-        self._initial = self._on_what_is_there(initial)
+        self._initial = with_partitions(self._options, initial)
         return self._initial
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
@@ -95,7 +94,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = latest_offsets(self._options, sources) if self._target is None else self._target
             return self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
 
-        self._told = self._on_what_is_there(latest)
+        self._told = with_partitions(self._options, latest)
         return self._told
 
     def _same_or(self, latest: Json) -> Json:
@@ -133,11 +132,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Set the current log ends as the end of this run of the query."""
-        self._target = self._on_what_is_there(partial(latest_offsets, self._options))
+        self._target = with_partitions(self._options, partial(latest_offsets, self._options))
 
     def reportLatestOffset(self) -> Json:  # noqa: N802 - Spark's name
         """Return the current log ends, for the progress of the query."""
-        return _to_json(self._on_what_is_there(partial(latest_offsets, self._options)))
+        return _to_json(with_partitions(self._options, partial(latest_offsets, self._options)))
 
     # --- reading
 
@@ -149,7 +148,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if start == end:
             return []
-        splits = self._on_what_is_there(partial(self._splits, start, end))
+        splits = with_partitions(self._options, partial(self._splits, start, end))
         return [SplitPartition(split) for split in splits]
 
     def _splits(self, start: Json, end: Json, sources: list[Partition]) -> list[AnySplit]:
@@ -202,19 +201,6 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = f"{source.log_start_offset}..{source.log_end.offset}" if source else None
         path = source.path if source else None
         raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false skips them", path, None, there, wanted)
-
-    def _on_what_is_there(self, make: Callable[[list[Partition]], Result]) -> Result:
-        """Call `make` with the current partitions and return its result."""
-
-        def made() -> Result:
-            sources = discover(self._options)
-            try:
-                return make(sources)
-            finally:
-                for source in sources:
-                    source.close()
-
-        return on_what_is_there(made)
 
 
 class RefusedStreamReader(DataSourceStreamReader):

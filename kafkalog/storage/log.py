@@ -38,7 +38,7 @@ from kafkalog.storage.read.aborted_transactions import AbortedBatches
 from kafkalog.storage.read.count_records import count_records
 from kafkalog.storage.read.fetch import Fetch
 from kafkalog.storage.read.log_scan import NO_END, Walk
-from kafkalog.storage.read.rereading import steadily
+from kafkalog.storage.read.retry import retry
 from kafkalog.storage.segment.file_message_set import TimestampAndOffset
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
@@ -146,18 +146,18 @@ class Log(ABC):
 
         It follows the last complete batch of the active segment, or the last batch before damage.
         """
-        return steadily(self._log_end).message_offset
+        return retry(self._log_end).message_offset
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark and the place of its batch."""
-        found = steadily(self._high_watermark)
+        found = retry(self._high_watermark)
         return found._replace(message_offset=max(found.message_offset, self.log_start_offset))
 
     @property
     def size_in_bytes(self) -> int:
         """The bytes of all segments."""
-        return steadily(lambda: sum(segment.size for segment in self.segments))
+        return retry(lambda: sum(segment.size for segment in self.segments))
 
     # --- reading
 
@@ -189,7 +189,7 @@ class Log(ABC):
             member("isolation", isolation, IsolationLevel),
         )
         max_length = whole("max_length", max_length, 0, NO_END, BYTES)
-        return steadily(lambda: self._fetched(at, max_length, isolation, min_one_message))
+        return retry(lambda: self._fetched(at, max_length, isolation, min_one_message))
 
     def _fetched(self, at: int, max_length: int, isolation: IsolationLevel, min_one_message: bool) -> FetchDataInfo:
         if at < self.log_start_offset:
@@ -223,7 +223,7 @@ class Log(ABC):
             ValueError: Another negative value.
         """
         timestamp = operator.index(timestamp)
-        return steadily(lambda: self._found_by_time(timestamp))
+        return retry(lambda: self._found_by_time(timestamp))
 
     def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
         """Return the result of `offset_for_timestamp`, without retries."""
@@ -332,7 +332,7 @@ class Log(ABC):
             CorruptRecordError, InvalidRecordError: The log is damaged in the range.
         """
         isolation = member("isolation", isolation, IsolationLevel)
-        return steadily(lambda: self._counted(start, end, isolation))
+        return retry(lambda: self._counted(start, end, isolation))
 
     def _counted(self, start: int | None, end: int | None, isolation: IsolationLevel) -> int:
         first, stop = self._range(start, end, isolation)
@@ -350,13 +350,13 @@ class Log(ABC):
         # Up to the log end means its position when the reader arrives there.
         if isolation is IsolationLevel.LOG_END:
             return first, stop
-        return first, min(stop, steadily(lambda: self._bound(isolation)).message_offset)
+        return first, min(stop, retry(lambda: self._bound(isolation)).message_offset)
 
     def _aborted(self, first: int, stop: int, isolation: IsolationLevel) -> AbortedBatches | None:
         """Return the aborted transactions to leave out; None if `isolation` includes them or there are no segments."""
         if isolation is not IsolationLevel.TXN_COMMITTED:
             return None
-        return steadily(lambda: self._aborted_between(first, stop))
+        return retry(lambda: self._aborted_between(first, stop))
 
     def _aborted_between(self, first: int, stop: int) -> AbortedBatches | None:
         segments = self._segments_now()

@@ -12,13 +12,13 @@ Names, defaults and allowed values are those of Kafka 4.2, with two exceptions:
 Source: storage/.../internals/log/LogConfig.java, clients/.../common/config/TopicConfig.java.
 """
 
+import random
 import re
-import secrets
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import Enum
-from typing import Annotated, Any, Literal, Protocol, Self, get_type_hints
+from typing import Any, Literal, NamedTuple, Self
 
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance
 from kafkalog.attributes import CompressionType, TimestampType
@@ -30,169 +30,96 @@ INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 _OF_OLDER_BROKERS = frozenset({"message.format.version", "message.downconversion.enable"})
-_COMMA = re.compile(r"\s*,\s*")
 
 
-class _Rule(Protocol):
-    """The allowed values of a setting, and their text form in Kafka.
+def _as_text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Rule(NamedTuple):
+    """The texts that are allowed for a setting in Kafka. A value is allowed if it is the value of its own text.
 
     Attributes:
-        allowed: The allowed values, in Kafka's words.
-        allowed_here: The allowed values, in Python's words.
+        allowed: A description of the texts.
+        parse: Returns the value of a text, None if it is not allowed; may raise ValueError for a text of another kind.
+        text: Returns the text of a value.
+        allowed_here: A description of the values; None: the same.
     """
 
-    @property
-    def allowed(self) -> str: ...
-
-    @property
-    def allowed_here(self) -> str: ...
-
-    def holds(self, value: Any) -> bool:
-        """Return whether the value is allowed."""
-
-    def parse(self, text: str) -> Any:
-        """Return the value that a text stands for. It may violate the rule: check it with `holds`.
-
-        Raises:
-            ValueError: The text does not stand for a value.
-        """
-
-    def text(self, value: Any) -> str:
-        """Return the value in Kafka's text form."""
-
-
-class _AsInKafka:
-    """Base of rules whose allowed values have the same description in Kafka and in Python."""
-
-    __slots__ = ()
     allowed: str
+    parse: Callable[[str], Any]
+    text: Callable[[Any], str] = _as_text
+    allowed_here: str | None = None
 
-    @property
-    def allowed_here(self) -> str:
-        return self.allowed
+    def value_of(self, text: str) -> Any:
+        """Return the value of a text; None if it is not allowed."""
+        try:
+            return self.parse(text.strip())
+        except ValueError:
+            return None
 
-
-@dataclass(frozen=True, slots=True)
-class _Whole(_AsInKafka):
-    """A whole number from `low` to `high`, or one of `besides`."""
-
-    low: int = -INT64_MAX - 1
-    high: int = INT64_MAX
-    besides: tuple[int, ...] = ()
-
-    @property
-    def allowed(self) -> str:  # type: ignore[override] # computed
-        return " or ".join([f"a whole number from {self.low} to {self.high}", *map(str, self.besides)])
-
-    def holds(self, value: Any) -> bool:
-        return type(value) is int and (self.low <= value <= self.high or value in self.besides)
-
-    def parse(self, text: str) -> int:
-        if not _WHOLE_NUMBER.fullmatch(text):
-            raise ValueError(text)
-        return int(text)
-
-    def text(self, value: int) -> str:
-        return str(value)
+    def holds(self, value: object) -> bool:
+        """Return whether a value is allowed. A ratio may also be 0 or 1, a whole number."""
+        parsed = self.value_of(self.text(value))
+        return bool(parsed == value) and type(parsed) in (type(value), float)
 
 
-class _Ratio(_AsInKafka):
-    """A number from 0 to 1."""
-
-    allowed = "a number from 0 to 1"
-
-    def holds(self, value: Any) -> bool:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
-
-    def parse(self, text: str) -> float:
-        if "_" in text:
-            raise ValueError(text)
-        return float(text)
-
-    def text(self, value: float) -> str:
-        return str(float(value))
+def _setting(default: object, *rule: Any) -> Any:
+    return field(default=default, metadata={"rule": _Rule(*rule)})
 
 
-class _Flag(_AsInKafka):
-    """True or false."""
+def _whole(default: int, low: int = -INT64_MAX - 1, high: int = INT64_MAX, besides: int | None = None) -> Any:
+    """Return a setting that is a whole number from `low` to `high`, or `besides`."""
 
-    allowed = "true or false"
+    def parse(text: str) -> int | None:
+        number = int(text)
+        return number if "_" not in text and (low <= number <= high or number == besides) else None
 
-    def holds(self, value: Any) -> bool:
-        return isinstance(value, bool)
-
-    def parse(self, text: str) -> bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(text)
-        return text.lower() == "true"
-
-    def text(self, value: bool) -> str:
-        return "true" if value else "false"
+    return _setting(default, f"a whole number from {low} to {high}" + (f" or {besides}" if besides else ""), parse)
 
 
-@dataclass(frozen=True, slots=True)
-class _OneOf:
-    """One of several values. `names` maps Kafka's name of each to the value."""
+def _ratio(default: float) -> Any:
+    """Return a setting that is a number from 0 to 1."""
 
-    names: Mapping[str, Any]
+    def parse(text: str) -> float | None:
+        return float(text) if "_" not in text and 0 <= float(text) <= 1 else None
 
-    @property
-    def allowed(self) -> str:
-        return f"one of {', '.join(self.names)}"
-
-    @property
-    def allowed_here(self) -> str:
-        return f"one of {', '.join(map(_as_written, self.names.values()))}"
-
-    def holds(self, value: Any) -> bool:
-        return any(type(value) is type(each) and value == each for each in self.names.values())
-
-    def parse(self, text: str) -> Any:
-        return self.names.get(text)
-
-    def text(self, value: Any) -> str:
-        return next(name for name, each in self.names.items() if each == value)
+    return _setting(default, "a number from 0 to 1", parse)
 
 
-class _Names:
-    """A tuple of cleanup policies without duplicates."""
-
-    allowed = "any of compact and delete, each once"
-
-    @property
-    def allowed_here(self) -> str:
-        return f"a tuple of {self.allowed}"
-
-    def holds(self, value: Any) -> bool:
-        return isinstance(value, tuple) and sorted(map(str, value)) in (
-            [],
-            ["compact"],
-            ["delete"],
-            ["compact", "delete"],
-        )
-
-    def parse(self, text: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()  # Kafka drops duplicates, too
-
-    def text(self, value: tuple[str, ...]) -> str:
-        return ",".join(value)
+def _flag() -> Any:
+    """Return a setting that is true or false, by default false."""
+    return _setting(False, "true or false", lambda text: {"true": True, "false": False}.get(text.lower()))
 
 
-class _Replicas(_Names):
-    """Replicas, as pairs of partition and broker."""
+def _one_of(values: Mapping[str, Any], default: object) -> Any:
+    """Return a setting that is one of some values; `values` has their names in Kafka."""
+    here = [f"{type(each).__name__}.{each.name}" if isinstance(each, Enum) else repr(each) for each in values.values()]
 
+    def text(value: object) -> str:
+        return next((name for name, each in values.items() if each == value), "")
+
+    return _setting(default, f"one of {', '.join(values)}", values.get, text, f"one of {', '.join(here)}")
+
+
+def _names(default: tuple[str, ...], allowed: str, allows: Callable[[tuple[str, ...]], bool]) -> Any:
+    """Return a setting that is a tuple of different texts."""
+
+    def parse(text: str) -> tuple[str, ...] | None:
+        names = tuple(dict.fromkeys(re.split(r"\s*,\s*", text))) if text else ()  # Kafka drops duplicates, too
+        return names if allows(names) else None
+
+    return _setting(default, allowed, parse, _as_text, f"a tuple of {allowed}")
+
+
+def _replicas() -> Any:
+    """Return a setting that is a tuple of replicas, as pairs of partition and broker."""
     allowed = "* or any number of partition:broker"
-
-    def holds(self, value: Any) -> bool:
-        if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
-            return False
-        return "".join(value) == "*" or all(_THROTTLED.fullmatch(each) for each in value)
-
-    def parse(self, text: str) -> tuple[str, ...]:
-        return tuple(_COMMA.split(text)) if text else ()
+    return _names((), allowed, lambda names: names == ("*",) or all(map(_THROTTLED.fullmatch, names)))
 
 
 _CODECS = {
@@ -203,11 +130,8 @@ _CODECS = {
     "gzip": CompressionType.GZIP,
     "producer": "producer",
 }
-_TIMESTAMP_TYPES = {each.label: each for each in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)}
-
-Flag = Annotated[bool, _Flag()]
-Ms = Annotated[int, _Whole(0)]
-Replicas = Annotated[tuple[str, ...], _Replicas()]
+_POLICIES = {"compact", "delete"}
+_TIMESTAMPS = {each.label: each for each in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,43 +145,45 @@ class LogConfig:
         ValueError: A value is not allowed.
     """
 
-    segment_bytes: Annotated[int, _Whole(SMALLEST_ENTRY, INT32_MAX)] = 2**30
-    segment_ms: Annotated[int, _Whole(1)] = 7 * _DAY_MS
-    segment_jitter_ms: Ms = 0
-    segment_index_bytes: Annotated[int, _Whole(SMALLEST_INDEX, INT32_MAX)] = 10 * 2**20
-    index_interval_bytes: Annotated[int, _Whole(0, INT32_MAX)] = 4096
-    preallocate: Flag = False
-    flush_messages: Annotated[int, _Whole(1)] = INT64_MAX
-    flush_ms: Ms = INT64_MAX
-    retention_bytes: Annotated[int, _Whole()] = -1
-    retention_ms: Annotated[int, _Whole(-1)] = 7 * _DAY_MS
-    file_delete_delay_ms: Ms = 60_000
-    cleanup_policy: Annotated[tuple[str, ...], _Names()] = ("delete",)
-    delete_retention_ms: Ms = _DAY_MS
-    min_compaction_lag_ms: Ms = 0
-    max_compaction_lag_ms: Annotated[int, _Whole(1)] = INT64_MAX
-    min_cleanable_dirty_ratio: Annotated[float, _Ratio()] = 0.5
-    max_message_bytes: Annotated[int, _Whole(0, INT32_MAX)] = 2**20 + 12
-    compression_type: Annotated[CompressionType | Literal["producer"], _OneOf(_CODECS)] = "producer"
-    compression_gzip_level: Annotated[int, _Whole(1, 9, besides=(-1,))] = -1
-    compression_lz4_level: Annotated[int, _Whole(1, 17)] = 9
-    compression_zstd_level: Annotated[int, _Whole(-131072, 22)] = 3
-    message_timestamp_type: Annotated[TimestampType, _OneOf(_TIMESTAMP_TYPES)] = TimestampType.CREATE_TIME
-    message_timestamp_before_max_ms: Ms = INT64_MAX
-    message_timestamp_after_max_ms: Ms = _HOUR_MS
-    min_insync_replicas: Annotated[int, _Whole(1, INT32_MAX)] = 1
-    unclean_leader_election_enable: Flag = False
-    leader_replication_throttled_replicas: Replicas = ()
-    follower_replication_throttled_replicas: Replicas = ()
-    remote_storage_enable: Flag = False
-    remote_log_copy_disable: Flag = False
-    remote_log_delete_on_disable: Flag = False
-    local_retention_ms: Annotated[int, _Whole(-2)] = -2
-    local_retention_bytes: Annotated[int, _Whole(-2)] = -2
+    segment_bytes: int = _whole(2**30, SMALLEST_ENTRY, INT32_MAX)
+    segment_ms: int = _whole(7 * _DAY_MS, 1)
+    segment_jitter_ms: int = _whole(0, 0)
+    segment_index_bytes: int = _whole(10 * 2**20, SMALLEST_INDEX, INT32_MAX)
+    index_interval_bytes: int = _whole(4096, 0, INT32_MAX)
+    preallocate: bool = _flag()
+    flush_messages: int = _whole(INT64_MAX, 1)
+    flush_ms: int = _whole(INT64_MAX, 0)
+    retention_bytes: int = _whole(-1)
+    retention_ms: int = _whole(7 * _DAY_MS, -1)
+    file_delete_delay_ms: int = _whole(60_000, 0)
+    cleanup_policy: tuple[str, ...] = _names(("delete",), "any of compact and delete, each once", _POLICIES.issuperset)
+    delete_retention_ms: int = _whole(_DAY_MS, 0)
+    min_compaction_lag_ms: int = _whole(0, 0)
+    max_compaction_lag_ms: int = _whole(INT64_MAX, 1)
+    min_cleanable_dirty_ratio: float = _ratio(0.5)
+    max_message_bytes: int = _whole(2**20 + 12, 0, INT32_MAX)
+    compression_type: CompressionType | Literal["producer"] = _one_of(_CODECS, "producer")  # noqa: RUF009 - a field
+    compression_gzip_level: int = _whole(-1, 1, 9, besides=-1)
+    compression_lz4_level: int = _whole(9, 1, 17)
+    compression_zstd_level: int = _whole(3, -131072, 22)
+    message_timestamp_type: TimestampType = _one_of(_TIMESTAMPS, TimestampType.CREATE_TIME)  # noqa: RUF009 - a field
+    message_timestamp_before_max_ms: int = _whole(INT64_MAX, 0)
+    message_timestamp_after_max_ms: int = _whole(_HOUR_MS, 0)
+    min_insync_replicas: int = _whole(1, 1, INT32_MAX)
+    unclean_leader_election_enable: bool = _flag()
+    leader_replication_throttled_replicas: tuple[str, ...] = _replicas()
+    follower_replication_throttled_replicas: tuple[str, ...] = _replicas()
+    remote_storage_enable: bool = _flag()
+    remote_log_copy_disable: bool = _flag()
+    remote_log_delete_on_disable: bool = _flag()
+    local_retention_ms: int = _whole(-2, -2)
+    local_retention_bytes: int = _whole(-2, -2)
 
     def __post_init__(self) -> None:
         for name, rule in _RULES.items():
-            _check(name, getattr(self, name), rule)
+            value = getattr(self, name)
+            if not rule.holds(value):
+                raise ValueError(f"{name} is {value!r}: expected {rule.allowed_here or rule.allowed}")
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             lags = f"{self.min_compaction_lag_ms} and {self.max_compaction_lag_ms}"
             raise ValueError(f"min_compaction_lag_ms is above max_compaction_lag_ms: {lags}")
@@ -286,7 +212,7 @@ class LogConfig:
 
     def to_topic_config(self) -> dict[str, str]:
         """Return all settings by Kafka's names and as texts, as a broker and `from_topic_config` accept them."""
-        words = {name.replace("_", "."): _RULES[name].text(value) for name, value in asdict(self).items()}
+        words = {name.replace("_", "."): rule.text(getattr(self, name)) for name, rule in _RULES.items()}
         if self.segment_bytes < SMALLEST_SEGMENT_OF_A_TOPIC:
             words[INTERNAL_SEGMENT_BYTES] = words.pop("segment.bytes")
         return words
@@ -336,16 +262,11 @@ class LogConfig:
 
         It is less than `segment_jitter_ms` and `segment_ms`. Jitter avoids that many partitions roll at the same time.
         """
-        return secrets.randbelow(min(self.segment_jitter_ms, self.segment_ms)) if self.segment_jitter_ms else 0
+        limit = min(self.segment_jitter_ms, self.segment_ms)
+        return random.randrange(limit) if limit else 0  # noqa: S311 - no secret
 
 
-def _rules() -> dict[str, _Rule]:
-    """Return the rule of each setting, from the type hints of `LogConfig`."""
-    hints = get_type_hints(LogConfig, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
-
-
-_RULES = _rules()
+_RULES: dict[str, _Rule] = {each.name: each.metadata["rule"] for each in fields(LogConfig)}
 _FIELD_NAMES = {name.replace("_", "."): name for name in _RULES} | {INTERNAL_SEGMENT_BYTES: "segment_bytes"}
 
 
@@ -369,26 +290,10 @@ def _parsed(name: str, value: object) -> Any:
         ValueError: The value is not allowed.
     """
     rule = _RULES[_field_name(name)]
-    try:
-        parsed = rule.parse(_text_of(value).strip())
-    except ValueError:
-        parsed = None
-    if not rule.holds(parsed):
+    parsed = rule.value_of(_as_text(value))
+    if parsed is None:
         raise ValueError(f"{name} is {value!r}: expected {rule.allowed}")
     return parsed
-
-
-def _text_of(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def _check(name: str, value: Any, rule: _Rule) -> None:
-    if not rule.holds(value):
-        raise ValueError(f"{name} is {value!r}: expected {rule.allowed_here}")
-
-
-def _as_written(value: Any) -> str:
-    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
 
 
 def config_or_default(given: LogConfig | None) -> LogConfig:

@@ -32,7 +32,7 @@ from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from kafkalog.storage.producer.rebuild_producer_state import rebuild_producer_state
 from kafkalog.storage.read import fetch
-from kafkalog.storage.read.rereading import steadily
+from kafkalog.storage.read.retry import retry
 from kafkalog.storage.read.segment_listing import SegmentListing
 from kafkalog.storage.remote_path import to_path
 from kafkalog.storage.segment.log_segments import LogSegments
@@ -115,7 +115,7 @@ class ReadOnlyLog(Log):
         Raises:
             CorruptRecordError: A batch after the snapshot is damaged.
         """
-        return steadily(self._last_stable).message_offset
+        return retry(self._last_stable).message_offset
 
     @property
     def recovery_point(self) -> int:
@@ -134,7 +134,7 @@ class ReadOnlyLog(Log):
     @property
     def producer_state(self) -> ProducerStateManager:
         """The state of the idempotent producers at the log's end, from the newest snapshot and the log."""
-        return steadily(self._producers_now)
+        return retry(self._producers_now)
 
     def _segments_now(self) -> LogSegments:
         return self._listing.segments()

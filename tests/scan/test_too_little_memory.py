@@ -86,7 +86,7 @@ def test_readers_give_all_records_or_an_error_about_memory(codec: CompressionTyp
             for _ in range(BATCHES):
                 log.append([Record(value) for _ in range(RECORDS)], compression_type=codec)
 
-    command = [sys.executable, "-c", SWEEP, tmp_path / "small-0", tmp_path / "large-0"]
+    command = [sys.executable, "-c", SWEEP, str(tmp_path / "small-0"), str(tmp_path / "large-0")]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
 
     assert ran.returncode == 0, ran.stderr

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from kafkalog.errors import CorruptRecordError, NotALogError
+from kafkalog.errors import ChangedWhileReading, CorruptRecordError, NotALogError
 from kafkalog.spark import plan_splits, read_records, read_split
 from kafkalog.spark.read.discover import discover
 from kafkalog.spark.read.partition import Partition
 from kafkalog.storage.files import remote_file
-from kafkalog.storage.files.byte_source import ShorterFileError
 from tests.helpers import golden
 from tests.helpers.partition_dirs import NOW
 from tests.helpers.partitions import sampled_archive
@@ -206,7 +205,7 @@ def test_a_file_that_disappears_or_shrinks_is_an_error_that_names_it(orders: str
     assert list(read_split(first, None, tolerant)) == []
     path = f"/backup/orders-0/{120:020d}.log"
     store.pipe_file(path, store.cat_file(path)[:1000])
-    with pytest.raises(ShorterFileError, match=r"memory:///backup/orders-0/0+120\.log"):
+    with pytest.raises(ChangedWhileReading, match=r"memory:///backup/orders-0/0+120\.log"):
         list(read_split(second, None, parsed))
     assert [record.offset for record in read_records(second, tolerant)] == list(range(120, 126))
 

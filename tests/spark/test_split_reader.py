@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record
-from kafkalog.errors import CorruptRecordError, InvalidRecordError
+from kafkalog.errors import ChangedWhileReading, CorruptRecordError, InvalidRecordError
 from kafkalog.record.control import ControlRecordType
 from kafkalog.spark import plan_splits, read_records, read_split
 from kafkalog.spark.schema import arrow_schema, columns_of, default_columns
 from kafkalog.storage.files import readable_file
-from kafkalog.storage.files.byte_source import ShorterFileError
 from kafkalog.storage.files.readable_file import MappedFile, ReadableFile
 from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tests.helpers.partition_dirs import NOW, batch, marker, write_segments
@@ -219,7 +218,7 @@ def test_a_file_that_shrank_is_an_error_that_names_it(tmp_path: Path, which: int
     directory = log_of(tmp_path / "orders-0")
     split = splits(directory)[which]
     os.truncate(split.path, 1000)
-    with pytest.raises(ShorterFileError, match=rf"{split.path}: .*not as long as it was .* found 1000") as caught:
+    with pytest.raises(ChangedWhileReading, match=rf"{split.path}: .*not as long as it was .* found 1000") as caught:
         list(read_split(split, None, options(directory)))
     assert "failOnDataLoss=false" in caught.value.__notes__[0]
     left = [record.offset for record in read_records(split, options(directory, failOnDataLoss=False))]
@@ -240,7 +239,7 @@ def test_a_file_that_shrinks_while_it_is_read_does_not_end_the_process(
         data = Path(split.path).read_bytes()
         os.truncate(split.path, 4000)
         if fail:
-            with pytest.raises(ShorterFileError, match=split.path):
+            with pytest.raises(ChangedWhileReading, match=split.path):
                 list(reading)
         else:
             assert [first.offset + 1 + i for i in range(3)] == [next(reading).offset for _ in range(3)]
@@ -263,7 +262,7 @@ def test_a_file_that_shrinks_within_one_run_of_batches_does_not_end_the_process(
     assert [next(records).offset % 1200 for _ in range(5)] == [1, 2, 3, 4, 5]
     if which == 0:
         for rest in (reading, records):
-            with pytest.raises(ShorterFileError, match=split.path):
+            with pytest.raises(ChangedWhileReading, match=split.path):
                 list(rest)
 
 
@@ -311,7 +310,7 @@ def test_a_segment_replaced_since_planning_is_an_error(tmp_path: Path) -> None:
     directory = log_of(tmp_path / "orders-0")
     split = splits(directory)[0]
     Path(split.path).write_bytes(Path(split.path).read_bytes() + batch(1000))
-    with pytest.raises(ShorterFileError, match="not as long as it was"):
+    with pytest.raises(ChangedWhileReading, match="not as long as it was"):
         list(read_split(split, None, options(directory)))
 
 

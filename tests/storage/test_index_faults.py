@@ -30,6 +30,10 @@ def index(path: Path) -> OffsetIndex:
     return OffsetIndex(path, BASE, max_size=SLOTS * 8)
 
 
+def no_space_in(path: Path, _: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
 def reader(path: Path) -> OffsetIndex:
     return OffsetIndex(path, BASE, writable=False)
 
@@ -188,7 +192,7 @@ def test_blocks_are_written_where_the_system_cannot_reserve_them(
 
 def test_a_resize_that_fails_leaves_the_index_as_it_was(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index.append(51, 1)
-    monkeypatch.setattr(os, "ftruncate", no_space)
+    monkeypatch.setattr(os, "truncate", no_space_in)
     for resize in (lambda: index.resize(1 << 20), index.trim_to_valid_size):
         with pytest.raises(OSError, match=str(index.path)):
             resize()
@@ -202,7 +206,7 @@ def test_an_index_that_cannot_be_trimmed_is_closed_all_the_same(
     index: OffsetIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.append(51, 1)
-    monkeypatch.setattr(os, "ftruncate", no_space)
+    monkeypatch.setattr(os, "truncate", no_space)
     with pytest.raises(OSError, match="No space"):
         index.close()
     index.close()

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkalog.errors import InvalidOffsetError, LogStateError, SegmentOffsetOverflowError
-from kafkalog.storage.files.open_file_limit import OpenFiles
-from kafkalog.storage.index import index_file
 from kafkalog.storage.index.offset_index import OffsetEntry, OffsetIndex
 from tests.helpers import golden
 from tests.helpers.indexes import Rows, base_offset, dumped_by_partition
@@ -285,12 +283,10 @@ def sealed(path: Path, entries: int = 3) -> OffsetIndex:
     return OffsetIndex(path, BASE, max_size=800)
 
 
-def test_a_short_writable_index_is_read_once_until_it_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with sealed(path) as index, monkeypatch.context() as patch:
+def test_a_lookup_follows_each_change_of_the_index(path: Path) -> None:
+    with sealed(path) as index:
         assert index.lookup(BASE + 20) == (BASE + 11, 1)
-        patch.setattr(os, "open", lambda *_: pytest.fail("the file is opened"))
         assert index.lookup(BASE + 21) == (BASE + 21, 2)
-        patch.undo()
         index.truncate_to(BASE + 21)
         assert index.lookup(BASE + 99) == (BASE + 11, 1)
         index.resize(800)
@@ -303,7 +299,7 @@ def test_a_short_writable_index_is_read_once_until_it_changes(path: Path, monkey
         index.lookup(BASE + 99)
 
 
-def test_a_long_index_and_a_read_only_one_are_read_at_each_lookup(path: Path) -> None:
+def test_an_index_that_is_not_appended_to_is_read_at_each_lookup(path: Path) -> None:
     with sealed(path, 3000) as index:
         assert index.lookup(BASE + 20_000) == (BASE + 19_991, 1999)
         reader = OffsetIndex(path, BASE, writable=False)
@@ -312,24 +308,6 @@ def test_a_long_index_and_a_read_only_one_are_read_at_each_lookup(path: Path) ->
         with pytest.raises(FileNotFoundError):
             index.lookup(BASE + 20_000)
         assert reader.lookup(BASE + 20) == (BASE, 0)
-
-
-def test_cached_indexes_are_limited_by_their_total_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Four indexes of three entries.
-    monkeypatch.setattr(index_file, "KEPT_INDEXES", OpenFiles(100))
-    indexes = [sealed(tmp_path / f"{n}.index") for n in range(10)]
-    for _ in range(3):
-        assert {index.lookup(BASE + 20) for index in indexes} == {(BASE + 11, 1)}
-    for index in indexes:
-        index.path.unlink()
-    assert sum(answers_without_its_file(index) for index in indexes) == 4
-
-
-def answers_without_its_file(index: OffsetIndex) -> bool:
-    try:
-        return index.lookup(BASE + 20) == (BASE + 11, 1)
-    except FileNotFoundError:
-        return False
 
 
 # --- files of real brokers

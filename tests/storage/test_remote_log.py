@@ -17,13 +17,12 @@ import pytest
 
 import kafkalog
 from kafkalog import IsolationLevel
-from kafkalog.errors import CorruptRecordError, NotALogError
+from kafkalog.errors import ChangedWhileReading, CorruptRecordError, NotALogError
 from kafkalog.fsck.verifying import verify_partition
 from kafkalog.storage import remote_path
 from kafkalog.storage.checkpoint.checkpoint_file import write_offset_checkpoint
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.files import remote_file
-from kafkalog.storage.files.byte_source import ShorterFileError
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.remote_path import to_path
 from tests.helpers import golden
@@ -173,9 +172,9 @@ def test_a_file_that_became_shorter_is_an_error_that_names_it(store: MemoryStore
         size = file.size
         store.change(path, lambda data: data[:500])
         assert bytes(file.view(0, 100))
-        with pytest.raises(ShorterFileError, match=rf"{path}: position 400: the file became shorter .*found 500"):
+        with pytest.raises(ChangedWhileReading, match=rf"{path}: position 400: the file became shorter .*found 500"):
             file.view(400, size - 400)
-        with pytest.raises(ShorterFileError, match=path):
+        with pytest.raises(ChangedWhileReading, match=path):
             file.view(size, 1)
 
 
@@ -186,7 +185,7 @@ def test_a_range_that_a_store_refuses_as_behind_the_end_means_that_the_file_beca
     with closing(open_source(path)) as file:
         store.change(path, lambda data: data[:500])
         store.failing = lambda _: (_ for _ in ()).throw(OSError("416 Requested Range Not Satisfiable"))
-        with pytest.raises(ShorterFileError, match=path):
+        with pytest.raises(ChangedWhileReading, match=path):
             file.view(600, 10)
         with pytest.raises(OSError, match=f"{path} cannot be read: .*416"):
             file.view(400, 10)

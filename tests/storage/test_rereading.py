@@ -12,7 +12,7 @@ from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel, Reco
 from kafkalog.errors import CorruptRecordError, InvalidRecordError
 from kafkalog.storage.file_names import offset_file
 from kafkalog.storage.files.readable_file import ReadableFile
-from kafkalog.storage.read.rereading import steadily
+from kafkalog.storage.read.retry import retry
 from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition
 from kafkalog.storage.segment.log_segment import LogSegment
 
@@ -97,10 +97,22 @@ def test_an_error_is_raised_only_if_it_occurs_twice() -> None:
             raise answer
         return answer
 
-    assert steadily(ask) == 7
+    assert retry(ask) == 7
     answers[:] = [CorruptRecordError("damage"), CorruptRecordError("damage"), 7]
     with pytest.raises(CorruptRecordError):
-        steadily(ask)
+        retry(ask)
+
+
+def test_damage_is_the_same_bytes_in_the_same_place_twice(tmp_path: Path) -> None:
+    path, written = tmp_path / "0.log", [b"batch 1", b"batch 2", b"batch 2", b"batch 4"]
+
+    def read() -> None:
+        path.write_bytes(written.pop(0))
+        raise CorruptRecordError("the checksum is wrong", str(path), 2)
+
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        retry(read)
+    assert written == [b"batch 4"]
 
 
 def test_opening_a_deleted_segment_raises_file_not_found(directory: Path) -> None:

@@ -12,7 +12,6 @@ makes the splits smaller, maxRecordsPerPartition limits the number of their reco
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -24,12 +23,11 @@ from kafkalog.spark.read.partition import NO_ENTRIES, Partition, SegmentFile
 from kafkalog.spark.read.record_limit import Part, parts_of
 from kafkalog.spark.read.split import AnySplit, Split, SplitGroup
 from kafkalog.storage.file_names import TopicPartition
+from kafkalog.storage.read.retry import retry
 
 _log = logging.getLogger(__name__)
 # Small segments share a task up to 1/4 of splitBytes: starting a task costs more than reading them.
 _PACKED_SHARE = 4
-# The number of attempts to make a plan while files are being deleted.
-_ATTEMPTS = 5
 # More tasks would take Spark hours, and its driver the memory for their list.
 _MOST_SPLITS = 100_000
 
@@ -61,23 +59,21 @@ def plan_splits(
     if sources is not None:
         return _planned(options, ranges, list(sources))
 
-    def plan() -> list[AnySplit]:
-        found = discover(options)
+    return with_partitions(options, lambda found: _planned(options, ranges, found))
+
+
+def with_partitions(options: ReadOptions, make: Callable[[list[Partition]], Result]) -> Result:
+    """Call `make` with the current partitions, again if retention or truncation changes files meanwhile."""
+
+    def made() -> Result:
+        sources = discover(options)
         try:
-            return _planned(options, ranges, found)
+            return make(sources)
         finally:
-            for source in found:
+            for source in sources:
                 source.close()
 
-    return on_what_is_there(plan)
-
-
-def on_what_is_there(make: Callable[[], Result]) -> Result:
-    """Run `make`, retrying when retention or truncation deletes a file in between."""
-    for _ in range(_ATTEMPTS - 1):
-        with suppress(FileNotFoundError):
-            return make()
-    return make()
+    return retry(made)
 
 
 def _planned(

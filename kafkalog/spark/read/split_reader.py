@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT
+from kafkalog.errors import ChangedWhileReading
 from kafkalog.fsck.file_check import Scope
 from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.walk import sound_header_at
@@ -32,7 +33,7 @@ from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 from kafkalog.spark.read.split import AnySplit, Split
 from kafkalog.spark.schema import Column, columns_of
 from kafkalog.storage.file_names import TXN_INDEX_SUFFIX
-from kafkalog.storage.files.byte_source import ByteSource, ShorterFileError
+from kafkalog.storage.files.byte_source import ByteSource
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
@@ -65,7 +66,7 @@ def read_split(
         CorruptRecordError: Damage, with onCorrupt=fail; after the records before it.
         InvalidRecordError: Damaged content, with onCorrupt=fail; after the records before it.
         FileNotFoundError: The file was deleted, with failOnDataLoss=true.
-        ShorterFileError: The file was truncated, with failOnDataLoss=true.
+        ChangedWhileReading: The file was truncated, with failOnDataLoss=true.
         ImportError: pyarrow is missing.
         ValueError: A column does not exist, or one declared not nullable has a null.
     """
@@ -109,7 +110,7 @@ def split_parts(
     Raises:
         KafkaLogError: Damage, with onCorrupt=fail.
         FileNotFoundError: The file was deleted, with failOnDataLoss=true.
-        ShorterFileError: The file was truncated, with failOnDataLoss=true.
+        ChangedWhileReading: The file was truncated, with failOnDataLoss=true.
     """
     try:
         source = open_source(split.path, mapped=split.sealed, until=split.end_pos)
@@ -120,7 +121,7 @@ def split_parts(
         try:
             aborted = (indexes or TxnIndexes()).aborted(split) if options.committed else None
             yield from _SplitReader(split, options, source, aborted).parts()
-        except (ShorterFileError, FileNotFoundError) as error:
+        except (ChangedWhileReading, FileNotFoundError) as error:
             _lost(split, options, error)
 
 
@@ -192,12 +193,12 @@ class _SplitReader:
         """Check that the file has not become shorter since the read was planned.
 
         Raises:
-            ShorterFileError: It has, and failOnDataLoss is true.
+            ChangedWhileReading: It has, and failOnDataLoss is true.
         """
         split, size = self._split, self._source.size
         if size < split.end_pos or (split.sealed and size != split.file_size):
             what = "the file is not as long as it was when the read was planned"
-            error = ShorterFileError(what, split.path, None, f"{split.file_size} bytes", size)
+            error = ChangedWhileReading(what, split.path, None, f"{split.file_size} bytes", size)
             if self._options.fail_on_data_loss:
                 raise error
             _log.warning("%s", error)
@@ -229,7 +230,7 @@ class _SplitReader:
         """Check that the file still has the bytes of these batches: access to truncated ones would kill the process.
 
         Raises:
-            ShorterFileError: The file was truncated.
+            ChangedWhileReading: The file was truncated.
         """
         start = int(rows["position"][0])
         self._source.ensure_there(start, int(rows["position"][-1]) + int(rows["size_in_bytes"][-1]) - start)

@@ -11,11 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from kafkalog.errors import CorruptRecordError, LogStateError
-
-
-class ShorterFileError(CorruptRecordError):
-    """A file has become shorter, and bytes that it contained are gone."""
+from kafkalog.errors import ChangedWhileReading, LogStateError
 
 
 class ByteSource(ABC):
@@ -42,7 +38,7 @@ class ByteSource(ABC):
         """Return bytes [position, position + length).
 
         Raises:
-            ShorterFileError: The file has become too short for this range.
+            ChangedWhileReading: The file has become too short for this range.
             LogStateError: The file has been closed.
             OSError: The file cannot be read.
         """
@@ -53,7 +49,7 @@ class ByteSource(ABC):
         return self
 
     def ensure_there(self, position: int, length: int) -> None:  # noqa: B027 # what is in memory stays
-        """Raise ShorterFileError if a view given out earlier must no longer be accessed."""
+        """Raise ChangedWhileReading if a view given out earlier must no longer be accessed."""
 
     @abstractmethod
     def close(self) -> None:
@@ -65,7 +61,7 @@ def closed(path: str | os.PathLike[str]) -> LogStateError:
     return LogStateError("has been closed", os.fspath(path))
 
 
-def became_shorter(path: str, position: int, length: int, read: int) -> ShorterFileError:
+def became_shorter(path: str, position: int, length: int, read: int) -> ChangedWhileReading:
     """Return the error for a range of `length` bytes at a position of which only `read` bytes are left."""
     what = "the file became shorter while it was read"
-    return ShorterFileError(what, path, position, f"{position + length} bytes", position + read)
+    return ChangedWhileReading(what, path, position, f"{position + length} bytes", position + read)

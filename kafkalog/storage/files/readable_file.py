@@ -156,7 +156,7 @@ class MappedFile(ReadableFile):
         return memoryview(mmap.mmap(self.fileno(), end - start, prot=mmap.PROT_READ, offset=start))
 
     def ensure_there(self, position: int, length: int) -> None:
-        """Raise ShorterFileError if the file has been truncated: access to a view of the map would kill the process."""
+        """Raise ChangedWhileReading if the file has been truncated: access to the map would kill the process."""
         size = self.size
         if size < position + length:
             raise became_shorter(str(self.path), position, length, max(0, size - position))

@@ -86,12 +86,15 @@ class Index(ABC, Generic[Entry]):
         self.entries = 0
         self._size = self._LAYOUT.size
         self._lock = threading.RLock()
-        self._file = IndexFile(to_path(path), writable=writable, new_length=self._rounded(max_size))
+        self._file = IndexFile(to_path(path), writable=writable)
+        created = writable and not self._file.path.exists()
+        if created:
+            self._file.create(self._rounded(max_size))
         self.max_entries = self._file.length // self._size
         self._last: Entry = self._empty()
         if not writable:
             self._find_entries()
-        elif not self._file.created:
+        elif not created:
             self._keep(self.max_entries)
 
     @abstractmethod

@@ -8,9 +8,8 @@ blocks are allocated in chunks before the map is written to, so that a full disk
 killing the process.
 
 Any other file is opened, read and closed at each lookup, so that a log with any number of segments needs no
-descriptors for its indexes. Copies of short files are cached, up to a total size, if only this process writes them.
-Indexes in a store are read whole and cached likewise. A file that another process writes must never be mapped, because
-access to a page that was cut off kills the process.
+descriptors for its indexes. The last indexes read from a store are cached whole. A file that another process writes
+must never be mapped, because access to a page that was cut off kills the process.
 
 Source: storage/.../log/AbstractIndex.java (which always maps, and leaves allocation to the file system).
 """
@@ -20,32 +19,32 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from bisect import bisect_left
+from collections.abc import Callable
+from contextlib import suppress
 from errno import EINVAL, ENOSPC, EOPNOTSUPP
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from kafkalog._speedups.index_search import search_entries, search_index
+from kafkalog._speedups.index_search import search_entries
 from kafkalog.errors import CorruptIndexError
 from kafkalog.storage.files.byte_source import closed
 from kafkalog.storage.files.durable import naming
-from kafkalog.storage.files.open_file_limit import OpenFiles
 from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
 from kafkalog.storage.remote_path import RemotePath
 
 RESERVED_BYTES = 1 << 16
-# The largest file that is cached (reading it takes little longer than one search in it), and the total of all copies.
-KEPT_BYTES = 1 << 14
-ALL_KEPT_BYTES = 1 << 24
+# The number of entries that a search reads at once.
+BLOCK_ENTRIES = 2048
+# The number of indexes in stores whose bytes are cached.
+REMOTE_INDEXES = 16
 # The map needs no descriptor of its own, but has one before Python 3.13.
 _MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
-KEPT_INDEXES = OpenFiles(ALL_KEPT_BYTES)
-# A generous limit for indexes: Kafka's default for `segment.index.bytes` is 10 MiB.
-LONGEST_REMOTE_BYTES = 1 << 28
-
-Read = TypeVar("Read")
+# Returns a number of bytes at a position, fewer where the file ends.
+Read = Callable[[int, int], bytes]
+Found = TypeVar("Found")
 
 
 class Field(NamedTuple):
@@ -60,34 +59,34 @@ class IndexFile:
     """Access to the bytes of an index. Not thread-safe: the index calls it with its lock held.
 
     Attributes:
-        length: The size of the file in bytes; 0 if a read-only file is missing.
-        created: Whether the file was missing before.
+        length: The size of the file in bytes; 0 if it is missing.
+        closed: Whether the index has been closed, released or deleted.
     """
 
-    def __init__(self, path: Path, *, writable: bool, new_length: int) -> None:
-        """Open the file; a missing writable file is created with `new_length` zero bytes.
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        """Measure the file, which may be missing.
 
         Raises:
-            OSError: The path cannot be opened or created, or the disk is full; then no file is created.
             CorruptIndexError: The path is not a regular file.
+            OSError: The path is not accessible.
         """
         self.path = path
         self.writable = writable
+        self.closed = False
         self._map: mmap.mmap | None = None
-        # The cached content of a short file that is not mapped.
-        self._kept: bytes | None = None
-        self.recently_used = False
         # The end of the allocated blocks, up to which the map may be written.
         self._reserved = 0
-        self._closed = False
         self.length = 0
-        self.created = writable and self._create(new_length)
-        if not self.created:
-            self.measure()
+        self._changed_ns = 0
+        self.measure()
 
-    def _create(self, length: int) -> bool:
-        if self.path.exists():
-            return False
+    def create(self, length: int) -> None:
+        """Create the file with `length` zero bytes.
+
+        Raises:
+            ValueError: The length is 0.
+            OSError: The file exists, cannot be created, or the disk is full; then no file is created.
+        """
         if length <= 0:
             raise ValueError(f"{self.path} is to be created with {length} bytes, which holds no entry")
         with naming(self.path):
@@ -101,7 +100,6 @@ class IndexFile:
             finally:
                 os.close(fd)
         self.length = length
-        return True
 
     def measure(self) -> None:
         """Update `length` to the current size of the file, or 0 if it is missing.
@@ -109,40 +107,18 @@ class IndexFile:
         Raises:
             CorruptIndexError: The path is not a regular file.
         """
-        if isinstance(self.path, RemotePath):
-            self.length = len(self._kept_or_fetched(self.path))
-            return
-        with self.opened() as fd:
-            status = None if fd is None else os.fstat(fd)
-        if status is not None and not stat.S_ISREG(status.st_mode):
-            raise CorruptIndexError("not a regular file", str(self.path))
-        self.length = 0 if status is None else status.st_size
-
-    @contextmanager
-    def opened(self, flags: int = os.O_RDONLY) -> Iterator[int | None]:
-        """Open the file and yield its descriptor, or None if a read-only file is missing.
-
-        Raises:
-            LogStateError: The index has been closed.
-        """
-        self.check_open()
         try:
-            # Without O_NONBLOCK, opening a pipe would wait for a writer.
-            fd = os.open(self.path, flags | CLOSE_ON_EXEC | os.O_NONBLOCK)
+            status = self.path.stat()
         except FileNotFoundError:
-            if self.writable:
-                raise
-            yield None
+            self.length = 0
             return
-        try:
-            with naming(self.path):
-                yield fd
-        finally:
-            os.close(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptIndexError("not a regular file", str(self.path))
+        self.length, self._changed_ns = status.st_size, status.st_mtime_ns
 
     def check_open(self) -> None:
         """Raise LogStateError if the index has been closed."""
-        if self._closed:
+        if self.closed:
             raise closed(self.path)
 
     def check_writable(self, what: str) -> None:
@@ -158,80 +134,37 @@ class IndexFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Return `length` bytes at a position, fewer if the file ends before."""
-        if self._map is not None:
-            return self._map[position : position + length]
-        if isinstance(self.path, RemotePath):
-            return self._kept_or_fetched(self.path)[position : position + length]
-        return self._with_descriptor(os.pread, length, position) or b""
+        return self._reading(lambda read: read(position, length))
 
     def count(self, field: Field, target: int, entries: int) -> int:
         """Return how many of the first `entries` entries have a field of at most `target`; the field must rise."""
-        return self._search(field, target, entries)[0]
+        return self._reading(lambda read: search(read, field, target, entries))[0]
 
     def floor(self, field: Field, target: int, entries: int) -> bytes:
         """Return the last of the first `entries` entries whose field is at most `target`; empty if there is none."""
-        return self._search(field, target, entries)[1]
+        return self._reading(lambda read: search(read, field, target, entries))[1]
 
-    def _search(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
-        held: mmap.mmap | bytes | None = self._map
-        if held is None:
-            held = self._kept if self._kept is not None else self._keep()
-        if held is not None:
-            self.recently_used = True
-            return search_entries(held, field.stride, field.at, field.wide, target, entries)
-        if self._closed:
-            self.check_open()
-        try:
-            return search_index(str(self.path), field.stride, field.at, field.wide, target, entries)
-        except FileNotFoundError:
-            if self.writable:
-                raise
-            return 0, b""
-
-    def _keep(self) -> bytes | None:
-        """Return a cached copy of a short file that no other process changes; None if the file is not cached."""
-        if isinstance(self.path, RemotePath):
-            return self._kept_or_fetched(self.path)
-        if not self.writable or self.length > KEPT_BYTES or self._closed:
-            return None
-        kept = self._with_descriptor(os.pread, self.length, 0)
-        self._kept = kept
-        KEPT_INDEXES.add(self, self.length)
-        return kept
-
-    def _kept_or_fetched(self, path: RemotePath) -> bytes:
-        """Return all bytes of a file in a store; empty if it is missing.
+    def _reading(self, use: Callable[[Read], Found]) -> Found:
+        """Call `use` with a function that reads the file. A read-only file that is missing has no bytes.
 
         Raises:
             LogStateError: The index has been closed.
         """
         self.check_open()
-        kept = self._kept
-        if kept is None:
-            try:
-                kept = path.read_bytes() if path.stat().st_size <= LONGEST_REMOTE_BYTES else b""
-            except FileNotFoundError:
-                kept = b""
-            self._kept = kept
-            KEPT_INDEXES.add(self, len(kept))
-        return kept
-
-    def give_up_file(self) -> None:
-        """Drop the cached copy, which can be read again. Thread-safe."""
-        self._kept = None
-
-    def _with_descriptor(self, read: Callable[..., Read], *arguments: object) -> Read | None:
-        """Call `read` with a descriptor of the file; a faster form of `opened`."""
-        if self._closed:
-            self.check_open()
+        held: mmap.mmap | bytes | None = self._map
         try:
-            fd = os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
+            if isinstance(self.path, RemotePath):
+                held = _bytes_in_store(self.path, self.length, self._changed_ns)
+            elif held is None:
+                fd = os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             if self.writable:
                 raise
-            return None
+            held = b""
+        if held is not None:
+            return use(lambda position, length: held[position : position + length])
         try:
-            return read(fd, *arguments)
+            return use(lambda position, length: os.pread(fd, length, position))
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         finally:
@@ -252,13 +185,15 @@ class IndexFile:
     def _reserve(self, end: int) -> None:
         self.check_writable("append to")
         reserved = min(self.length, -(-end // RESERVED_BYTES) * RESERVED_BYTES)
-        with self.opened(os.O_RDWR) as fd:
-            assert fd is not None
-            # Existing bytes may be holes as well, if another program made the file: RandomAccessFile.setLength.
-            reserve(fd, self._reserved, reserved - self._reserved)
-            if self._map is None:
-                self._map = mmap.mmap(fd, self.length, **_MAP_OPTIONS)
-                self._kept = None
+        fd = os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
+        try:
+            with naming(self.path):
+                # Existing bytes may be holes as well, if another program made the file: RandomAccessFile.setLength.
+                reserve(fd, self._reserved, reserved - self._reserved)
+                if self._map is None:
+                    self._map = mmap.mmap(fd, self.length, **_MAP_OPTIONS)
+        finally:
+            os.close(fd)
         self._reserved = reserved
 
     def resize(self, length: int) -> None:
@@ -268,25 +203,22 @@ class IndexFile:
             OSError: The file cannot be resized; it is unchanged.
         """
         self._unmap()
-        with self.opened(os.O_RDWR) as fd:
-            assert fd is not None
-            os.ftruncate(fd, length)
+        os.truncate(self.path, length)
         self.length = length
 
     def _unmap(self) -> None:
         if self._map is not None:
             self._map.close()
-        self._map = self._kept = None
+        self._map = None
         self._reserved = 0
 
     def open_for_sync(self) -> int | None:
         """Return a descriptor to sync and close without the lock, so that readers can go on; None if not needed."""
-        if self._closed or not self.writable:
+        if self.closed or not self.writable:
             return None
         if self._map is not None and sys.platform != "linux":
             self._map.flush()
-        with naming(self.path):
-            return os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
+        return os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
 
     def rename_to(self, path: Path) -> None:
         """Rename the file, replacing an existing file.
@@ -313,14 +245,9 @@ class IndexFile:
             return True
         return False
 
-    @property
-    def closed(self) -> bool:
-        """Whether the index has been closed, released or deleted."""
-        return self._closed
-
     def release(self) -> None:
         """Drop the map; the file is left as it is."""
-        self._closed = True
+        self.closed = True
         self._unmap()
 
 
@@ -339,3 +266,28 @@ def reserve(fd: int, start: int, length: int) -> None:
             piece = os.pread(fd, min(RESERVED_BYTES, start + length - at), at)
             if os.pwrite(fd, piece, at) < len(piece):
                 raise OSError(ENOSPC, os.strerror(ENOSPC)) from None
+
+
+@lru_cache(REMOTE_INDEXES)
+def _bytes_in_store(path: RemotePath, length: int, changed_ns: int) -> bytes:  # noqa: ARG001 # another length, another file
+    return path.read_bytes()
+
+
+def search(read: Read, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+    """Search entries whose field rises, a block at a time; of a file that has been cut, what is left.
+
+    Returns:
+        How many of the first `entries` entries have a field of at most `target`, and the last one of them; empty if
+        there is none.
+    """
+
+    def found(first: int, count: int) -> tuple[int, bytes]:
+        block = read(first * field.stride, count * field.stride)
+        return search_entries(block, field.stride, field.at, field.wide, target, count)
+
+    first = 0
+    if entries > BLOCK_ENTRIES:
+        blocks = range(0, entries, BLOCK_ENTRIES)
+        first = blocks[max(0, bisect_left(blocks, 1, key=lambda block: not found(block, 1)[0]) - 1)]
+    count, entry = found(first, min(BLOCK_ENTRIES, entries - first))
+    return first + count, entry

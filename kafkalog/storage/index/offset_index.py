@@ -128,7 +128,7 @@ def entries_near(path: Path, base_offset: int, positions: Iterable[int]) -> list
         CorruptIndexError: The path is not a regular file.
     """
     layout, field = OffsetIndex._LAYOUT, OffsetIndex._POSITION
-    file = IndexFile(path, writable=False, new_length=0)
+    file = IndexFile(path, writable=False)
     entries = file.length // layout.size
     if entries and not any(file.read((entries - 1) * layout.size, layout.size)):
         # Count the entries first, because empty slots after them would mislead a binary search.

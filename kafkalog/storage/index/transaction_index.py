@@ -10,9 +10,7 @@ opened for each use, so that it occupies no descriptor.
 Source: storage/.../log/TransactionIndex.java, AbortedTxn.java.
 """
 
-import io
 import os
-import stat
 import struct
 import threading
 from collections.abc import Iterator
@@ -21,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from kafkalog.errors import CorruptIndexError
-from kafkalog.storage.files.appendable_file import sync
-from kafkalog.storage.files.byte_source import closed
+from kafkalog.storage.files.appendable_file import open_for_sync, sync_and_close
 from kafkalog.storage.files.durable import naming
 from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
-from kafkalog.storage.remote_path import RemotePath, to_path
+from kafkalog.storage.index.index_file import IndexFile
+from kafkalog.storage.remote_path import to_path
 
 VERSION = 0
 _LAYOUT = struct.Struct(">hqqqq")
@@ -97,18 +95,17 @@ class TransactionIndex:
 
     def __init__(self, path: str | os.PathLike[str], start_offset: int, *, writable: bool = True) -> None:
         self.start_offset = start_offset
-        self._path = to_path(path)
         self._writable = writable
-        self._closed = False
         self._lock = threading.RLock()
-        self._entries = self._size() // ENTRY_SIZE
+        self._file = IndexFile(to_path(path), writable=writable)
+        self._entries = self._file.length // ENTRY_SIZE
         # Only for a writable index; read-only ones rarely need it, and in a store it costs a request.
         self._last_offset = self._last_offset_of(self._entries) if writable else None
 
     @property
     def path(self) -> Path:
         """The path of the file, which may be missing."""
-        return self._path
+        return self._file.path
 
     @property
     def last_offset(self) -> int | None:
@@ -120,45 +117,11 @@ class TransactionIndex:
         """Whether the index has no entries."""
         return next(iter(self), None) is None
 
-    def _size(self) -> int:
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            return 0
-        if not stat.S_ISREG(status.st_mode):
-            raise CorruptIndexError("not a regular file", str(self._path))
-        return status.st_size
-
     def _last_offset_of(self, entries: int) -> int | None:
         if not entries:
             return None
-        raw = self._read((entries - 1) * ENTRY_SIZE, ENTRY_SIZE)
+        raw = self._file.read((entries - 1) * ENTRY_SIZE, ENTRY_SIZE)
         return int(_LAYOUT.unpack(raw)[3]) if len(raw) == ENTRY_SIZE else None
-
-    def _read(self, position: int, length: int) -> bytes:
-        self._check_open()
-        try:
-            if isinstance(self._path, RemotePath):
-                # A store rejects a range after the end.
-                end = min(position + length, self._size())
-                return self._path.read_range(position, end) if position < end else b""
-            fd = os.open(self._path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return b""
-        try:
-            with naming(self._path):
-                return os.pread(fd, length, position)
-        finally:
-            os.close(fd)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise closed(self._path)
-
-    def _check_writable(self, what: str) -> None:
-        if not self._writable:
-            raise io.UnsupportedOperation(f"cannot {what} read-only: {self._path}")
-        self._check_open()
 
     def __iter__(self) -> Iterator[AbortedTxn]:
         """Yield all entries in order of their markers, up to zero bytes, which a system crash may leave at the end."""
@@ -166,7 +129,7 @@ class TransactionIndex:
         while True:
             with self._lock:
                 wanted = _RUN if not self._writable else min(_RUN, self._entries - position // ENTRY_SIZE)
-                raw = self._read(position, wanted * ENTRY_SIZE) if wanted > 0 else b""
+                raw = self._file.read(position, wanted * ENTRY_SIZE) if wanted > 0 else b""
             for start in range(0, len(raw) - ENTRY_SIZE + 1, ENTRY_SIZE):
                 entry = raw[start : start + ENTRY_SIZE]
                 if entry == _ZEROS:
@@ -180,7 +143,7 @@ class TransactionIndex:
         try:
             return AbortedTxn.from_bytes(raw)
         except CorruptIndexError as error:
-            error.at(str(self._path), position)
+            error.at(str(self.path), position)
             raise
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
@@ -205,18 +168,18 @@ class TransactionIndex:
             OSError: The write failed. The index is unchanged, or the error says that it could not be restored.
         """
         with self._lock:
-            self._check_writable("append to")
+            self._file.check_writable("append to")
             if self._last_offset is not None and txn.last_offset <= self._last_offset:
                 raise ValueError(
-                    f"{self._path}: the last offset {txn.last_offset} is not larger than {self._last_offset}"
+                    f"{self.path}: the last offset {txn.last_offset} is not larger than {self._last_offset}"
                 )
             self._write(txn.to_bytes(), self._entries * ENTRY_SIZE)
             self._entries += 1
             self._last_offset = txn.last_offset
 
     def _write(self, raw: bytes, position: int) -> None:
-        with naming(self._path):
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
+        with naming(self.path):
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
             try:
                 # Remove a partial entry first, so that no part of it remains if this write is partial as well.
                 os.ftruncate(fd, position)
@@ -233,7 +196,7 @@ class TransactionIndex:
         try:
             os.ftruncate(fd, position)
         except OSError as second:
-            error.add_note(f"{self._path}: what was written of an entry could not be cut off: {second}")
+            error.add_note(f"{self.path}: what was written of an entry could not be cut off: {second}")
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from the first one on whose last offset is `offset` or more.
@@ -242,7 +205,7 @@ class TransactionIndex:
             OSError: The file cannot be truncated.
         """
         with self._lock:
-            self._check_writable("truncate")
+            self._file.check_writable("truncate")
             for n, txn in enumerate(self):
                 if txn.last_offset >= offset:
                     self._cut(n)
@@ -250,8 +213,8 @@ class TransactionIndex:
 
     def _cut(self, entries: int) -> None:
         last_offset = self._last_offset_of(entries)
-        with naming(self._path):
-            os.truncate(self._path, entries * ENTRY_SIZE)
+        with naming(self.path):
+            os.truncate(self.path, entries * ENTRY_SIZE)
         self._entries, self._last_offset = entries, last_offset
 
     def reset(self) -> None:
@@ -261,7 +224,7 @@ class TransactionIndex:
             OSError: The file cannot be truncated.
         """
         with self._lock:
-            self._check_writable("reset")
+            self._file.check_writable("reset")
             with suppress(FileNotFoundError):
                 self._cut(0)
             self._entries, self._last_offset = 0, None
@@ -279,10 +242,10 @@ class TransactionIndex:
                 if txn.last_offset <= last:
                     what = "the last offset of an aborted transaction is too small"
                     expected = f"more than {last}"
-                    raise CorruptIndexError(what, str(self._path), count * ENTRY_SIZE, expected, txn.last_offset)
+                    raise CorruptIndexError(what, str(self.path), count * ENTRY_SIZE, expected, txn.last_offset)
                 last, count = txn.last_offset, count + 1
             if count < self._entries:
-                raise CorruptIndexError("zero bytes in the place of an entry", str(self._path), count * ENTRY_SIZE)
+                raise CorruptIndexError("zero bytes in the place of an entry", str(self.path), count * ENTRY_SIZE)
 
     def flush(self) -> None:
         """Sync the file to disk, if there is one.
@@ -291,21 +254,17 @@ class TransactionIndex:
             OSError: The sync failed.
         """
         with self._lock:
-            if self._closed or not self._writable:
+            if self._file.closed or not self._writable:
                 return
             try:
-                fd = os.open(self._path, os.O_RDWR | CLOSE_ON_EXEC)
+                fd = open_for_sync(self.path)
             except FileNotFoundError:
                 return
-        try:
-            with naming(self._path):
-                sync(fd)
-        finally:
-            os.close(fd)
+        sync_and_close(fd, self.path)
 
     def close(self) -> None:
         """Close the index. Closing twice does nothing."""
-        self._closed = True
+        self._file.release()
 
     def rename_to(self, path: str | os.PathLike[str]) -> None:
         """Rename the file, if there is one, and use the new path from now on; allowed also after closing.
@@ -314,16 +273,14 @@ class TransactionIndex:
             OSError: The rename failed; the file keeps its old name.
         """
         with self._lock:
-            if not self._writable:
-                raise io.UnsupportedOperation(f"cannot rename read-only: {self._path}")
             with suppress(FileNotFoundError):
-                self._path.replace(path)
-            self._path = Path(path)
+                self._file.rename_to(Path(path))
+            self._file.path = Path(path)
 
     def update_parent_dir(self, directory: str | os.PathLike[str]) -> None:
         """Record the new path of the renamed directory."""
         with self._lock:
-            self._path = Path(directory) / self._path.name
+            self._file.path = Path(directory) / self.path.name
 
     def delete_if_exists(self) -> bool:
         """Close the index and delete its file; return whether the file existed.
@@ -332,11 +289,4 @@ class TransactionIndex:
             OSError: The file cannot be deleted.
         """
         with self._lock:
-            if not self._writable:
-                raise io.UnsupportedOperation(f"cannot delete read-only: {self._path}")
-            self.close()
-            try:
-                self._path.unlink()
-            except FileNotFoundError:
-                return False
-            return True
+            return self._file.delete_if_exists()

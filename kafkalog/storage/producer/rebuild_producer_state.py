@@ -112,9 +112,9 @@ def _load_producers(state: ProducerStateManager, batches: Iterable[RecordBatch])
 
 
 def _telling_batches(log: FileMessageSet, begin: int, end: int) -> Iterator[RecordBatch]:
-    for rows in log.read(begin, end - begin).header_runs():
+    for rows in log.found_at(begin, end - begin).header_runs():
         for row in rows[telling_rows(rows)]:
-            yield from log.read(int(row["position"]), int(row["size_in_bytes"])).batches()
+            yield from log.found_at(int(row["position"]), int(row["size_in_bytes"])).batches()
 
 
 def telling_rows(rows: NDArray[np.void]) -> NDArray[np.intp]:

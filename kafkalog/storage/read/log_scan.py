@@ -10,6 +10,7 @@ exist by then.
 import operator
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 
 from kafkalog._speedups.arguments import INT64_MAX
@@ -17,7 +18,7 @@ from kafkalog.errors import CorruptRecordError, OffsetOutOfRangeError
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
-from kafkalog.storage.read.rereading import read_on, steadily
+from kafkalog.storage.read.retry import Found, retry, retry_each
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
@@ -52,7 +53,7 @@ class Walk:
         walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
         walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
         for segment, following, message_set in self.message_sets(loaded=threads == 1):
-            for part in read_on(self._as_it_is(segment), message_set, walk, lambda: self._cursor):
+            for part in self._results(walk, segment, message_set):
                 wanted, lowest, highest = part.narrowed(self._cursor, self._stop)
                 own = len(part)
                 if lowest < segment.base_offset or highest >= following:
@@ -71,7 +72,7 @@ class Walk:
     def batches(self) -> Iterator[RecordBatch]:
         """Yield the batches. Raise errors as `Log.records`."""
         for segment, _, message_set in self.message_sets():
-            for batch in read_on(self._as_it_is(segment), message_set, _BATCHES, lambda: self._cursor):
+            for batch in self._results(_BATCHES, segment, message_set):
                 if batch.magic >= 2 and batch.base_offset >= self._stop:
                     return
                 if batch.last_offset >= self._cursor:
@@ -89,7 +90,7 @@ class Walk:
         Args:
             loaded: As `FileMessageSet.starting_at`.
         """
-        while self._cursor < self._stop and (found := self._next(loaded)) is not None:
+        while self._cursor < self._stop and (found := retry(partial(self._opened, loaded))) is not None:
             segment, following, entries = found
             with entries:
                 yield segment, NO_END if following is None else following.base_offset, entries
@@ -97,20 +98,6 @@ class Walk:
                 return
 
     # --- from segment to segment
-
-    def _next(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
-        """Return the next segment, the one after it and the entries; None at the end.
-
-        Raises:
-            FileNotFoundError, OffsetOutOfRangeError: The records at the cursor have been deleted.
-        """
-        try:
-            return self._opened(loaded)
-        except FileNotFoundError:
-            if self._moved:
-                raise
-            # Nothing has been read yet, so the scan may also begin at a log start offset that has just been raised.
-            return steadily(partial(self._opened, loaded))
 
     def _opened(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
         """Return the segment at the cursor, the one after it and the entries; None at the end.
@@ -145,12 +132,18 @@ class Walk:
             self._cursor = max(self._cursor, now.base_offset)
         return True
 
-    def _as_it_is(self, segment: LogSegment) -> Callable[[], LogSegment]:
-        """Return a function that gets the current state of a segment.
+    def _results(
+        self, walk: Callable[[FileMessageSet], Iterator[Found]], segment: LogSegment, entries: FileMessageSet
+    ) -> Iterator[Found]:
+        """Yield the results of `walk` over a segment's entries; after a failed read, over those from the cursor on.
 
-        It may have become active again; its torn tail is no damage then.
+        The segment may have become active again by then; its torn tail is no damage then.
         """
-        return lambda: self._segments_now().get(segment.base_offset) or segment
+        sets = chain([entries], (self._current(segment).entries_from(self._cursor) for _ in repeat(None)))
+        return retry_each(lambda: walk(next(sets)))
+
+    def _current(self, segment: LogSegment) -> LogSegment:
+        return self._segments_now().get(segment.base_offset) or segment
 
     # --- errors
 

@@ -144,8 +144,8 @@ class SegmentListing:
             return start, 0
         _, end, last, _ = self._end
         try:
-            found = active.log.first_entry(last) if end.relative_position_in_segment else None
-        except (KafkaLogError, ValueError):
+            found = active.log.found_at(last).first_entry() if end.relative_position_in_segment else None
+        except KafkaLogError:
             return start, 0
         same = found is not None and (found.position + found.size, found.last_offset + 1) == (
             end.relative_position_in_segment,
@@ -175,7 +175,7 @@ def _last_indexed(segment: LogSegment) -> OffsetEntry:
     start = OffsetEntry(segment.base_offset, 0)
     try:
         found = segment.log.search(entry.offset, entry.position, hint=entry.offset) if entry.position else None
-    except (KafkaLogError, ValueError):
+    except KafkaLogError:
         return start
     return start if found is None or found.position < entry.position else OffsetEntry(found.offset, found.position)
 

@@ -181,6 +181,22 @@ class FileMessageSet(MessageSet):
         first = self._first + position
         return self._slice(first, first + length, sealed=False)
 
+    def found_at(self, position: int, length: int | None = None) -> "FileMessageSet":
+        """Return the slice from a position in the file at which an entry has been found before.
+
+        Args:
+            position: The position in the file, not in this set.
+            length: The number of bytes; None: up to this set's end.
+
+        Raises:
+            ChangedWhileReading: The file has become shorter than that.
+        """
+        stop = self._stop()
+        if position > stop:
+            raise became_shorter(self.path, position, 0, stop - position)
+        end = self._end if length is None else position + length
+        return self._slice(position, end, sealed=self.sealed and length is None)
+
     def starting_at(
         self, offset: int, start: int = 0, *, hint: int | None = None, loaded: bool = False
     ) -> "FileMessageSet":
@@ -287,7 +303,7 @@ class FileMessageSet(MessageSet):
             if found is not None and entry.rows["magic"][0] >= 1:
                 epoch = int(entry.rows["partition_leader_epoch"][0])
                 return TimestampAndOffset(found[1], found[0], epoch if epoch >= 0 else None)
-            entry = self._load_entry(entry.position + len(entry.view) - self._first, offset, timestamp)
+            entry = self.found_at(entry.position + len(entry.view))._load_entry(0, offset, timestamp)
         return None
 
     def first_entry(self, start: int = 0) -> FoundEntry | None:
@@ -344,8 +360,9 @@ class FileMessageSet(MessageSet):
 
     def _batch_at(self, position: int) -> RecordBatch:
         rows, _ = self._scan(position, rows=1, span=-1)
-        (batch,) = batches_of(self._entries(rows), self._reading)
-        return batch
+        if not len(rows):
+            raise became_shorter(self.path, position, 1, 0)
+        return next(batches_of(self._entries(rows), self._reading))
 
     def largest_timestamp(self, start: int = 0) -> tuple[int, int]:
         """Return the largest timestamp (ms) from `start` on, and the last offset of the first batch that has it.
@@ -546,9 +563,7 @@ class FileMessageSet(MessageSet):
         end = self._stop()
         if end < start:
             if start > self._first:
-                raise CorruptRecordError(
-                    "the file became shorter while it was read", self._reading.path, start, f"{start} bytes", end
-                )
+                raise became_shorter(self.path, start, 0, end - start)
             end = start
         try:
             found, *stop = scan_file_headers(self._file.scanned, start, end, rows, span, max_size)

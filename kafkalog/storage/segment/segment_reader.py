@@ -87,7 +87,7 @@ class ReadableSegment(SegmentFiles):
             # Verifying the entry would take requests for each segment.
             return entry
         start = self._place_of(entry)
-        behind = self.log.largest_timestamp(start or 0)
+        behind = self.log.found_at(start or 0).largest_timestamp()
         if start is None or behind[0] > entry.timestamp:
             entry = TimestampEntry(*behind) if behind[0] >= 0 else TimestampEntry(-1, self.base_offset)
         if self.sealed:
@@ -99,7 +99,7 @@ class ReadableSegment(SegmentFiles):
         found = self.translate_offset(entry.offset) if entry.timestamp >= 0 else None
         if found is None:
             return None
-        batch = self.log.first_entry(found.position)
+        batch = self.log.found_at(found.position).first_entry()
         return found.position if batch is not None and batch.max_timestamp == entry.timestamp else None
 
     # --- reading
@@ -129,7 +129,7 @@ class ReadableSegment(SegmentFiles):
         """
         entry = self.offset_index.lookup(offset)
         if start >= entry.position:
-            return self.log.search(offset, start)
+            return self.log.found_at(start).search(offset)
         return self.log.search(offset, entry.position, hint=entry.offset)
 
     def read(
@@ -159,7 +159,7 @@ class ReadableSegment(SegmentFiles):
         size = max(max_size, found.size) if min_one_message else max_size
         if not size or max_position is None:
             return FetchDataInfo(metadata, NO_MESSAGES)
-        part = self.log.read(found.position, max(0, min(size, max_position - found.position)))
+        part = self.log.found_at(found.position, max(0, min(size, max_position - found.position)))
         return FetchDataInfo(metadata, part, first_entry_incomplete=size < found.size)
 
     def fetch_upper_bound_offset(self, start: OffsetEntry, fetch_size: int) -> int | None:
@@ -191,7 +191,7 @@ class ReadableSegment(SegmentFiles):
         """
         found = self.translate_offset(self.offset_index.last_offset)
         # None if the file is empty, or was truncated without its index.
-        rest = self.log.read(0 if found is None else found.position, MAX_BYTES)
+        rest = self.log.found_at(0 if found is None else found.position, MAX_BYTES)
         if self.writable:
             # Raises an error for damage: batches appended after it would be unreadable.
             _ = rest.end_of_data
