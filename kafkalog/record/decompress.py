@@ -38,7 +38,7 @@ ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 
 SMALLEST_GZIP_STEP = 256
 # zlib's Z_MEM_ERROR, and what LZ4 and zstd say.
-_OUT_OF_MEMORY = re.compile("Error -4 |allocation|not enough memory", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile("Error -4 while|allocation|not enough memory", re.IGNORECASE)
 GZIP_MAGIC = b"\x1f\x8b"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
