@@ -10,7 +10,7 @@ records. Source: clients/.../common/record/MemoryRecordsBuilder.java.
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
@@ -79,7 +79,6 @@ class BatchSettings:
     is_control: bool = False
     partition_leader_epoch: int = -1
     delete_horizon_ms: int | None = None
-    _header: bytes = field(default=b"", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self, _FIELDS)
@@ -130,12 +129,7 @@ class BatchSettings:
 
     @property
     def header(self) -> bytes:
-        """The header of a v2 batch, without the fields that depend on its records; cached. Empty below magic 2."""
-        if self.magic >= 2 and not self._header:
-            object.__setattr__(self, "_header", self._made_header())
-        return self._header
-
-    def _made_header(self) -> bytes:
+        """The header of a v2 batch, without the fields that depend on its records."""
         producer = self.producer_id, self.producer_epoch, self.base_sequence
         before = _BEFORE_CRC.pack(self.base_offset, 0, self.partition_leader_epoch, self.magic)
         return before + _CRC.pack(0) + _AFTER_CRC.pack(self.attributes, 0, -1, -1, *producer, 0)
@@ -171,17 +165,13 @@ _DEFAULTS = BatchSettings()
 
 
 class BuiltBatch(NamedTuple):
-    """A batch (v0/v1: a wrapper, or messages) and fields of its header.
-
-    Attributes:
-        max_timestamp: The largest timestamp, ms; -1 = none.
-    """
+    """A batch (v0/v1: a wrapper, or messages) and fields of its header, as in a `Header`."""
 
     data: bytearray
-    first_offset: int
+    base_offset: int
     last_offset: int
     max_timestamp: int
-    records_count: int
+    size_in_bytes: int
 
 
 class RecordsBuilder(RecordsEncoder):
@@ -205,6 +195,7 @@ class RecordsBuilder(RecordsEncoder):
         self.max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
         self.estimated_compression_ratio = 1.0
         self._base_sequence = settings.base_sequence
+        self._header = settings.header
         super().__init__(
             settings.magic,
             settings.base_offset,
@@ -246,7 +237,7 @@ class RecordsBuilder(RecordsEncoder):
             return bytearray()
         if self.magic >= 2:
             compressed = None if self.settings.compression_type is _NONE else self._compressed()
-            return self.to_batch(self.settings.header, self._base_sequence, compressed)
+            return self.to_batch(self._header, self._base_sequence, compressed)
         return self._build_wrapper() if self.settings.is_wrapped else self.take()
 
     def _build_wrapper(self) -> bytearray:
@@ -316,7 +307,7 @@ class RecordsBuilder(RecordsEncoder):
         settings, latest = self.settings, self.max_timestamp
         if settings.timestamp_type is _LOG_APPEND_TIME and settings.magic > 0:
             latest = settings.log_append_time
-        return BuiltBatch(batch, self.base_offset, self.last_offset, latest, self.records_count)
+        return BuiltBatch(batch, self.base_offset, self.last_offset, latest, len(batch))
 
     def _compressed(self) -> "ReadableBuffer":
         settings = self.settings

@@ -9,12 +9,15 @@ from struct import pack
 from typing import Any
 
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.record.framing import headers_of
 from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.fetch_data_info import FetchDataInfo
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
-from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment, spans_of
+from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.replace_segments import SegmentHome
+from tests.helpers.scheduling import ImmediateScheduler
 
 ABORT, COMMIT = 0, 1
 SMALL = LogConfig(segment_bytes=1 << 20, index_interval_bytes=10, segment_index_bytes=2000)
@@ -30,8 +33,11 @@ class Clock:
         return self.now
 
 
-def segment(directory: Path, base: int = 40, config: LogConfig = SMALL, **options: Any) -> LogSegment:
-    return LogSegment.open(directory, base, config, **{"clock": Clock(), **options})
+def segment(
+    directory: Path, base: int = 40, config: LogConfig = SMALL, *, clock: Clock | None = None, **options: Any
+) -> LogSegment:
+    home = SegmentHome(directory=directory, config=config, scheduler=ImmediateScheduler(), clock=clock or Clock())
+    return home.segment(base, **options)
 
 
 def batch(
@@ -64,14 +70,9 @@ def together(*sets: MessageSet) -> ByteBufferMessageSet:
     return ByteBufferMessageSet(data.getvalue())
 
 
-def spans(messages: MessageSet) -> list[BatchSpan]:
-    return list(spans_of(messages.headers()))
-
-
-def append(to: LogSegment, *sets: MessageSet) -> None:
+def append(to: LogSegment, *sets: ByteBufferMessageSet) -> None:
     for each in sets:
-        rows = spans(each)
-        to.append(rows[-1].last_offset if rows else -1, each, rows)
+        to.append(each.buffer, headers_of(each.headers()))
 
 
 def fill(to: LogSegment, offsets: Iterator[int] | range, **options: Any) -> None:

@@ -72,10 +72,11 @@ def test_the_fields_of_a_built_batch_are_those_of_its_header(magic: int, codec: 
     for batch in built:
         entries = ByteBufferMessageSet(batch.data)
         headers = entries.headers()
-        assert [record.offset for record in entries] == list(range(expected, expected + batch.records_count))
-        assert (batch.first_offset, batch.last_offset) == (expected, headers["last_offset"][-1])
+        assert [record.offset for record in entries] == list(range(expected, batch.last_offset + 1))
+        assert (batch.base_offset, batch.last_offset) == (expected, headers["last_offset"][-1])
+        assert batch.size_in_bytes == entries.size_in_bytes
         assert batch.max_timestamp == headers["max_timestamp"].max()
-        expected += batch.records_count
+        expected = batch.last_offset + 1
     assert expected == 105
 
 
@@ -96,7 +97,7 @@ def test_settings_serve_again_with_another_base_offset() -> None:
             )
             (found,) = ByteBufferMessageSet(batch.data)
             (row,) = ByteBufferMessageSet(batch.data).headers()
-            assert (found.offset, batch.first_offset, row["partition_leader_epoch"]) == (offset, offset, 9)
+            assert (found.offset, batch.base_offset, row["partition_leader_epoch"]) == (offset, offset, 9)
     with pytest.raises(ValueError, match="base_offset is -1"):
         list(built_batches([], settings, max_size=100, base_offset=-1))
 
@@ -121,7 +122,7 @@ def test_records_are_taken_no_faster_than_batches_are_asked_for() -> None:
 
     batches = built_batches(given_out(), max_size=400)
     first = next(batches)
-    assert len(taken) == first.records_count + 1
+    assert len(taken) == first.last_offset + 2
 
 
 def test_settings_that_have_made_a_header_are_still_equal_and_can_be_copied() -> None:

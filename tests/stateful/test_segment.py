@@ -17,7 +17,7 @@ from kafkalog import ByteBufferMessageSet
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.recovery.recover_segment import recover_segment
 from kafkalog.storage.segment.log_segment import LogSegment
-from tests.helpers.making import Clock, batch, producers, spans, together
+from tests.helpers.making import append, batch, producers, segment, together
 from tests.stateful.sizes import sized
 
 BASE = 100
@@ -53,7 +53,7 @@ class SegmentMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.segment = LogSegment.open(self.directory, BASE, CONFIG, clock=Clock())
+        self.segment = segment(self.directory, BASE, CONFIG)
 
     # --- operations
 
@@ -73,7 +73,7 @@ class SegmentMachine(RuleBasedStateMachine):
             sets.append(batch(first, *values, magic=magic, timestamp=timestamp))
             self.end = first + len(values)
         messages = together(*sets)
-        self.segment.append(self.end - 1, messages, spans(messages))
+        append(self.segment, messages)
         self._remember(messages)
 
     def _remember(self, messages: ByteBufferMessageSet) -> None:
@@ -129,18 +129,14 @@ class SegmentMachine(RuleBasedStateMachine):
         sealed = self.segment.sealed
         self.segment.close() if ends_in_order else self.segment.release()
         if ends_in_order:
-            self.segment = LogSegment.open(
-                self.directory, BASE, CONFIG, clock=Clock(), file_already_exists=True, sealed=sealed
-            )
+            self.segment = segment(self.directory, BASE, CONFIG, file_already_exists=True, sealed=sealed)
             self._time_entry(self._largest(len(self.batches)))
             if not sealed:
                 self.segment.resize_indexes(CONFIG.segment_index_bytes)
         else:
             with (self.directory / f"{BASE:020d}.log").open("ab") as file:
                 file.write(torn)
-            self.segment = LogSegment.open(
-                self.directory, BASE, CONFIG, clock=Clock(), file_already_exists=True, sealed=sealed
-            )
+            self.segment = segment(self.directory, BASE, CONFIG, file_already_exists=True, sealed=sealed)
             assert self._recover() == len(torn)
         self.since = 0
 

@@ -16,6 +16,7 @@ from kafkalog.errors import LogStateError
 from kafkalog.storage.local_log.local_log import LocalLog
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.segment.log_segment import LogSegment
+from kafkalog.storage.segment.replace_segments import SegmentHome
 from tests.helpers.making import SMALL, segment
 
 
@@ -73,7 +74,7 @@ def test_other_threads_flush_and_read_one_segment_while_a_full_truncation_replac
             asked.append(pool.submit(ask_all, log))
             wait(asked[1:])
 
-        monkeypatch.setattr(LogSegment, "open", before(LogSegment.open, ask))
+        monkeypatch.setattr(SegmentHome, "segment", before(SegmentHome.segment, ask))
         log.truncate_fully_and_start_at(offset)
         for each in asked:
             each.result()

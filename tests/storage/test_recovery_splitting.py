@@ -223,7 +223,7 @@ class opened_alone:  # noqa: N801 (reads as a function)
         self.segments = LogSegments()
 
     def __enter__(self) -> tuple[LogSegment, LogSegments, SegmentHome]:
-        segment = LogSegment.open(self.home.directory, 0, CONFIG, clock=self.home.clock)
+        segment = self.home.segment(0)
         self.segments.add(segment)
         return segment, self.segments, self.home
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafkalog import ByteBufferMessageSet
 from kafkalog.errors import SegmentOffsetOverflowError
+from kafkalog.record.records_builder import BuiltBatch
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.segment.log_segment import LogSegment
-from tests.helpers.making import SMALL, Clock, append, batch, fill, offsets, segment, spans, together
+from tests.helpers.making import SMALL, Clock, append, batch, fill, offsets, segment, together
 
 MAX_INT = 2**31 - 1
+SOON = replace(SMALL, segment_ms=10_000)
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def test_an_offset_beyond_the_index_range_is_refused_before_a_byte_is_written(
 ) -> None:
     made = segment(tmp_path, base)
     with pytest.raises(SegmentOffsetOverflowError) as caught:
-        made.append(largest, batch(max(largest, 0)), spans(batch(max(largest, 0))))
+        made.append(b"batch", [BuiltBatch(bytearray(b"batch"), largest, largest, -1, 5)])
     assert caught.value.found == largest
     assert made.size == 0
     made.close()
@@ -160,27 +162,18 @@ def test_an_empty_segment_that_is_opened_again_can_be_truncated_and_appended_to(
     first.time_index, first.offset_index  # noqa: B018 that they are there
     first.close()
     clock = Clock(500)
-    made = segment(tmp_path, 0, clock=clock, file_already_exists=True)
+    made = segment(tmp_path, 0, replace(SMALL, segment_ms=60_000), clock=clock, file_already_exists=True)
     assert (made.time_index.length, made.offset_index.length) == (0, 0)
     assert has_full_index(made)
     clock.now += 500
     made.truncate_to(57)
     assert made.time_waited_for_roll(clock.now, 0) == 0
     assert not has_full_index(made)
-    coming = params(
-        max_segment_ms=60_000,
-        max_segment_bytes=10_000,
-        max_timestamp_in_messages=-1,
-        max_offset_in_messages=100,
-        messages_size=1024,
-        now=clock.now,
-    )
-    assert not made.should_roll(**coming)
+    assert not made.should_roll(1024, 100, -1, clock.now)
     clock.now += 60_001
     assert made.time_waited_for_roll(clock.now, 0) == 60_001
-    coming["now"] = clock.now
-    assert not made.should_roll(**coming)
-    assert made.should_roll(**coming | {"max_offset_in_messages": MAX_INT + 200})
+    assert not made.should_roll(1024, 100, -1, clock.now)
+    assert made.should_roll(1024, MAX_INT + 200, -1, clock.now)
     made.close()
 
 
@@ -246,61 +239,51 @@ def test_a_timestamp_that_is_not_the_largest_so_far_gets_no_entry(tmp_path: Path
     made.close()
 
 
-def test_an_empty_append_does_nothing(seg: LogSegment) -> None:
-    append(seg, ByteBufferMessageSet(b""))
-    assert seg.size == 0
+def rolls(made: LogSegment, *, size: int = 39, max_timestamp: int = 400, now: int = 400) -> bool:
+    return made.should_roll(size, 41, max_timestamp, now)
 
 
-def params(**changed: int) -> dict[str, int]:
-    """Return what `should_roll` is told."""
-    usual = {
-        "max_segment_ms": 10_000,
-        "max_segment_bytes": 1000,
-        "max_timestamp_in_messages": 400,
-        "max_offset_in_messages": 41,
-        "messages_size": 39,
-        "now": 400,
-    }
-    return usual | changed
+def test_a_segment_is_rolled_when_it_would_grow_beyond_its_size(tmp_path: Path) -> None:
+    made = segment(tmp_path, 40, replace(SMALL, segment_bytes=1000))
+    fill(made, range(40, 42))
+    assert not rolls(made, size=1000 - 2 * 39)
+    assert rolls(made, size=1001 - 2 * 39)
+    made.close()
 
 
-def test_a_segment_is_rolled_when_it_would_grow_beyond_its_size(seg: LogSegment) -> None:
-    fill(seg, range(40, 42))
-    assert not seg.should_roll(**params(max_segment_bytes=3 * 39))
-    assert seg.should_roll(**params(max_segment_bytes=3 * 39 - 1))
-
-
-def test_a_segment_is_rolled_when_its_first_batch_is_older_than_it_may_be(seg: LogSegment) -> None:
-    append(seg, batch(40))
-    assert not seg.should_roll(**params(max_timestamp_in_messages=10_400))
-    assert seg.should_roll(**params(max_timestamp_in_messages=10_401))
+def test_a_segment_is_rolled_when_its_first_batch_is_older_than_it_may_be(tmp_path: Path) -> None:
+    made = segment(tmp_path, 40, SOON)
+    append(made, batch(40))
+    assert not rolls(made, max_timestamp=10_400)
+    assert rolls(made, max_timestamp=10_401)
+    made.close()
 
 
 def test_a_segment_without_timestamps_is_rolled_by_the_clock(tmp_path: Path) -> None:
-    made = segment(tmp_path, clock=Clock(1000))
+    made = segment(tmp_path, 40, SOON, clock=Clock(1000))
     append(made, batch(40, magic=0))
-    assert not made.should_roll(**params(max_timestamp_in_messages=-1, now=11_000))
-    assert made.should_roll(**params(max_timestamp_in_messages=-1, now=11_001))
+    assert not rolls(made, max_timestamp=-1, now=11_000)
+    assert rolls(made, max_timestamp=-1, now=11_001)
     made.close()
 
 
 def test_a_segment_is_rolled_when_an_index_is_full(tmp_path: Path) -> None:
     made = segment(tmp_path, 40, LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     fill(made, range(40, 42))
-    assert not made.should_roll(**params())
+    assert not rolls(made)
     fill(made, range(42, 43))
     assert made.time_index.is_full
     assert not made.offset_index.is_full
-    assert made.should_roll(**params())
+    assert rolls(made)
     made.close()
 
 
 def test_jitter_makes_a_segment_roll_earlier(tmp_path: Path) -> None:
-    made = segment(tmp_path, 40, LogConfig(segment_jitter_ms=5000))
+    made = segment(tmp_path, 40, replace(SOON, segment_jitter_ms=5000))
     made.roll_jitter_ms = 3000
     append(made, batch(40))
-    assert not made.should_roll(**params(max_timestamp_in_messages=7400))
-    assert made.should_roll(**params(max_timestamp_in_messages=7401))
+    assert not rolls(made, max_timestamp=7400)
+    assert rolls(made, max_timestamp=7401)
     made.close()
 
 

@@ -7,23 +7,16 @@ import pytest
 import kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
 from kafkalog.storage.index.offset_index import OffsetIndex
-from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment
 from tests.helpers.failing import refuse_open
-
-
-def batch(offset: int) -> tuple[ByteBufferMessageSet, BatchSpan]:
-    messages = ByteBufferMessageSet.from_records([Record(b"v" * 50, timestamp=offset)], base_offset=offset)
-    return messages, BatchSpan(offset, offset, messages.size_in_bytes)
+from tests.helpers.making import append as append_to
+from tests.helpers.making import batch, segment, together
 
 
 def test_cutting_back_undoes_an_append_that_an_index_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    segment = LogSegment.open(tmp_path, 0, LogConfig(index_interval_bytes=0, segment_index_bytes=96))
-    for offset in range(3):
-        messages, span = batch(offset)
-        segment.append(offset, messages, [span])
-    size, entries = segment.size_in_bytes, list(segment.offset_index)
-    (first, one), (second, other) = batch(3), batch(4)
-    both = ByteBufferMessageSet(bytes(first.buffer) + bytes(second.buffer))
+    made = segment(tmp_path, 0, LogConfig(index_interval_bytes=0, segment_index_bytes=96))
+    append_to(made, *(batch(offset, magic=2) for offset in range(3)))
+    size, entries = made.size_in_bytes, list(made.offset_index)
+    both = together(batch(3, magic=2), batch(4, magic=2))
     append = OffsetIndex.append
 
     def full_at_offset_4(index: OffsetIndex, offset: int, position: int) -> None:
@@ -34,13 +27,13 @@ def test_cutting_back_undoes_an_append_that_an_index_refused(tmp_path: Path, mon
     with monkeypatch.context() as patched:
         patched.setattr(OffsetIndex, "append", full_at_offset_4)
         with pytest.raises(OSError, match="No space left"):
-            segment.append(4, both, [one, other])
-    segment.cut_back(size, 3)
+            append_to(made, both)
+    made.cut_back(size, 3)
 
-    assert (segment.size_in_bytes, list(segment.offset_index), segment.read_next_offset()) == (size, entries, 3)
-    segment.append(4, both, [one, other])
-    assert [record.offset for record in segment.log] == [0, 1, 2, 3, 4]
-    segment.close()
+    assert (made.size_in_bytes, list(made.offset_index), made.read_next_offset()) == (size, entries, 3)
+    append_to(made, both)
+    assert [record.offset for record in made.log] == [0, 1, 2, 3, 4]
+    made.close()
 
 
 @pytest.mark.parametrize("ending", [".index", ".timeindex"])

@@ -8,7 +8,7 @@ Source: `append` in storage/.../internals/log/UnifiedLog.java.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, member, whole
@@ -31,13 +31,14 @@ from kafkalog.storage.append.analyze import (
     producer_changes,
 )
 from kafkalog.storage.fetch_data_info import LogAppendInfo
+from kafkalog.storage.files.appendable_file import Piece
 from kafkalog.storage.index.abstract_index import MAX_INT
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import BatchMetadata, CompletedTxn
-from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment
+from kafkalog.storage.segment.log_segment import BatchHeader, LogSegment
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +67,6 @@ class BatchAppender:
         self._state = state
         self._local = state.local
         self._config = state.config
-        self._max_segment_ms, self._max_segment_bytes = state.config.max_segment_ms, state.config.segment_bytes
         self._path = str(state.directory)
         self._watermarks = watermarks
 
@@ -98,12 +98,12 @@ class BatchAppender:
             messages, _, headers, info = incoming
             self._note_epochs(headers)
             self._check_segment_holds(messages)
-            segment = self.roll_if_needed(info, messages.size_in_bytes, self._state.clock())
+            size, now = messages.size_in_bytes, self._state.clock()
+            segment = self.roll_if_needed(info.first_offset, info.last_offset, info.max_timestamp, size, now)
             changes = self._producer_changes(incoming, how, segment)
             if changes.duplicate is not None:
                 return self._told(_of_duplicate(info, changes.duplicate))
-            spans = [BatchSpan(each.last_offset, each.max_timestamp, each.size_in_bytes) for each in headers]
-            self.write(messages, info, spans, changes)
+            self.write(segment, messages.buffer, headers, changes)
             return self._told(info)
 
     def _told(self, info: LogAppendInfo) -> LogAppendInfo:
@@ -166,17 +166,10 @@ class BatchAppender:
                 _log.warning("%s: leader epochs are forgotten, for a message of an older format", self._path)
                 epochs.clear_and_flush()
 
-    def roll_if_needed(self, info: LogAppendInfo, size: int, now: int) -> LogSegment:
+    def roll_if_needed(self, first: int, last: int, max_timestamp: int, size: int, now: int) -> LogSegment:
         """Return the segment to append to, which is a new one if the active segment is full or too old."""
-        segment, first, last = self._local.active_segment, info.first_offset, info.last_offset
-        if segment.should_roll(
-            max_segment_ms=self._max_segment_ms,
-            max_segment_bytes=self._max_segment_bytes,
-            max_timestamp_in_messages=info.max_timestamp,
-            max_offset_in_messages=last,
-            messages_size=size,
-            now=now,
-        ):
+        segment = self._local.active_segment
+        if segment.should_roll(size, last, max_timestamp, now):
             # The first offset of a v0/v1 wrapper is unknown here; use the lowest base offset whose index can hold the
             # last.
             return roll(self._state, self._watermarks, first if first >= 0 else last - MAX_INT)
@@ -194,28 +187,28 @@ class BatchAppender:
 
     def write(
         self,
-        messages: ByteBufferMessageSet,
-        info: LogAppendInfo,
-        spans: Iterable[BatchSpan],
+        segment: LogSegment,
+        data: Piece,
+        headers: Sequence[BatchHeader],
         changes: ProducerChanges | None = None,
     ) -> None:
-        """Write batches to the active segment and update all dependent state; roll back on failure.
+        """Write batches and update all dependent state; roll back on failure.
 
         The log's end moves before the producer state: if the transaction index fails, the last stable offset stays
         until the log is recovered.
 
         Args:
-            messages: The batches.
-            info: The append info of the batches.
-            spans: One span per batch.
+            segment: The active segment, from `roll_if_needed`.
+            data: The batches.
+            headers: The header of each batch.
             changes: The changes to the producer state. None: the caller moves the high watermark to the log's end.
         """
         end = self._local.log_end
         try:
-            self._local.append(info.last_offset, messages, spans)
+            self._local.append(segment, data, headers)
             if changes is not None:
                 self._change_producers(changes)
-            self._state.producers.update_map_end_offset(info.last_offset + 1)
+            self._state.producers.update_map_end_offset(headers[-1].last_offset + 1)
         except BaseException as error:
             self._local.take_back(error, end)
             raise

@@ -23,7 +23,6 @@ from kafkalog.storage.fetch_data_info import NOTHING_APPENDED, LogAppendInfo
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.segment.log_segment import BatchSpan
 
 # The leader epoch of batches in a log without leader epochs.
 FIRST_LEADER_EPOCH = 0
@@ -84,7 +83,7 @@ class RecordAppender:
                 if local.log_end is not end or self._state.closed:
                     self._refuse_change()
                 end = None
-                if len(batch.data) > self._most:
+                if batch.size_in_bytes > self._most:
                     self._check_size(batch)
                 if self._checks_records or batch.max_timestamp - now > self._latest_ms:
                     self._check_records(batch, now)
@@ -101,9 +100,13 @@ class RecordAppender:
         return info or NOTHING_APPENDED._replace(log_start_offset=self._watermarks.log_start_offset)
 
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
-        data, first, last, latest, _ = batch
-        size, epoch = len(data), settings.partition_leader_epoch
-        info = LogAppendInfo(
+        data, first, last, latest, size = batch
+        epoch = settings.partition_leader_epoch
+        self._state.epochs.note(epoch, first)
+        segment = self._appender.roll_if_needed(first, last, latest, size, now)
+        self._appender.write(segment, data, (batch,))
+        self._watermarks.replicated_to_end()
+        return LogAppendInfo(
             first,
             last,
             epoch,
@@ -113,11 +116,6 @@ class RecordAppender:
             settings.compression_type,
             size,
         )
-        self._state.epochs.note(epoch, first)
-        self._appender.roll_if_needed(info, size, now)
-        self._appender.write(ByteBufferMessageSet(data), info, (BatchSpan(last, latest, size),))
-        self._watermarks.replicated_to_end()
-        return info
 
     def _check_records(self, batch: BuiltBatch, now: int) -> None:
         """Raise RecordValidationError if the topic does not allow a record of the batch."""
@@ -144,7 +142,7 @@ class RecordAppender:
             RecordTooLargeError: It is larger than max.message.bytes.
             RecordBatchTooLargeError: It is larger than a segment.
         """
-        size, limit = len(batch.data), self._config.max_message_bytes
+        size, limit = batch.size_in_bytes, self._config.max_message_bytes
         if size > limit:
             message = "a batch is larger than max.message.bytes"
             raise RecordTooLargeError(message, str(self._state.directory), None, f"at most {limit}", size)

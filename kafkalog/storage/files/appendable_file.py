@@ -12,7 +12,7 @@ import fcntl
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from errno import EFBIG, EINVAL, EIO, EOPNOTSUPP
 from pathlib import Path
@@ -33,7 +33,10 @@ Piece: TypeAlias = bytes | bytearray | memoryview
 class AppendableFile(ReadableFile):
     """An open file that is read at positions and written to at its end.
 
-    Appending, truncating and closing wait for one another; readers never wait.
+    Appending, truncating and trimming wait for one another; readers never wait.
+
+    Attributes:
+        lock: Held by callers of `append`, `truncate` and `trim`; reentrant.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
@@ -49,13 +52,11 @@ class AppendableFile(ReadableFile):
             LogLockedError: The file is already open for writing.
         """
         preallocate_bytes = whole("preallocate_bytes", preallocate_bytes, 0, MAX_BYTES, BYTES)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         # Whether no bytes of a failed append follow `size`.
         self._whole = True
         self._created = False
         self._retired = False
-        # Whether the last byte written is known to be the end of an entry.
-        self._end_is_sound = False
         # A forked child has a copy of this object and must not unlock the file.
         self._process = os.getpid()
         # Absolute, so that the process may change its working directory.
@@ -89,7 +90,6 @@ class AppendableFile(ReadableFile):
             found = os.fstat(self._fd)
             self._identity = found.st_dev, found.st_ino
             length = found.st_size
-            self._end_is_sound = not length
             if length > MAX_BYTES:
                 raise OSError(EFBIG, f"{length} bytes, more than a segment's {MAX_BYTES}")
             # All bytes of an existing file count as written, zero bytes included.
@@ -136,72 +136,44 @@ class AppendableFile(ReadableFile):
             self.fileno()
         return self._size
 
-    def append(self, pieces: Iterable[Piece], length: int, ends_entry: bool, ensure_end: Callable[[], object]) -> int:
-        """Write all of `pieces` at the end, or nothing, and return the number of bytes written.
+    def append(self, pieces: Iterable[Piece], length: int) -> int:
+        """Write all of `pieces` at the end, or nothing, and return the new size.
 
         After any error the file is unchanged, or the error says that it could not be restored.
 
         Args:
             pieces: The bytes to write.
             length: Their total length.
-            ends_entry: Whether another entry can follow these bytes.
-            ensure_end: Raises an error if no entry can follow the current content; called if that is unknown.
 
         Raises:
             ValueError: The file would grow beyond 2**31 - 1 bytes.
             OSError: The disk is full, or the write failed.
             CorruptRecordError: Another process changed the length of the file.
         """
-        with self._lock:
-            at = self._size if self._fd >= 0 else self.size
-            if length > MAX_BYTES - at:
-                raise ValueError(f"{length} bytes more than the {at} of {self.path}: a segment has {MAX_BYTES}")
-            # lseek instead of fstat: after fstat Linux takes a precise timestamp at the next write, which costs more
-            # than the write itself.
-            if not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
-                self._check_length()
-            if not self._end_is_sound and length:
-                ensure_end()
-            self._whole = False
-            try:
-                for piece in pieces:
-                    taken = os.pwrite(self._fd, piece, at)
-                    at += taken
-                    if taken < len(piece):
-                        at = self._write(memoryview(piece)[taken:], at)
-                # Set the length first: if a signal interrupts here, the excess is cut off later.
-                self._length = max(self._length, at)
-                self._size = at
-            except BaseException as error:
-                self._take_back(error, length)
-                raise
-            if length:
-                self._end_is_sound = ends_entry
-            self._whole = True
-            return length
-
-    def _write(self, rest: memoryview, at: int) -> int:
-        """Write all of `rest` after a partial write, and return the position of its end."""
-        while rest:
-            taken = os.pwrite(self._fd, rest, at)
-            if not taken:
-                raise OSError(EIO, "the system takes no bytes")
-            at += taken
-            rest = rest[taken:]
-        return at
-
-    def _is_at_path(self) -> bool:
+        at = self.size
+        if length > MAX_BYTES - at:
+            raise ValueError(f"{length} bytes more than the {at} of {self.path}: a segment has {MAX_BYTES}")
+        # lseek instead of fstat: after fstat Linux takes a precise timestamp at the next write, which costs more
+        # than the write itself.
+        if not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
+            self._check_length()
+        self._whole = False
         try:
-            found = self._place.stat()
-        except FileNotFoundError:
-            return False
-        return (found.st_dev, found.st_ino) == self._identity
+            for piece in pieces:
+                at = _write(self._fd, piece, at)
+            # Set the length first: if a signal interrupts here, the excess is cut off later.
+            self._length = max(self._length, at)
+            self._size = at
+        except BaseException as error:
+            self._take_back(error, length)
+            raise
+        self._whole = True
+        return at
 
     def _check_length(self) -> None:
         """Check that the file ends where this object's writes ended, so that the next append continues there."""
         if not self._whole:
-            with naming(self.path):
-                self._cut_back()
+            self._cut(self._size)
         found = os.lseek(self._fd, 0, os.SEEK_END)
         if found != self._length:
             raise CorruptRecordError(
@@ -219,7 +191,12 @@ class AppendableFile(ReadableFile):
         """
         outcome, reserved = "the file is as it was before", self._length
         try:
-            self._cut_back()
+            self._cut(self._size)
+            if reserved > self._size:
+                # If this fails, the preallocated space is lost, but the file is valid without it.
+                with suppress(OSError):
+                    lengthen(self._fd, reserved)
+                self._length = os.fstat(self._fd).st_size
             if self._length < reserved:
                 outcome += " but for what was preallocated"
         except OSError as second:
@@ -230,17 +207,6 @@ class AppendableFile(ReadableFile):
             raise OSError(error.errno, f"{error.strerror}; {what}", str(self.path)) from error
         error.add_note(f"{self.path}: {what}")
 
-    def _cut_back(self) -> None:
-        os.ftruncate(self._fd, self._size)
-        self._length = max(self._length, self._size)
-        if self._length > self._size:
-            try:
-                lengthen(self._fd, self._length)
-            except OSError:
-                # The preallocated space is lost, but the file is valid without it.
-                self._length = os.fstat(self._fd).st_size
-        self._whole = True
-
     def truncate(self, size: int) -> int:
         """Cut the file to `size` bytes, including a preallocated tail, and return the number of written bytes removed.
 
@@ -250,17 +216,14 @@ class AppendableFile(ReadableFile):
             ValueError: `size` is negative or larger than the number of bytes written.
             OSError, CorruptRecordError: As `append`.
         """
-        with self._lock:
-            before = self.size
-            size = whole("size", size, -INT64_MAX, INT64_MAX, BYTES)
-            if not 0 <= size <= before:
-                raise ValueError(f"{self.path} has {before} bytes and cannot be truncated to {size}")
-            if size < before:
-                self._end_is_sound = not size
-            if size < self._length or not self._whole:
-                self._check_length()
-                self._cut(size)
-            return before - size
+        before = self.size
+        size = whole("size", size, -INT64_MAX, INT64_MAX, BYTES)
+        if not 0 <= size <= before:
+            raise ValueError(f"{self.path} has {before} bytes and cannot be truncated to {size}")
+        if size < self._length or not self._whole:
+            self._check_length()
+            self._cut(size)
+        return before - size
 
     def _cut(self, size: int) -> None:
         self._whole = False
@@ -282,10 +245,7 @@ class AppendableFile(ReadableFile):
         Raises:
             CorruptRecordError: As `append`.
         """
-        with self._lock:
-            if self.size < self._length or not self._whole:
-                self._check_length()
-                self._cut(self._size)
+        self.truncate(self.size)
 
     def flush(self) -> None:
         """Sync the file to disk and, if it was created, its directory entry.
@@ -303,7 +263,7 @@ class AppendableFile(ReadableFile):
 
     def close(self) -> None:
         """Flush, trim and close; each step runs even if an earlier one fails. Closing twice does nothing."""
-        with self._lock, ExitStack() as last:
+        with self.lock, ExitStack() as last:
             if self._fd >= 0:
                 last.callback(self.release)
                 last.callback(self.trim)
@@ -327,12 +287,13 @@ class AppendableFile(ReadableFile):
             OSError: The file cannot be deleted.
         """
         try:
-            if self._is_at_path():
-                self._place.unlink()
-                return True
+            found = self._place.stat()
+            if (found.st_dev, found.st_ino) != self._identity:
+                return False
+            self._place.unlink()
         except FileNotFoundError:
-            pass
-        return False
+            return False
+        return True
 
     def retire(self) -> None:
         """Stop writing: unlock the file now and close it, without flush or trim, once its last reader drops it."""
@@ -345,6 +306,16 @@ class AppendableFile(ReadableFile):
         elif getattr(self, "_fd", -1) >= 0:
             warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)
             self.release()
+
+
+def _write(fd: int, piece: Piece, at: int) -> int:
+    """Write all bytes at a position, and return the position after them."""
+    while (taken := os.pwrite(fd, piece, at)) < len(piece):
+        if not taken:
+            raise OSError(EIO, "the system takes no bytes")
+        at += taken
+        piece = memoryview(piece)[taken:]
+    return at + taken
 
 
 def lengthen(fd: int, length: int) -> None:

@@ -8,11 +8,10 @@ It manages files and offsets; callers decide who may write. Source: storage/.../
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from errno import EINTR
 
 from kafkalog.errors import KafkaLogError, LogLockedError, LogStateError
-from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.storage.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -21,9 +20,10 @@ from kafkalog.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
+from kafkalog.storage.files.appendable_file import Piece
 from kafkalog.storage.files.durable import sync_directory
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.segment.log_segment import BatchSpan, LogSegment
+from kafkalog.storage.segment.log_segment import BatchHeader, LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 from kafkalog.storage.segment.replace_segments import SegmentHome, delete_segment_files
 
@@ -85,15 +85,10 @@ class LocalLog:
             raise LogStateError("the log has no segment", str(self.directory))
         return segments[-1]
 
-    @property
-    def unflushed_messages(self) -> int:
-        """The number of offsets between the recovery point and the log's end."""
-        return self.log_end.message_offset - self.recovery_point
-
-    def append(self, last_offset: int, messages: ByteBufferMessageSet, spans: Iterable[BatchSpan]) -> None:
-        """Append batches to the active segment and advance the log's end; `take_back` rolls back a failure."""
-        segment = self.active_segment
-        self._end_at(last_offset + 1, segment, segment.append(last_offset, messages, spans))
+    def append(self, segment: LogSegment, data: Piece, headers: Sequence[BatchHeader]) -> None:
+        """Append batches to `segment`, the active one, and advance the log's end; `take_back` rolls back a failure."""
+        position = segment.append(data, headers)
+        self.log_end = LogOffsetMetadata(headers[-1].last_offset + 1, segment.base_offset, position)
 
     def take_back(self, error: BaseException, end: LogOffsetMetadata) -> None:
         """Remove all bytes and index entries of an append that failed or was interrupted by a signal.
@@ -124,10 +119,7 @@ class LocalLog:
     def update_log_end(self, offset: int) -> None:
         """Set the log's end to this offset, at the end of the active segment."""
         active = self.active_segment
-        self._end_at(offset, active, active.size_in_bytes)
-
-    def _end_at(self, offset: int, active: LogSegment, position: int) -> None:
-        self.log_end = LogOffsetMetadata(offset, active.base_offset, position)
+        self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size_in_bytes)
         self.recovery_point = min(self.recovery_point, offset)
 
     # --- flushing

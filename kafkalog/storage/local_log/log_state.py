@@ -116,7 +116,7 @@ class LogState:
 
     def flush_if_due(self) -> None:
         """Flush if the number of messages appended since the last flush has reached flush.messages."""
-        if self.local.unflushed_messages >= self.config.flush_messages:
+        if self.local.log_end.message_offset - self.local.recovery_point >= self.config.flush_messages:
             self.flush()
 
     def flush_until(self, offset: int, recovery_point: int) -> None:

@@ -75,7 +75,7 @@ class _SegmentRecovery:
         rows, base = entries.rows, self._segment.base_offset
         last = min(base + MAX_INT, INT64_MAX)
         count, found, self._last_indexed, *largest = index_entries(
-            rows, base, last, self._segment.index_interval_bytes, self._last_indexed, *self._largest
+            rows, base, last, self._segment.config.index_interval_bytes, self._last_indexed, *self._largest
         )
         if count:
             self._index(rows, *found)

@@ -24,7 +24,7 @@ from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries, Reading, first_record, read_columns
 from kafkalog.record.framing import EndKind, Stop
-from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, ByteBufferMessageSet, MessageSet
+from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
@@ -145,6 +145,8 @@ class FileMessageSet(MessageSet):
         self._first = start
         self._end = end
         self._is_slice = False
+        # Whether the last byte of a writable file is known to be the end of an entry.
+        self._ends_well = False
         self._loaded: Entries | None = None
         self.sealed = sealed
 
@@ -378,7 +380,7 @@ class FileMessageSet(MessageSet):
                 largest = timestamp, int(run["last_offset"][i])
         return largest
 
-    def append(self, message_set: MessageSet, *, is_whole: bool = False) -> int:
+    def append(self, message_set: MessageSet) -> int:
         """Append all bytes of `message_set` and return their number.
 
         Either all of them are written, and visible to every reader of this object, or none. After an error the file is
@@ -388,7 +390,6 @@ class FileMessageSet(MessageSet):
 
         Args:
             message_set: The entries to append.
-            is_whole: The caller knows that the last entry of `message_set` is whole.
 
         Raises:
             LogStateError: The file ends in a torn or zeroed tail, or in damage; `truncate_to` the `position` of the
@@ -399,15 +400,29 @@ class FileMessageSet(MessageSet):
             ValueError: The file would grow beyond 2**31 - 1 bytes.
             io.UnsupportedOperation: The set is read-only or a slice.
         """
-        pieces: Iterable[Piece]
-        if isinstance(message_set, ByteBufferMessageSet):
-            pieces, length = (message_set._buffer,), message_set.size_in_bytes
-        else:
-            instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
-            length = message_set.size_in_bytes
-            pieces = _pieces(message_set, length)
-        file, ends_well = self._writable("append to"), is_whole or _ends_well(message_set)
-        return file.append(pieces, length, ends_well, self._ensure_end)
+        instance("message_set", message_set, MessageSet, ", as ByteBufferMessageSet(bytes) makes one")
+        start, length = message_set._start, message_set.size_in_bytes
+        places = range(start, start + length, PIECE_BYTES)
+        pieces = (message_set._view(at, min(PIECE_BYTES, start + length - at)) for at in places)
+        self.append_pieces(pieces, length, ends_well=_ends_well(message_set))
+        return length
+
+    def append_pieces(self, pieces: Iterable[Piece], length: int, *, ends_well: bool = True) -> int:
+        """Append entries as `append` does, and return the new end of the file.
+
+        Args:
+            pieces: The bytes of the entries.
+            length: Their total length.
+            ends_well: Whether the last entry is whole, so that another one can follow.
+        """
+        file = self._writable("append to")
+        with file.lock:
+            if length and not self._ends_well:
+                self._ensure_end()
+            end = file.append(pieces, length)
+            if length:
+                self._ends_well = ends_well
+            return end
 
     def _ensure_end(self) -> None:
         """Raise LogStateError if an appended entry would be unreadable because of the bytes before it."""
@@ -431,7 +446,12 @@ class FileMessageSet(MessageSet):
             ValueError: `size` is negative or larger than the file.
             OSError, CorruptRecordError, io.UnsupportedOperation: As `append`.
         """
-        return self._writable("truncate").truncate(size)
+        file = self._writable("truncate")
+        with file.lock:
+            removed = file.truncate(size)
+            if removed:
+                self._ends_well = False
+            return removed
 
     def trim(self) -> None:
         """Cut off unused preallocated space.
@@ -439,7 +459,9 @@ class FileMessageSet(MessageSet):
         Raises:
             OSError, CorruptRecordError, io.UnsupportedOperation: As `append`.
         """
-        self._writable("trim").trim()
+        file = self._writable("trim")
+        with file.lock:
+            file.trim()
 
     def flush(self) -> None:
         """Sync appended data to disk, so that it survives a power failure.
@@ -606,11 +628,6 @@ class FileMessageSet(MessageSet):
 
 def _opened_again(path: str, span: tuple[int, int | None], kind: dict[str, bool], limit: int) -> FileMessageSet:
     return FileMessageSet(path, start=span[0], end=span[1], decompression_limit=limit, **kind)
-
-
-def _pieces(message_set: MessageSet, length: int) -> Iterable[memoryview]:
-    start = message_set._start
-    return (message_set._view(start + at, min(PIECE_BYTES, length - at)) for at in range(0, length, PIECE_BYTES))
 
 
 def _ends_well(message_set: MessageSet) -> bool:

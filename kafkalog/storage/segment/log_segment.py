@@ -11,40 +11,34 @@ Kafka: `LogSegment`.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from errno import ENOENT
 from pathlib import Path
-from typing import NamedTuple, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from kafkalog.errors import KafkaLogError, SegmentOffsetOverflowError
 from kafkalog.record import decompress
-from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.clock import Clock, wall_clock_ms
-from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, offset_file
+from kafkalog.storage.file_names import INDEX_SUFFIX
+from kafkalog.storage.files.appendable_file import Piece
 from kafkalog.storage.index.abstract_index import MAX_INT
 from kafkalog.storage.index.time_index import TimeIndex, TimestampEntry
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.segment.segment_files import DEFAULTS
 from kafkalog.storage.segment.segment_reader import ReadableSegment
 
 _log = logging.getLogger(__name__)
-_DEFAULTS = LogConfig()
 
 
-class BatchSpan(NamedTuple):
-    """The values of a batch that an append needs: last offset, largest timestamp (ms, -1 = none), size (bytes)."""
+class BatchHeader(Protocol):
+    """The values of a batch that an append needs, as a `Header` or a `BuiltBatch` has them."""
 
-    last_offset: int
-    max_timestamp: int
-    size: int
-
-
-def spans_of(rows: NDArray[np.void]) -> Iterator[BatchSpan]:
-    """Return the spans for rows of the header table."""
-    columns = (rows[name].tolist() for name in ("last_offset", "max_timestamp", "size_in_bytes"))
-    return map(BatchSpan, *columns)
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def size_in_bytes(self) -> int: ...
 
 
 class LogSegment(ReadableSegment):
@@ -63,113 +57,63 @@ class LogSegment(ReadableSegment):
         path: Path,
         *,
         sealed: bool,
-        decompression_limit: int = decompress.DEFAULT_LIMIT,
         writable: bool = False,
-        config: LogConfig | None = None,
+        config: LogConfig = DEFAULTS,
         clock: Clock = wall_clock_ms,
+        decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> None:
-        config = config or _DEFAULTS
         super().__init__(
             base_offset,
             path,
             sealed=sealed,
             writable=writable,
-            max_index_size=config.max_index_size,
-            preallocate_bytes=config.init_file_size,
+            config=config,
             decompression_limit=decompression_limit,
         )
         self.roll_jitter_ms = config.random_segment_jitter()
         self.created = clock()
         self._clock = clock
-        self.index_interval_bytes = config.index_interval_bytes
+        self._max_segment_ms = config.max_segment_ms
         # Bytes written before this object was created do not count, as in Kafka.
         self._bytes_since_entry = 0
         # Whether the indexes are known not to be full; checked again after each entry.
         self._indexes_have_room = False
 
-    @classmethod
-    def open(
-        cls,
-        directory: Path,
-        base_offset: int,
-        config: LogConfig,
-        *,
-        clock: Clock = wall_clock_ms,
-        writable: bool = True,
-        sealed: bool = False,
-        file_already_exists: bool = False,
-        suffix: str = "",
-        decompression_limit: int = decompress.DEFAULT_LIMIT,
-    ) -> Self:
-        """Open the segment with that base offset; the `.log` file of a writable segment is created if it is missing.
-
-        A new file is preallocated if `config` requires it.
-
-        Args:
-            directory: The directory of the partition.
-            base_offset: The base offset.
-            config: The configuration of the log.
-            clock: Returns the current time, ms.
-            writable: As for `SegmentFiles`.
-            sealed: As for `SegmentFiles`.
-            file_already_exists: The file exists; open no file before it is needed.
-            suffix: Added to every file name, such as `.cleaned`.
-            decompression_limit: The maximum size of a decompressed batch, bytes.
-
-        Raises:
-            OSError: The file cannot be created.
-        """
-        segment = cls(
-            base_offset,
-            offset_file(directory, base_offset, LOG_SUFFIX + suffix),
-            sealed=sealed,
-            decompression_limit=decompression_limit,
-            writable=writable,
-            config=config,
-            clock=clock,
-        )
-        if writable and not file_already_exists:
-            segment._open_writer()
-        return segment
-
     # --- appending and rolling
 
-    def append(self, largest_offset: int, message_set: MessageSet, spans: Iterable[BatchSpan]) -> int:
+    def append(self, data: Piece, headers: Sequence[BatchHeader]) -> int:
         """Append whole batches, and an index entry every `index_interval_bytes`; return the new end position.
 
         If this fails, `cut_back` undoes the part that was done.
 
         Args:
-            largest_offset: The largest offset of all batches.
-            message_set: The batches.
-            spans: One span per batch.
+            data: The batches.
+            headers: The header of each batch.
 
         Raises:
             SegmentOffsetOverflowError: An offset is too far from the base offset; nothing was written.
             OSError, CorruptRecordError: As `FileMessageSet.append`.
             InvalidOffsetError: The offsets do not rise.
         """
-        if not message_set.size_in_bytes:
-            return self.size_in_bytes
-        if not 0 <= largest_offset - self.base_offset <= MAX_INT:
-            raise self._overflow(largest_offset)
-        log = self._writer if self._writer is not None else self._open_writer()
+        if not 0 <= headers[-1].last_offset - self.base_offset <= MAX_INT:
+            raise self._overflow(headers[-1].last_offset)
+        log = self._writer or self.open_writer()
         # Open the indexes first, so that a failure to open them occurs before a byte is written.
         offset_index, time_index, largest = self.offset_index, self.time_index, self.max_timestamp_and_offset_so_far
-        position, since, first = log.size_in_bytes, self._bytes_since_entry, self._first_timestamp
-        log.append(message_set, is_whole=True)
-        for last_offset, timestamp, size in spans:
+        since, first = self._bytes_since_entry, self._first_timestamp
+        position = log.append_pieces((data,), len(data)) - len(data)
+        for header in headers:
             if not position and first is None:
-                first = timestamp
-            if timestamp > largest[0]:
-                largest = TimestampEntry(timestamp, last_offset)
-            if since > self.index_interval_bytes:
-                offset_index.append(last_offset, position)
+                first = header.max_timestamp
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampEntry(header.max_timestamp, header.last_offset)
+            if since > self.config.index_interval_bytes:
+                offset_index.append(header.last_offset, position)
                 time_index.maybe_append(largest.timestamp, largest.offset)
                 self._indexes_have_room = False
                 since = 0
-            position += size
-            since += size
+            position += header.size_in_bytes
+            since += header.size_in_bytes
         # Set last, so that a failed append leaves them unchanged.
         self._largest, self._bytes_since_entry, self._first_timestamp = largest, since, first
         return position
@@ -185,7 +129,7 @@ class LogSegment(ReadableSegment):
             ValueError: The file is shorter than `position`.
         """
         with self._lock:
-            log = self._open_writer()
+            log = self.open_writer()
             self.offset_index.truncate_to(next_offset)
             self.time_index.truncate_to(next_offset)
             log.truncate_to(position)
@@ -194,26 +138,24 @@ class LogSegment(ReadableSegment):
             if self.max_timestamp_and_offset_so_far.timestamp >= 0:
                 self._largest = self._largest_after_truncation()
 
-    def should_roll(
-        self,
-        *,
-        max_segment_ms: int,
-        max_segment_bytes: int,
-        max_timestamp_in_messages: int,
-        max_offset_in_messages: int,
-        messages_size: int,
-        now: int,
-    ) -> bool:
-        """Return whether a new segment is needed for the messages to append. Times in ms, sizes in bytes."""
-        size = self.size_in_bytes
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int, now: int) -> bool:
+        """Return whether a new segment is needed for batches to append.
+
+        Args:
+            size: Their size, bytes.
+            last_offset: Their last offset.
+            max_timestamp: Their largest timestamp, ms; -1 = none.
+            now: The current time, ms.
+        """
+        present = self.size_in_bytes
         return (
-            size > max_segment_bytes - messages_size
+            present > self.config.segment_bytes - size
             or (
-                size > 0
-                and self.time_waited_for_roll(now, max_timestamp_in_messages) > max_segment_ms - self.roll_jitter_ms
+                present > 0
+                and self.time_waited_for_roll(now, max_timestamp) > self._max_segment_ms - self.roll_jitter_ms
             )
             or not (self._indexes_have_room or self._look_for_room())
-            or not 0 <= max_offset_in_messages - self.base_offset <= MAX_INT
+            or not 0 <= last_offset - self.base_offset <= MAX_INT
         )
 
     def _look_for_room(self) -> bool:
@@ -270,7 +212,7 @@ class LogSegment(ReadableSegment):
             valid_bytes, largest = read_batches()
             truncated = self.size_in_bytes - valid_bytes
             if truncated:
-                self._open_writer().truncate_to(valid_bytes)
+                self.open_writer().truncate_to(valid_bytes)
             self._finish_indexes(largest)
             return truncated
 
@@ -281,11 +223,11 @@ class LogSegment(ReadableSegment):
         """
         with self._lock:
             self.unseal()
-            log = self._open_writer()
+            log = self.open_writer()
             found = self.translate_offset(offset)
             for index in (self.offset_index, self.time_index, self.txn_index):
                 index.truncate_to(offset)
-            self.resize_indexes(self._max_index_size)
+            self.resize_indexes(self.config.max_index_size)
             truncated = 0 if found is None else log.truncate_to(found.position)
             if not log.size_in_bytes:
                 self.created = self._clock()

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptRecordError
 from kafkalog.record.decompress import DEFAULT_LIMIT
+from kafkalog.record.framing import headers_of
 from kafkalog.storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -38,7 +39,7 @@ from kafkalog.storage.file_names import (
 from kafkalog.storage.files.durable import sync_directory
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.scheduler import Scheduler
-from kafkalog.storage.segment.log_segment import LogSegment, spans_of
+from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
 _log = logging.getLogger(__name__)
@@ -66,17 +67,30 @@ class SegmentHome:
     def segment(
         self, base_offset: int, *, file_already_exists: bool = False, sealed: bool = False, suffix: str = ""
     ) -> LogSegment:
-        """Open or create a segment, as `LogSegment.open`."""
-        return LogSegment.open(
-            self.directory,
+        """Open a segment for writing.
+
+        Args:
+            base_offset: The base offset.
+            file_already_exists: False creates the `.log` file now, if it is missing; it is preallocated if the settings
+                require it.
+            sealed: As for `SegmentFiles`.
+            suffix: Added to every file name, such as `.cleaned`.
+
+        Raises:
+            OSError: The file cannot be created.
+        """
+        segment = LogSegment(
             base_offset,
-            self.config,
-            clock=self.clock,
+            offset_file(self.directory, base_offset, LOG_SUFFIX + suffix),
             sealed=sealed,
-            file_already_exists=file_already_exists,
-            suffix=suffix,
+            writable=True,
+            config=self.config,
+            clock=self.clock,
             decompression_limit=self.decompression_limit,
         )
+        if not file_already_exists:
+            segment.open_writer()
+        return segment
 
 
 class SplitSegment(NamedTuple):
@@ -189,7 +203,7 @@ def _copy(segment: LogSegment, position: int, rows: NDArray[np.void], piece: Log
     if not len(rows):
         raise CorruptRecordError("the last offset of a batch is below its base offset", str(segment.path), position)
     length = int(rows["size_in_bytes"].sum())
-    piece.append(int(rows["last_offset"][-1]), segment.log.read(position, length), spans_of(rows))
+    piece.append(segment.log._view(position, length), headers_of(rows))
     return length
 
 

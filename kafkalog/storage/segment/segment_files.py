@@ -24,7 +24,10 @@ from kafkalog.storage.files.open_file_limit import SEALED_SEGMENTS
 from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.storage.index.time_index import TimeIndex
 from kafkalog.storage.index.transaction_index import TransactionIndex
+from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.segment.file_message_set import FileMessageSet
+
+DEFAULTS = LogConfig()
 
 
 class _Index(Protocol):
@@ -40,6 +43,7 @@ class SegmentFiles:
         path: The path of the `.log` file.
         sealed: A later segment follows, so that nothing more is appended to this one.
         writable: Only this process writes the files; otherwise nothing is written or created.
+        config: The settings of the log.
     """
 
     def __init__(
@@ -49,8 +53,7 @@ class SegmentFiles:
         *,
         sealed: bool,
         writable: bool = False,
-        max_index_size: int = -1,
-        preallocate_bytes: int = 0,
+        config: LogConfig = DEFAULTS,
         decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> None:
         self.base_offset = base_offset
@@ -58,8 +61,7 @@ class SegmentFiles:
         self.sealed = sealed
         self.writable = writable
         self.recently_used = False
-        self._max_index_size = max_index_size
-        self._preallocate_bytes = preallocate_bytes
+        self.config = config
         self._decompression_limit = decompression_limit
         # Protects opening, dropping and renaming; users of a file have their own reference to it.
         self._lock = threading.RLock()
@@ -317,8 +319,12 @@ class SegmentFiles:
             SEALED_SEGMENTS.add(self)
         return log
 
-    def _open_writer(self) -> FileMessageSet:
-        """Return the `.log` file opened for writing, which reads use from now on too; create it if it is missing."""
+    def open_writer(self) -> FileMessageSet:
+        """Return the `.log` file opened for writing, which reads use from now on too; create it if it is missing.
+
+        Raises:
+            OSError: The file cannot be opened or created.
+        """
         with self._lock:
             self._check_open()
             if not self.writable:
@@ -327,7 +333,7 @@ class SegmentFiles:
                 self._writer = FileMessageSet(
                     self.path,
                     read_only=False,
-                    preallocate_bytes=self._preallocate_bytes,
+                    preallocate_bytes=self.config.init_file_size,
                     decompression_limit=self._decompression_limit,
                 )
                 self._reader = None
@@ -343,7 +349,7 @@ class SegmentFiles:
             if self._offset_index is None:
                 path = self._index_to_open(INDEX_SUFFIX)
                 self._offset_index = OffsetIndex(
-                    path, self.base_offset, max_size=self._max_index_size, writable=self._writes(path)
+                    path, self.base_offset, max_size=self.config.max_index_size, writable=self._writes(path)
                 )
             return self._offset_index
 
@@ -352,7 +358,7 @@ class SegmentFiles:
             if self._time_index is None:
                 path = self._index_to_open(TIME_INDEX_SUFFIX)
                 self._time_index = TimeIndex(
-                    path, self.base_offset, max_size=self._max_index_size, writable=self._writes(path)
+                    path, self.base_offset, max_size=self.config.max_index_size, writable=self._writes(path)
                 )
             return self._time_index
 
