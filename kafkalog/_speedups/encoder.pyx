@@ -15,7 +15,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
+
+from itertools import chain
 
 from kafkalog._speedups.arguments cimport whole
 from kafkalog._speedups.layout cimport (
@@ -333,13 +335,7 @@ cdef class RecordsEncoder:
         default_timestamp, errors: as `extend`.
         """
         cdef Record record
-        if first is not None:
-            record = checked_record(first)
-            if not self.takes(record, record.timestamp if record.timestamp != -1 else default_timestamp, room, ratio):
-                return first
-            if taken is not None:
-                taken.append(first)
-        for each in records:
+        for each in records if first is None else chain((first,), records):
             record = checked_record(each)
             if not self.takes(record, record.timestamp if record.timestamp != -1 else default_timestamp, room, ratio):
                 return each
@@ -358,19 +354,9 @@ cdef class RecordsEncoder:
         body = self.body_length(self.next_offset(), timestamp, key, value, encoded_headers(headers))
         return size_of_varlong(body) + body
 
-    def take(self, Py_ssize_t header_size=0):
-        """The bytes, after `header_size` zero bytes of room for a header, as a bytearray of its own."""
-        cdef bytearray result
-        cdef char* place
-        if header_size < 0:
-            raise ValueError(f"a header of {header_size} bytes")
-        # No Python code runs from here on: another thread could append.
-        result = PyByteArray_FromStringAndSize(NULL, header_size + self.size)
-        place = PyByteArray_AS_STRING(result)
-        memset(place, 0, header_size)
-        if self.size:
-            memcpy(place + header_size, self.data, self.size)
-        return result
+    def take(self):
+        """The bytes, as a bytearray of its own."""
+        return PyByteArray_FromStringAndSize(<char*> self.data, self.size)
 
     def to_batch(self, bytes header not None, int32_t base_sequence=-1, payload=None):
         """The v2 batch of the records, as a bytearray of its own.

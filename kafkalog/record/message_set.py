@@ -533,9 +533,10 @@ def batches_of_records(
         ValueError: Kafka does not accept the settings or a record.
         TypeError: An item of `records` is not a `Record`.
     """
-    from kafkalog.record.records_builder import built_batches
+    from kafkalog.record.records_builder import RecordsBuilder
 
-    built = built_batches(records, settings, max_size=max_size, default_timestamp=default_timestamp)
+    builder = RecordsBuilder(settings, max_size=max_size)
+    built = builder.batches_of(records, builder.base_offset, max_size=max_size, default_timestamp=default_timestamp)
     return (ByteBufferMessageSet(batch.data) for batch in built)
 
 

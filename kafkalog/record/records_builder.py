@@ -263,9 +263,18 @@ class RecordsBuilder(RecordsEncoder):
     def batches_of(
         self, records: Iterable[Record], base_offset: int, *, max_size: int, default_timestamp: int = -1
     ) -> Iterator[BuiltBatch]:
-        """Write records to batches of at most `max_size` bytes; see `built_batches`. Records appended before are lost.
+        """Write records to batches of at most `max_size` bytes. Records appended before are lost.
 
         Other callers must not use the builder until the iterator ends; then it can be used again.
+
+        Args:
+            records: The records.
+            base_offset: The offset of the first record; offsets and sequences continue from batch to batch.
+            max_size: The largest size of a batch, bytes; a larger record gets a batch of its own.
+            default_timestamp: The timestamp for records without one, ms.
+
+        Raises:
+            ValueError, TypeError: As `extend`.
         """
         settings, self.max_size = self.settings, max_size
         room, waiting, left, ratio = max_size - settings.header_size, iter(records), None, 1.0
@@ -322,34 +331,6 @@ def _size_field(entry: bytearray) -> int:
     if len(entry) > INT32_MAX:
         raise ValueError(f"a batch of {len(entry)} bytes; at most 2**31 - 1")
     return len(entry) - LOG_OVERHEAD
-
-
-# --- batches by size
-
-
-def built_batches(
-    records: Iterable[Record],
-    settings: BatchSettings | None = None,
-    *,
-    max_size: int,
-    default_timestamp: int = -1,
-    base_offset: int | None = None,
-) -> Iterator[BuiltBatch]:
-    """Write records to batches of at most `max_size` bytes, as `message_set.batches_of_records` does.
-
-    Args:
-        records: The records.
-        settings: The settings of the first batch; offsets and sequences continue in the others.
-        max_size: The largest size of a batch, bytes; a larger record gets a batch of its own.
-        default_timestamp: The timestamp for records without one, ms.
-        base_offset: The first offset, instead of that of `settings`; None: that of `settings`.
-
-    Raises:
-        ValueError, TypeError: As `RecordsBuilder`.
-    """
-    builder = RecordsBuilder(settings, max_size=max_size)
-    offset = builder.base_offset if base_offset is None else base_offset
-    yield from builder.batches_of(records, offset, max_size=max_size, default_timestamp=default_timestamp)
 
 
 def _next_ratio(expected: float, found: float) -> float:

@@ -377,9 +377,11 @@ class WritableLog(Log):
                 return
             ending = Ending.ABANDONED
             try:
-                with self._state.lock:
-                    self._state.check_usable()
-                    self._close_in_order()
+                self._state.check_usable()
+                self.flush(force_active=True)
+                self._state.producers.take_snapshot()
+                self._state.epochs.close()
+                self._state.local.segments.close()
                 ending = Ending.CLOSED
             finally:
                 self._end(ending)
@@ -393,12 +395,6 @@ class WritableLog(Log):
             self.abandon()
         else:
             self.close()
-
-    def _close_in_order(self) -> None:
-        self.flush(force_active=True)
-        self._state.producers.take_snapshot()
-        self._state.epochs.close()
-        self._state.local.close()
 
     def abandon(self) -> None:
         """Close the files as they are, as a crash would: the log is recovered when it is opened next."""
@@ -442,7 +438,7 @@ class WritableLog(Log):
         self._state.closed = True
         self._state.epochs.retire()
         try:
-            self._state.local.release()
+            self._state.local.segments.release()
         finally:
             self._at_end(self, ending)
             # Detach last: if a signal interrupts this, the finalizer releases the locks.
@@ -458,7 +454,7 @@ def _give_up(state: LogState, scheduler: BackgroundScheduler | None, at_loss: Ca
     state.closed = True
     with ExitStack() as last:
         last.callback(at_loss)
-        last.callback(state.local.release)
+        last.callback(state.local.segments.release)
         if scheduler is not None:
             scheduler.shutdown(run_pending=False, wait=False)
 

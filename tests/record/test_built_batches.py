@@ -1,8 +1,8 @@
-"""`built_batches`: the batches of a builder that is asked before each record, and what their headers say."""
+"""`batches_of`: the batches of a builder that is asked before each record, and what their headers say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, TimestampType
 from kafkalog.record.message_set import batches_of_records
-from kafkalog.record.records_builder import BatchSettings, RecordsBuilder, built_batches
+from kafkalog.record.records_builder import BatchSettings, BuiltBatch, RecordsBuilder
 from tests.reference.encode import FORMATS
 
 NOW = 1_700_000_000_000
 payloads = st.none() | st.binary(max_size=100) | st.integers(0, 300).map(bytes)
 rows = st.lists(st.builds(Record, payloads, payloads, timestamp=st.sampled_from([-1, 5, NOW])), max_size=60)
+
+
+def built_batches(
+    records: Iterable[Record], settings: BatchSettings | None = None, *, max_size: int, base_offset: int | None = None
+) -> Iterator[BuiltBatch]:
+    builder = RecordsBuilder(settings)
+    first = builder.base_offset if base_offset is None else base_offset
+    return builder.batches_of(records, first, max_size=max_size)
 
 
 def one_by_one(records: list[Record], settings: BatchSettings, max_size: int) -> Iterator[bytes]:

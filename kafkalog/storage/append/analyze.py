@@ -53,8 +53,9 @@ class AppendRules:
         path: The log, for error messages.
         origin: The kind of sender.
         leader_epoch: The leader epoch of the append.
-        max_message_bytes: The largest allowed batch, bytes; None = no limit.
+        max_message_bytes: The largest allowed batch, bytes; None = no limit, for batches that a leader has accepted.
         offsets_given: The batches carry their final offsets.
+        transaction_version: The transaction version of a marker; -1 = unknown.
     """
 
     path: str
@@ -62,6 +63,7 @@ class AppendRules:
     leader_epoch: int
     max_message_bytes: int | None
     offsets_given: bool
+    transaction_version: int
 
 
 class Incoming(NamedTuple):

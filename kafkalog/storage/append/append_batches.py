@@ -9,7 +9,6 @@ Source: `append` in storage/.../internals/log/UnifiedLog.java.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, member, whole
 from kafkalog.attributes import TimestampType
@@ -43,23 +42,6 @@ from kafkalog.storage.segment.log_segment import BatchHeader, LogSegment
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Appending:
-    """The parameters of one append.
-
-    Attributes:
-        assign: Assign offsets to the batches.
-        max_message_bytes: The largest allowed batch, bytes; None = no limit, for batches that a leader has accepted.
-        transaction_version: The transaction version of a marker.
-    """
-
-    origin: AppendOrigin
-    leader_epoch: int
-    assign: bool
-    max_message_bytes: int | None
-    transaction_version: int
-
-
 class BatchAppender:
     """Appends batches to a log."""
 
@@ -76,31 +58,34 @@ class BatchAppender:
         """See `WritableLog.append_as_leader`."""
         origin, leader_epoch = member("origin", origin, AppendOrigin), whole("leader_epoch", leader_epoch, 0, INT32_MAX)
         transaction_version = whole("transaction_version", transaction_version, -1, INT16_MAX)
-        assign, limit = origin is not AppendOrigin.RAFT_LEADER, self._config.max_message_bytes
-        return self._append(message_set, _Appending(origin, leader_epoch, assign, limit, transaction_version))
+        given, limit = origin is AppendOrigin.RAFT_LEADER, self._config.max_message_bytes
+        return self._append(
+            message_set, AppendRules(self._path, origin, leader_epoch, limit, given, transaction_version)
+        )
 
     def append_as_follower(self, message_set: MessageSet, leader_epoch: int) -> LogAppendInfo:
         """See `WritableLog.append_as_follower`."""
         leader_epoch = whole("leader_epoch", leader_epoch, -1, INT32_MAX)
-        return self._append(message_set, _Appending(AppendOrigin.REPLICATION, leader_epoch, False, None, -1))
+        return self._append(
+            message_set, AppendRules(self._path, AppendOrigin.REPLICATION, leader_epoch, None, True, -1)
+        )
 
-    def _append(self, message_set: MessageSet, how: _Appending) -> LogAppendInfo:
-        rules = AppendRules(self._path, how.origin, how.leader_epoch, how.max_message_bytes, not how.assign)
+    def _append(self, message_set: MessageSet, rules: AppendRules) -> LogAppendInfo:
         incoming = analyze(in_memory(message_set), rules)
         if incoming.info.valid_bytes <= 0:
             return self._told(incoming.info)
         with self._state.lock:
             self._state.check_usable()
-            if how.assign:
-                incoming = self._assign_offsets(incoming, how)
-            else:
+            if rules.offsets_given:
                 check_offsets_are_new(incoming, self._local.log_end_offset, self._path)
+            else:
+                incoming = self._assign_offsets(incoming, rules)
             messages, _, headers, info = incoming
             self._note_epochs(headers)
             self._check_segment_holds(messages)
             size, now = messages.size_in_bytes, self._state.clock()
             segment = self.roll_if_needed(info.first_offset, info.last_offset, info.max_timestamp, size, now)
-            changes = self._producer_changes(incoming, how, segment)
+            changes = self._producer_changes(incoming, rules, segment)
             if changes.duplicate is not None:
                 return self._told(_of_duplicate(info, changes.duplicate))
             self.write(segment, messages.buffer, headers, changes)
@@ -111,7 +96,7 @@ class BatchAppender:
 
     # --- validation
 
-    def _assign_offsets(self, incoming: Incoming, how: _Appending) -> Incoming:
+    def _assign_offsets(self, incoming: Incoming, given: AppendRules) -> Incoming:
         """Validate the batches and assign the next offsets to them."""
         config, now, first = self._config, self._state.clock(), self._local.log_end_offset
         rules = Rules(
@@ -124,8 +109,8 @@ class BatchAppender:
             timestamp_type=config.message_timestamp_type,
             before_max_ms=config.message_timestamp_before_max_ms,
             after_max_ms=config.message_timestamp_after_max_ms,
-            partition_leader_epoch=how.leader_epoch,
-            origin=how.origin,
+            partition_leader_epoch=given.leader_epoch,
+            origin=given.origin,
         )
         messages, rows, _, info = incoming
         try:
@@ -175,13 +160,13 @@ class BatchAppender:
             return roll(self._state, self._watermarks, first if first >= 0 else last - MAX_INT)
         return segment
 
-    def _producer_changes(self, incoming: Incoming, how: _Appending, segment: LogSegment) -> ProducerChanges:
+    def _producer_changes(self, incoming: Incoming, rules: AppendRules, segment: LogSegment) -> ProducerChanges:
         messages, rows, headers, _ = incoming
         if all(each.producer_id < 0 for each in headers):
             return NO_CHANGES
         place = LogOffsetMetadata(headers[0].base_offset, segment.base_offset, segment.size)
         batches = batches_of(Entries(rows, messages.buffer, 0), messages._reading)
-        return producer_changes(self._state.producers, batches, how.origin, place, how.transaction_version)
+        return producer_changes(self._state.producers, batches, rules.origin, place, rules.transaction_version)
 
     # --- writing
 

@@ -8,7 +8,8 @@ It manages files and offsets; callers decide who may write. Source: storage/.../
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from errno import EINTR
 
 from kafkalog.errors import KafkaLogError, LogLockedError, LogStateError
@@ -60,13 +61,15 @@ class LocalLog:
         self.truncations = 0
         self.failure: OSError | LogLockedError | None = None
 
-    def whole(self) -> "_Whole":
-        """Return a context for a change that must be complete: an OSError or a signal becomes the log's `failure`."""
-        return _Whole(self, OSError)
-
-    def uninterrupted(self) -> "_Whole":
-        """Return a context like `whole`, for changes that leave the log consistent after an Exception."""
-        return _Whole(self, ())
+    @contextmanager
+    def whole(self, *errors: type[Exception]) -> Iterator[None]:
+        """A context for a change that must be complete: one of `errors`, or a signal, becomes the log's `failure`."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, errors) or not isinstance(error, Exception):
+                self._fail(error)
+            raise
 
     @property
     def log_end_offset(self) -> int:
@@ -176,7 +179,7 @@ class LocalLog:
         """
         base, active = max(expected_next_offset, self.log_end_offset), self.active_segment
         if base == active.base_offset and active.size == 0:
-            with self.whole():
+            with self.whole(OSError):
                 segment = self._replace(active, base)
         elif base <= active.base_offset:
             message = "a segment of that offset cannot be begun, there is one already"
@@ -185,7 +188,8 @@ class LocalLog:
             self._clear_away(base)
             active.on_become_inactive_segment()
             self._flush_sealed(active)
-            segment = self._open_segment(base)
+            segment = self.home.segment(base)
+            self.segments.add(segment)
         self.update_log_end(self.log_end_offset)
         return segment
 
@@ -196,7 +200,7 @@ class LocalLog:
         following segments would be dropped.
         """
         if self.recovery_point >= self.log_end_offset:
-            with self.whole():
+            with self.whole(OSError):
                 segment.flush()
 
     def _clear_away(self, base: int) -> None:
@@ -206,11 +210,6 @@ class LocalLog:
             if path.exists():
                 _log.warning("%s was left over, and is deleted for the segment that begins there now", path)
                 path.unlink()
-
-    def _open_segment(self, base: int) -> LogSegment:
-        segment = self.home.segment(base)
-        self.segments.add(segment)
-        return segment
 
     def _replace(self, segment: LogSegment, base: int) -> LogSegment:
         """Replace `segment` by a new one, possibly of the same name, and delete it.
@@ -260,14 +259,6 @@ class LocalLog:
         self.update_log_end(offset)
         return going
 
-    def close(self) -> None:
-        """Close the segments: complete their indexes, flush and trim their files."""
-        self.segments.close()
-
-    def release(self) -> None:
-        """Close the files as they are."""
-        self.segments.release()
-
     def delete_all(self) -> None:
         """Remove all segments from the log and delete their files immediately.
 
@@ -277,25 +268,3 @@ class LocalLog:
         for segment in self.segments.values:
             self.segments.remove(segment.base_offset)
             segment.delete_if_exists()
-
-    @property
-    def size_in_bytes(self) -> int:
-        """The total size of all segments in bytes."""
-        return sum(segment.size for segment in self.segments.values)
-
-
-class _Whole:
-    """A context that marks a log as failed if it is left by one of `errors` or by a signal."""
-
-    __slots__ = ("_errors", "_local")
-
-    def __init__(self, local: LocalLog, errors: type[OSError] | tuple[()]) -> None:
-        self._local = local
-        self._errors = errors
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None and (isinstance(error, self._errors) or not isinstance(error, Exception)):
-            self._local._fail(error)

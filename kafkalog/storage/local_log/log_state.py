@@ -62,9 +62,11 @@ class LogState:
         Raises:
             LogStateError: The log is closed, or a flush or change of it has failed.
         """
-        if self.closed or self.local.failure is not None:
+        if self.closed:
             self.check_open()
-            self.check_whole()
+        if self.local.failure is not None:
+            message = "the log could not be flushed or changed; open it again before appending to it"
+            raise LogStateError(message, str(self.directory), found=self.local.failure)
 
     def check_open(self) -> None:
         """Check that the log is open in this process.
@@ -78,16 +80,6 @@ class LogState:
         if self.closed:
             raise LogStateError("the log has been closed", str(self.directory))
 
-    def check_whole(self) -> None:
-        """Check that no flush or change of the log has failed.
-
-        Raises:
-            LogStateError: One has failed, so the content of the disk or of the log is unknown.
-        """
-        if self.local.failure is not None:
-            message = "the log could not be flushed or changed; open it again before appending to it"
-            raise LogStateError(message, str(self.directory), found=self.local.failure)
-
     def check_alone(self) -> None:
         """Check in the file system that the lock file is still there.
 
@@ -100,7 +92,7 @@ class LogState:
             # Another thread may have closed the log, which removes the lock file too.
             self.check_open()
             self.local.failure = error
-            self.check_whole()
+            self.check_usable()
 
     def disown(self) -> None:
         """Give up the log in a forked child; see `owning.Owner`."""
@@ -133,8 +125,7 @@ class LogState:
         local = self.local
         if offset <= local.recovery_point:
             return
-        self.check_open()
-        self.check_whole()
+        self.check_usable()
         self.check_alone()
         truncations = local.truncations
         local.flush(offset)

@@ -69,7 +69,7 @@ def _deletable(state: LogState, watermarks: Watermarks, may_go: MayGo) -> list[L
 
 def _beyond_size(state: LogState) -> MayGo:
     limit = state.config.retention_bytes
-    left = state.local.size_in_bytes - limit
+    left = state.local.segments.size_in_bytes - limit
 
     def may_go(segment: LogSegment, _: int | None) -> bool:
         nonlocal left
@@ -101,7 +101,7 @@ def delete_segments(state: LogState, watermarks: Watermarks, going: Sequence[Log
         LogStateError: The log is closed, or a flush or change of it has failed.
     """
     local = state.local
-    with state.lock, local.uninterrupted():
+    with state.lock, local.whole():
         state.check_usable()
         state.check_alone()
         leaving = list(going)

@@ -22,7 +22,7 @@ def roll(state: LogState, watermarks: Watermarks, expected_next_offset: int) -> 
     Raises:
         LogStateError: The log is closed, or a flush or change of it has failed.
     """
-    with state.lock, state.local.uninterrupted():
+    with state.lock, state.local.whole():
         state.check_usable()
         state.check_alone()
         segment = state.local.roll(expected_next_offset)

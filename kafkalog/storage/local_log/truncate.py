@@ -34,7 +34,7 @@ def truncate_to(state: LogState, watermarks: Watermarks, offset: int, write_chec
         LogStateError: The log is closed, or a flush or change of it has failed.
     """
     local = state.local
-    with state.lock, local.whole():
+    with state.lock, local.whole(OSError):
         state.check_usable()
         state.check_alone()
         if offset >= local.log_end_offset:
@@ -72,7 +72,7 @@ def truncate_fully_and_start_at(
         LogStateError: The log is closed, or a flush or change of it has failed.
     """
     local = state.local
-    with state.lock, local.whole():
+    with state.lock, local.whole(OSError):
         state.check_usable()
         state.check_alone()
         _lower(state, watermarks, offset, write_checkpoints)

@@ -192,7 +192,7 @@ class Watermarks:
         Raises:
             OffsetOutOfRangeError: `offset` is after the high watermark.
         """
-        with self._state.lock, self._local.uninterrupted():
+        with self._state.lock, self._local.whole():
             self._state.check_usable()
             if offset > self.placed_at:
                 message = "the new log start is after the high watermark"

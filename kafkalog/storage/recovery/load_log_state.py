@@ -133,7 +133,7 @@ def _loaded(home: SegmentHome, partition: TopicPartition, opening: Opening, on_e
         )
     )
     local = LocalLog(loaded.segments, loaded.next_offset, loaded.recovery_point, home)
-    on_error.callback(local.release)
+    on_error.callback(local.segments.release)
     topic_id = _topic_id(home.directory / PARTITION_METADATA, opening.topic_id)
     return Loaded(LogState(local, producers, epochs, opening.ensure_alone), loaded.log_start_offset, topic_id)
 

@@ -14,7 +14,7 @@ import threading
 from contextlib import ExitStack, suppress
 from errno import ENOENT
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
 
 from kafkalog.record import decompress
 from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
@@ -28,11 +28,8 @@ from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 DEFAULTS = LogConfig()
-
-
-class _Index(Protocol):
-    def rename_to(self, path: Path) -> None: ...
-    def update_parent_dir(self, directory: Path) -> None: ...
+_INDEX_SUFFIXES = INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+_Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 
 
 class SegmentFiles:
@@ -44,6 +41,7 @@ class SegmentFiles:
         sealed: A later segment follows, so that nothing more is appended to this one.
         writable: Only this process writes the files; otherwise nothing is written or created.
         config: The settings of the log.
+        decompression_limit: The maximum size of a decompressed batch, bytes.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class SegmentFiles:
         self.writable = writable
         self.recently_used = False
         self.config = config
-        self._decompression_limit = decompression_limit
+        self.decompression_limit = decompression_limit
         # Protects opening, dropping and renaming; users of a file have their own reference to it.
         self._lock = threading.RLock()
         self._closed = self._deleted = self._retired = False
@@ -73,11 +71,6 @@ class SegmentFiles:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TransactionIndex | None = None
-
-    @property
-    def decompression_limit(self) -> int:
-        """The maximum size of a decompressed batch, bytes."""
-        return self._decompression_limit
 
     @property
     def log(self) -> FileMessageSet:
@@ -100,7 +93,7 @@ class SegmentFiles:
         Raises:
             OSError, LogStateError: As `log`.
         """
-        sealed, limit = self.sealed and not self.writable, self._decompression_limit
+        sealed, limit = self.sealed and not self.writable, self.decompression_limit
         # With the lock, because the file may be renamed concurrently.
         with self._lock:
             self._check_open()
@@ -140,7 +133,12 @@ class SegmentFiles:
             OSError, LogStateError: As `log`.
         """
         index = self._offset_index
-        return index if index is not None else self._open_offset_index()
+        if index is None:
+            with self._lock:
+                index = self._offset_index
+                if index is None:
+                    index = self._offset_index = self._open_index(OffsetIndex, INDEX_SUFFIX)
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
@@ -150,7 +148,12 @@ class SegmentFiles:
             OSError, LogStateError: As `log`.
         """
         index = self._time_index
-        return index if index is not None else self._open_time_index()
+        if index is None:
+            with self._lock:
+                index = self._time_index
+                if index is None:
+                    index = self._time_index = self._open_index(TimeIndex, TIME_INDEX_SUFFIX)
+        return index
 
     @property
     def txn_index(self) -> TransactionIndex:
@@ -185,13 +188,11 @@ class SegmentFiles:
             self.sealed = False
             self._reader = None
             if self.writable:
-                self._drop_read_only_indexes()
-
-    def _drop_read_only_indexes(self) -> None:
-        if self._offset_index is not None and not self._offset_index.writable:
-            self._offset_index = None
-        if self._time_index is not None and not self._time_index.writable:
-            self._time_index = None
+                # Open read-only indexes again.
+                if self._offset_index is not None and not self._offset_index.writable:
+                    self._offset_index = None
+                if self._time_index is not None and not self._time_index.writable:
+                    self._time_index = None
 
     def flush(self) -> None:
         """Sync all files to disk; missing indexes of the last segment are created.
@@ -254,10 +255,10 @@ class SegmentFiles:
             raise ValueError(f"{self.path} does not end in {old!r}")
         with self._lock:
             path = self.path.with_name(self.path.name.removesuffix(old) + new)
-            before = [self.index_path(kind) for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
+            before = [self.index_path(kind) for kind in _INDEX_SUFFIXES]
             self.path.replace(path)
             self._moved_to(path)
-            after = [self.index_path(kind) for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
+            after = [self.index_path(kind) for kind in _INDEX_SUFFIXES]
             for index, old_path, new_path in zip(self._indexes(), before, after, strict=True):
                 with suppress(FileNotFoundError):
                     index.rename_to(new_path) if index is not None else old_path.replace(new_path)
@@ -291,7 +292,7 @@ class SegmentFiles:
                 self._writer.retire()
             self._closed = self._deleted = True
             self._forget()
-            for path in (self.path, *map(self.index_path, (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))):
+            for path in (self.path, *map(self.index_path, _INDEX_SUFFIXES)):
                 last.callback(path.unlink, missing_ok=True)
 
     def retire(self) -> None:
@@ -334,7 +335,7 @@ class SegmentFiles:
                     self.path,
                     read_only=False,
                     preallocate_bytes=self.config.init_file_size,
-                    decompression_limit=self._decompression_limit,
+                    decompression_limit=self.decompression_limit,
                 )
                 self._reader = None
             return self._writer
@@ -344,33 +345,14 @@ class SegmentFiles:
         self._writer = None
         writer.retire()
 
-    def _open_offset_index(self) -> OffsetIndex:
-        with self._lock:
-            if self._offset_index is None:
-                path = self._index_to_open(INDEX_SUFFIX)
-                self._offset_index = OffsetIndex(
-                    path, self.base_offset, max_size=self.config.max_index_size, writable=self._writes(path)
-                )
-            return self._offset_index
-
-    def _open_time_index(self) -> TimeIndex:
-        with self._lock:
-            if self._time_index is None:
-                path = self._index_to_open(TIME_INDEX_SUFFIX)
-                self._time_index = TimeIndex(
-                    path, self.base_offset, max_size=self.config.max_index_size, writable=self._writes(path)
-                )
-            return self._time_index
-
-    def _index_to_open(self, kind: str) -> Path:
+    def _open_index(self, kind: type[_Index], suffix: str) -> _Index:
         self._check_open()
-        return self.index_path(kind)
+        path = self.index_path(suffix)
+        # No index is created for a segment that is sealed or retired.
+        writable = self.writable and (not (self.sealed or self._retired) or path.exists())
+        return kind(path, self.base_offset, max_size=self.config.max_index_size, writable=writable)
 
-    def _writes(self, path: Path) -> bool:
-        """Return whether to open an index for writing; none is created for a segment that is sealed or retired."""
-        return self.writable and (not (self.sealed or self._retired) or path.exists())
-
-    def _indexes(self) -> tuple[_Index | None, _Index | None, _Index | None]:
+    def _indexes(self) -> tuple[OffsetIndex | None, TimeIndex | None, TransactionIndex | None]:
         return self._offset_index, self._time_index, self._txn_index
 
     def _moved_to(self, path: Path) -> None:
