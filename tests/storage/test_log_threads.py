@@ -149,7 +149,7 @@ def test_a_full_disk_refuses_an_append_and_the_next_one_goes_on(
         sent = {"producer_id": 1, "producer_epoch": 0}
         append(log, b"0", base_sequence=0, **sent)
         with monkeypatch.context() as patched:
-            patched.setattr(FileMessageSet, "append", full)
+            patched.setattr(FileMessageSet, "append_pieces", full)
             with pytest.raises(OSError, match="No space"):
                 append(log, b"1", base_sequence=1, epoch=3, **sent)
         assert (values(log), log.log_end_offset) == ([b"0"], 1)

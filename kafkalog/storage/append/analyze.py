@@ -113,12 +113,15 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
     headers, codec = headers_of(rows), CompressionType.NONE
     for i, header in enumerate(headers):
         _check_origin(header, rules)
-        if _is_of_later_leader(header, rules):
+        # A follower's fetch may contain batches of a newer leader than the one that it fetched from.
+        newest = max(rules.leader_epoch, NO_EPOCH)
+        if rules.origin is AppendOrigin.REPLICATION and header.partition_leader_epoch > newest:
             _log.info(
                 "%s: batches from offset %d on are of a later leader, and skipped", rules.path, header.base_offset
             )
             return _incoming(messages, rows[:i], headers[:i], codec)
-        _check_size(header, rules)
+        if rules.max_message_bytes is not None:
+            check_message_size(header.size_in_bytes, rules.max_message_bytes, rules.path, header.position)
         if i == bad and problem is not None:
             raise problem.at(rules.path)
         codec = codec_of(header.compression_type, rules.path, header.position) or codec
@@ -196,18 +199,11 @@ def _check_origin(header: Header, rules: AppendRules) -> None:
         raise InvalidRecordError(message, rules.path, header.position, 0, header.base_offset)
 
 
-def _is_of_later_leader(header: Header, rules: AppendRules) -> bool:
-    """Return whether a follower's fetch contains a batch of a newer leader than the one it fetched from."""
-    return rules.origin is AppendOrigin.REPLICATION and header.partition_leader_epoch > max(
-        rules.leader_epoch, NO_EPOCH
-    )
-
-
-def _check_size(header: Header, rules: AppendRules) -> None:
-    limit = rules.max_message_bytes
-    if limit is not None and header.size_in_bytes > limit:
+def check_message_size(size: int, limit: int, path: str, position: int | None = None) -> None:
+    """Raise RecordTooLargeError if a batch of `size` bytes is larger than max.message.bytes."""
+    if size > limit:
         message = "a batch is larger than max.message.bytes"
-        raise RecordTooLargeError(message, rules.path, header.position, f"at most {limit}", header.size_in_bytes)
+        raise RecordTooLargeError(message, path, position, f"at most {limit}", size)
 
 
 def _offsets(rows: NDArray[np.void]) -> str:

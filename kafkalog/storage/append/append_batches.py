@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, member, whole
 from kafkalog.attributes import TimestampType
-from kafkalog.errors import KafkaLogError, RecordBatchTooLargeError, RecordTooLargeError
+from kafkalog.errors import KafkaLogError, RecordBatchTooLargeError
 from kafkalog.record.decoding import Entries
 from kafkalog.record.framing import Header, headers_of
-from kafkalog.record.log_validator import AppendOrigin, Rules, ValidationResult, validate
-from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
+from kafkalog.record.log_validator import AppendOrigin, Rules, validate
+from kafkalog.record.message_set import MessageSet
 from kafkalog.record.record_batch import batches_of
 from kafkalog.storage.append.analyze import (
     NO_CHANGES,
@@ -24,6 +24,7 @@ from kafkalog.storage.append.analyze import (
     Incoming,
     ProducerChanges,
     analyze,
+    check_message_size,
     check_next_offset,
     check_offsets_are_new,
     in_memory,
@@ -82,7 +83,6 @@ class BatchAppender:
                 incoming = self._assign_offsets(incoming, rules)
             messages, _, headers, info = incoming
             self._note_epochs(headers)
-            self._check_segment_holds(messages)
             size, now = messages.size_in_bytes, self._state.clock()
             segment = self.roll_if_needed(info.first_offset, info.last_offset, info.max_timestamp, size, now)
             changes = self._producer_changes(incoming, rules, segment)
@@ -120,7 +120,7 @@ class BatchAppender:
             raise
         check_next_offset(first + result.records_count - 1, self._path)
         if result.message_size_maybe_changed:
-            self._check_batches(result)
+            check_message_size(int(result.headers["size_in_bytes"].max()), config.max_message_bytes, self._path)
         is_stamped = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         told = info._replace(
             first_offset=first,
@@ -129,18 +129,6 @@ class BatchAppender:
             log_append_time=now if is_stamped else -1,
         )
         return Incoming(result.message_set, result.headers, headers_of(result.headers), told)
-
-    def _check_batches(self, result: ValidationResult) -> None:
-        limit, largest = self._config.max_message_bytes, int(result.headers["size_in_bytes"].max())
-        if largest > limit:
-            message = "a batch is larger than max.message.bytes once it is converted"
-            raise RecordTooLargeError(message, self._path, None, limit, largest)
-
-    def _check_segment_holds(self, messages: ByteBufferMessageSet) -> None:
-        limit = self._config.segment_bytes
-        if messages.size_in_bytes > limit:
-            message = "the batches of one append are larger than segment.bytes"
-            raise RecordBatchTooLargeError(message, self._path, None, limit, messages.size_in_bytes)
 
     def _note_epochs(self, headers: list[Header]) -> None:
         epochs = self._state.epochs
@@ -152,8 +140,22 @@ class BatchAppender:
                 epochs.clear_and_flush()
 
     def roll_if_needed(self, first: int, last: int, max_timestamp: int, size: int, now: int) -> LogSegment:
-        """Return the segment to append to, which is a new one if the active segment is full or too old."""
-        segment = self._local.active_segment
+        """Return the segment to append to, which is a new one if the active segment is full or too old.
+
+        Args:
+            first: The first offset of the batches; -1 = unknown.
+            last: Their last offset.
+            max_timestamp: Their largest timestamp, ms; -1 = none.
+            size: Their size, bytes.
+            now: The current time, ms.
+
+        Raises:
+            RecordBatchTooLargeError: They are larger than a segment may be.
+        """
+        segment, limit = self._local.active_segment, self._config.segment_bytes
+        if size > limit:
+            message = "the batches of one append are larger than segment.bytes"
+            raise RecordBatchTooLargeError(message, self._path, None, f"at most {limit}", size)
         if segment.should_roll(size, last, max_timestamp, now):
             # The first offset of a v0/v1 wrapper is unknown here; use the lowest base offset whose index can hold the
             # last.

@@ -13,11 +13,11 @@ from typing import NoReturn
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CompressionType, TimestampType
-from kafkalog.errors import LogStateError, RecordBatchTooLargeError, RecordTooLargeError, RecordValidationError
+from kafkalog.errors import LogStateError, RecordValidationError
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.record.record_checks import TimestampRange, check_records
 from kafkalog.record.records_builder import BatchSettings, BuiltBatch, RecordsBuilder
-from kafkalog.storage.append.analyze import check_next_offset
+from kafkalog.storage.append.analyze import check_message_size, check_next_offset
 from kafkalog.storage.append.append_batches import BatchAppender
 from kafkalog.storage.fetch_data_info import NOTHING_APPENDED, LogAppendInfo
 from kafkalog.storage.local_log.log_state import LogState
@@ -39,10 +39,11 @@ class RecordAppender:
     def __init__(self, state: LogState, watermarks: Watermarks, appender: BatchAppender) -> None:
         self._state = state
         self._local = state.local
+        self._path = str(state.directory)
         self._watermarks = watermarks
         self._appender = appender
         config = self._config = state.config
-        # At least 1: if the limit is 0, every record fails the size check.
+        # At least 1: if the limit is 0, every record fails the size check. Only a batch of one record is larger.
         self._most = max(1, min(config.max_message_bytes, config.segment_bytes))
         self._is_stamped = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         # With log append time the timestamps of the records are ignored, hence not limited.
@@ -67,7 +68,7 @@ class RecordAppender:
         now, start = self._state.clock(), self._local.log_end.message_offset
         builder = self._builders.pop((codec, epoch), None) or self._new_builder(codec, epoch, now)
         if start > _FEW_OFFSETS_LEFT:
-            records = _with_offsets_left(records, start, str(self._state.directory))
+            records = _with_offsets_left(records, start, self._path)
         batches = builder.batches_of(records, start, max_size=most, default_timestamp=now)
         info = self._append_each(batches, builder.settings, now)
         if info.valid_bytes <= _KEPT_BYTES and not self._is_stamped:
@@ -83,8 +84,8 @@ class RecordAppender:
                 if local.log_end is not end or self._state.closed:
                     self._refuse_change()
                 end = None
-                if batch.size_in_bytes > self._most:
-                    self._check_size(batch)
+                if batch.size_in_bytes > self._config.max_message_bytes:
+                    check_message_size(batch.size_in_bytes, self._config.max_message_bytes, self._path)
                 if self._checks_records or batch.max_timestamp - now > self._latest_ms:
                     self._check_records(batch, now)
                 added = self._append_built(batch, settings, now)
@@ -102,8 +103,8 @@ class RecordAppender:
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
         data, first, last, latest, size = batch
         epoch = settings.partition_leader_epoch
-        self._state.epochs.note(epoch, first)
         segment = self._appender.roll_if_needed(first, last, latest, size, now)
+        self._state.epochs.note(epoch, first)
         self._appender.write(segment, data, (batch,))
         self._watermarks.replicated_to_end()
         return LogAppendInfo(
@@ -120,36 +121,19 @@ class RecordAppender:
     def _check_records(self, batch: BuiltBatch, now: int) -> None:
         """Raise RecordValidationError if the topic does not allow a record of the batch."""
         config, messages = self._config, ByteBufferMessageSet(batch.data)
-        taken = TimestampRange(now, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
-        if self._is_stamped:
-            taken = TimestampRange(now, INT64_MAX, INT64_MAX)
+        earliest = INT64_MAX if self._is_stamped else config.message_timestamp_before_max_ms
+        taken = TimestampRange(now, earliest, self._latest_ms)
         entry, reading = messages._whole(), messages._reading
         try:
             check_records(entry, reading, TimestampType.CREATE_TIME, taken, compacted=config.compact)
         except RecordValidationError as error:
-            error.at(str(self._state.directory))
+            error.at(self._path)
             raise
 
     def _refuse_change(self) -> NoReturn:
         """Raise LogStateError because the log changed during iteration: offsets and epoch of the batch are outdated."""
         message = "while an append took its records, whoever gives them changed the log, or closed it"
-        raise LogStateError(message, str(self._state.directory))
-
-    def _check_size(self, batch: BuiltBatch) -> None:
-        """Check the size of a batch; only a batch of a single record can be too large.
-
-        Raises:
-            RecordTooLargeError: It is larger than max.message.bytes.
-            RecordBatchTooLargeError: It is larger than a segment.
-        """
-        size, limit = batch.size_in_bytes, self._config.max_message_bytes
-        if size > limit:
-            message = "a batch is larger than max.message.bytes"
-            raise RecordTooLargeError(message, str(self._state.directory), None, f"at most {limit}", size)
-        if size > self._config.segment_bytes:
-            message = "a batch is larger than segment.bytes"
-            limit = self._config.segment_bytes
-            raise RecordBatchTooLargeError(message, str(self._state.directory), None, f"at most {limit}", size)
+        raise LogStateError(message, self._path)
 
     def _new_builder(self, codec: CompressionType | None, epoch: int, now: int) -> RecordsBuilder:
         topics = self._config.compression

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
 from kafkalog.storage.files.durable import naming, sync_directory
-from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, ReadableFile
+from kafkalog.storage.files.readable_file import ReadableFile
 
 # Positions in a segment are Java ints.
 MAX_BYTES = INT32_MAX
@@ -70,7 +70,7 @@ class AppendableFile(ReadableFile):
 
     def _open(self) -> int:
         # Without O_NONBLOCK, opening a pipe would wait for a reader.
-        flags = os.O_RDWR | CLOSE_ON_EXEC | os.O_NONBLOCK
+        flags = os.O_RDWR | os.O_NONBLOCK
         try:
             fd = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
@@ -352,7 +352,7 @@ def open_for_sync(path: os.PathLike[str]) -> int:
     Raises:
         OSError: The file cannot be opened.
     """
-    return os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
+    return os.open(path, os.O_RDONLY)
 
 
 def sync_and_close(fd: int, path: os.PathLike[str]) -> None:

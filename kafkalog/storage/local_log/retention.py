@@ -11,7 +11,7 @@ Source: storage/.../internals/log/UnifiedLog.java (`deleteOldSegments`).
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.roll import roll
@@ -46,10 +46,26 @@ def delete_old_segments(state: LogState, watermarks: Watermarks) -> int:
 
 
 def _delete(state: LogState, watermarks: Watermarks, may_go: MayGo, reason: str) -> int:
-    going = _deletable(state, watermarks, may_go)
+    """Delete the oldest segments that may go, and return their number; roll a new segment first if all are deleted."""
+    local, going = state.local, _deletable(state, watermarks, may_go)
     for segment in going:
         _log.info("%s is deleted: %s", segment.path, reason)
-    return delete_segments(state, watermarks, going) if going else 0
+    if not going:
+        return 0
+    with local.whole():
+        state.check_alone()
+        leaving = list(going)
+        if len(leaving) == len(local.segments):
+            rolled = roll(state, watermarks, local.log_end_offset)
+            if leaving[-1].base_offset == rolled.base_offset:
+                leaving.pop()
+        if leaving:
+            survivor = local.segments.higher(leaving[-1].base_offset)
+            assert survivor is not None
+            watermarks.maybe_increment_log_start_offset(survivor.base_offset)
+            local.remove_and_delete(leaving)
+        state.producers.delete_snapshots(leaving, state.scheduler, state.config.file_delete_delay_ms)
+        return len(going)
 
 
 def _deletable(state: LogState, watermarks: Watermarks, may_go: MayGo) -> list[LogSegment]:
@@ -84,35 +100,3 @@ def _beyond_size(state: LogState) -> MayGo:
 def _beyond_time(state: LogState) -> MayGo:
     limit, now = state.config.retention_ms, state.clock()
     return lambda segment, _: limit >= 0 and now - segment.largest_timestamp > limit
-
-
-def delete_segments(state: LogState, watermarks: Watermarks, going: Sequence[LogSegment]) -> int:
-    """Delete the oldest segments; roll a new segment first if all are deleted.
-
-    Args:
-        state: The log.
-        watermarks: Its watermarks.
-        going: The segments to delete, the oldest ones.
-
-    Returns:
-        The number of deleted segments.
-
-    Raises:
-        LogStateError: The log is closed, or a flush or change of it has failed.
-    """
-    local = state.local
-    with state.lock, local.whole():
-        state.check_usable()
-        state.check_alone()
-        leaving = list(going)
-        if len(leaving) == len(local.segments):
-            rolled = roll(state, watermarks, local.log_end_offset)
-            if leaving[-1].base_offset == rolled.base_offset:
-                leaving.pop()
-        if leaving:
-            survivor = local.segments.higher(leaving[-1].base_offset)
-            assert survivor is not None
-            watermarks.maybe_increment_log_start_offset(survivor.base_offset)
-            local.remove_and_delete(leaving)
-        state.producers.delete_snapshots(leaving, state.scheduler, state.config.file_delete_delay_ms)
-        return len(going)

@@ -49,8 +49,8 @@ def truncate_to(state: LogState, watermarks: Watermarks, offset: int, write_chec
         cut = local.truncate_to(offset)
         state.producers.delete_snapshots(cut, state.scheduler, state.config.file_delete_delay_ms)
         state.epochs.truncate_from_end(offset)
-        watermarks.log_start_offset = min(offset, watermarks.log_start_offset)
-        _rebuild_producers(state, watermarks, offset)
+        start = watermarks.log_start_offset = min(offset, watermarks.log_start_offset)
+        rebuild_producer_state(state.producers, local.segments, start, offset, state.clock())
         if watermarks.placed_at >= local.log_end_offset:
             watermarks.update(local.log_end)
         return True
@@ -80,7 +80,7 @@ def truncate_fully_and_start_at(
         state.epochs.clear_and_flush()
         state.producers.truncate_fully_and_start_at(offset)
         watermarks.log_start_offset = log_start_offset
-        _rebuild_producers(state, watermarks, offset)
+        rebuild_producer_state(state.producers, local.segments, log_start_offset, offset, state.clock())
         watermarks.update(local.log_end)
 
 
@@ -100,7 +100,3 @@ def _lower(state: LogState, watermarks: Watermarks, end: int, write_checkpoints:
             watermarks.log_start_offset = start
             raise
     watermarks.lower_to(end)
-
-
-def _rebuild_producers(state: LogState, watermarks: Watermarks, end: int) -> None:
-    rebuild_producer_state(state.producers, state.local.segments, watermarks.log_start_offset, end, state.clock())

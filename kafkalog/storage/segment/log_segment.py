@@ -22,7 +22,7 @@ from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.file_names import INDEX_SUFFIX
 from kafkalog.storage.files.appendable_file import Piece
 from kafkalog.storage.index.abstract_index import MAX_INT
-from kafkalog.storage.index.time_index import TimeIndex, TimestampEntry
+from kafkalog.storage.index.time_index import TimestampEntry
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.segment.segment_files import DEFAULTS
 from kafkalog.storage.segment.segment_reader import ReadableSegment
@@ -96,7 +96,8 @@ class LogSegment(ReadableSegment):
             InvalidOffsetError: The offsets do not rise.
         """
         if not 0 <= headers[-1].last_offset - self.base_offset <= MAX_INT:
-            raise self._overflow(headers[-1].last_offset)
+            allowed, found = f"{self.base_offset}..{self.base_offset + MAX_INT}", headers[-1].last_offset
+            raise SegmentOffsetOverflowError("an offset the indexes cannot hold", str(self.path), None, allowed, found)
         log = self._writer or self.open_writer()
         # Open the indexes first, so that a failure to open them occurs before a byte is written.
         offset_index, time_index, largest = self.offset_index, self.time_index, self.max_timestamp_and_offset_so_far
@@ -168,10 +169,6 @@ class LogSegment(ReadableSegment):
         if first is None:
             first = self._first_batch_timestamp()
         return message_timestamp - first if first >= 0 else now - self.created
-
-    def _overflow(self, offset: int) -> SegmentOffsetOverflowError:
-        allowed = f"{self.base_offset}..{self.base_offset + MAX_INT}"
-        return SegmentOffsetOverflowError("an offset the indexes cannot hold", str(self.path), None, allowed, offset)
 
     def on_become_inactive_segment(self) -> None:
         """Write the last entry of the time index and trim all files, before a new segment follows.
@@ -278,16 +275,12 @@ class LogSegment(ReadableSegment):
         """
         with self._lock:
             if self.writable and not self.sealed and self._largest is not None and self._time_index is not None:
-                self._complete(self._time_index)
+                # Errors do not prevent the segment from being closed.
+                try:
+                    self._time_index.maybe_append(*self._largest, skip_full_check=True)
+                except (KafkaLogError, OSError, ValueError):
+                    _log.warning("%s: the largest timestamp is not in the time index", self.path, exc_info=True)
             super().close()
-
-    def _complete(self, time_index: TimeIndex) -> None:
-        """Write the last entry of the time index; errors do not prevent the segment from being closed."""
-        assert self._largest is not None
-        try:
-            time_index.maybe_append(*self._largest, skip_full_check=True)
-        except (KafkaLogError, OSError, ValueError):
-            _log.warning("%s: the largest timestamp is not in the time index", self.path, exc_info=True)
 
     def __repr__(self) -> str:
         return f"<LogSegment {self.base_offset} {'sealed' if self.sealed else 'active'} {self.path}>"
