@@ -47,6 +47,7 @@ cdef str EPOCH_MS = "ms since the epoch"
 cdef extern from "Python.h":
     enum:
         PyBUF_READ
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef enum:
     RECORD_OVERHEAD_V1 = 22
@@ -208,8 +209,8 @@ cdef class RecordsEncoder:
         """Bytes of a v2 record after its length."""
         cdef int64_t base = self.base_timestamp if self.has_base_timestamp else timestamp
         return (1 + size_of_varlong(<int64_t> (<uint64_t> timestamp - <uint64_t> base))
-                + size_of_varlong(offset - self.base_offset) + sized_length(key) + sized_length(value)
-                + headers_length(headers))
+                + size_of_varlong(<int64_t> (<uint64_t> offset - <uint64_t> self.base_offset))
+                + sized_length(key) + sized_length(value) + headers_length(headers))
 
     cdef int put_record(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers,
                         Py_ssize_t body) except -1:
@@ -269,30 +270,22 @@ cdef class RecordsEncoder:
         place[1] = LOG_APPEND_TIME_BIT if self.magic > 0 and self.timestamp_type == LOG_APPEND_TIME else 0
         return 2 + (store_big_endian(place + 2, <uint64_t> timestamp, 8) if self.magic > 0 else 0)
 
-    cdef int put(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers) except -1:
-        self.check(offset, timestamp, len(headers) > 0)
-        if self.magic < 2:
-            return self.put_message(offset, timestamp, key, value)
-        return self.put_record(offset, timestamp, key, value, headers,
-                               self.body_length(offset, timestamp, key, value, headers))
-
-    cdef int takes(self, Record record, int64_t timestamp, Py_ssize_t room, double ratio) except -1:
-        """Add the record if it has room, see `fill`; 0: it has none."""
-        cdef int64_t offset = self.next_offset()
-        cdef tuple headers = encoded_headers(record.headers) if record.headers else ()
+    cdef int put(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers,
+                 Py_ssize_t room=PY_SSIZE_T_MAX, double ratio=1.0) except -1:
+        """Add a record if it has room, see `fill`; 0: it has none."""
         cdef Py_ssize_t length, body = 0
         if self.magic < 2:
-            length = LOG_OVERHEAD + self.message_length(record.key, record.value)
+            length = LOG_OVERHEAD + self.message_length(key, value)
         else:
-            body = self.body_length(offset, timestamp, record.key, record.value, headers)
+            body = self.body_length(offset, timestamp, key, value, headers)
             length = size_of_varlong(body) + body
         if self.records_count and <int64_t> (self.size * ratio) + length > room:
             return 0
         self.check(offset, timestamp, len(headers) > 0)
         if self.magic < 2:
-            self.put_message(offset, timestamp, record.key, record.value)
+            self.put_message(offset, timestamp, key, value)
         else:
-            self.put_record(offset, timestamp, record.key, record.value, headers, body)
+            self.put_record(offset, timestamp, key, value, headers, body)
         return 1
 
     cdef int64_t next_offset(self) noexcept:
@@ -335,9 +328,12 @@ cdef class RecordsEncoder:
         default_timestamp, errors: as `extend`.
         """
         cdef Record record
+        cdef int64_t timestamp
         for each in records if first is None else chain((first,), records):
             record = checked_record(each)
-            if not self.takes(record, record.timestamp if record.timestamp != -1 else default_timestamp, room, ratio):
+            timestamp = record.timestamp if record.timestamp != -1 else default_timestamp
+            if not self.put(self.next_offset(), timestamp, record.key, record.value,
+                            encoded_headers(record.headers) if record.headers else (), room, ratio):
                 return each
             if taken is not None:
                 taken.append(each)

@@ -223,15 +223,6 @@ def test_the_scheduler_writes_nothing_after_the_directory_was_renamed(tmp_path: 
         cache.flush()
 
 
-def test_a_cache_whose_directory_was_renamed_writes_to_the_new_place(tmp_path: Path) -> None:
-    (tmp_path / "t-0").mkdir()
-    cache = with_entries(LeaderEpochCache(tmp_path / "t-0" / "epochs"), (2, 6))
-    (tmp_path / "t-0").rename(tmp_path / "t-1")
-    cache.moved_to(tmp_path / "t-1" / "epochs")
-    cache.assign(3, 9)
-    assert (tmp_path / "t-1" / "epochs").read_bytes() == b"0\n2\n2 6\n3 9\n"
-
-
 def test_a_cache_that_may_not_write_changes_in_memory_only(path: Path) -> None:
     cache = LeaderEpochCache(path, writable=False)
     with_entries(cache, (0, 0), (1, 5), (2, 8)).truncate_from_end(8)

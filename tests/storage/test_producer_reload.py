@@ -289,19 +289,6 @@ def test_reload_snapshots_finds_snapshots_written_by_others(producers: Producers
     assert producers.manager.latest_snapshot_offset == 9
 
 
-def test_snapshots_move_with_the_directory(producers: Producers, tmp_path: Path) -> None:
-    home = tmp_path / "before"
-    home.mkdir()
-    moving = Producers(home)
-    snapshot_at(moving, 1)
-    there = home.rename(tmp_path / "after")
-    moving.manager.update_parent_dir(there)
-    moving.manager.update_map_end_offset(5)
-    moving.manager.take_snapshot()
-    assert sorted(path.name[-10:] for path in there.iterdir()) == ["1.snapshot", "5.snapshot"]
-    assert moving.manager.remove_and_mark_for_deletion(1) == there / "00000000000000000001.snapshot.deleted"
-
-
 def test_no_snapshot_is_written_at_a_log_start_that_passed_all_snapshots(producers: Producers) -> None:
     snapshot_at(producers, 2)
     producers.manager.delete_snapshots_before(5)

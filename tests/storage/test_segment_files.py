@@ -93,20 +93,6 @@ def test_open_files_are_used_under_their_new_suffix(tmp_path: Path) -> None:
     made.close()
 
 
-def test_files_are_found_after_their_directory_was_renamed(tmp_path: Path) -> None:
-    (tmp_path / "t-0").mkdir()
-    made = segment(tmp_path / "t-0")
-    fill(made, range(40, 43))
-    (tmp_path / "t-0").rename(tmp_path / "t-0.abc-delete")
-    made.update_parent_dir(tmp_path / "t-0.abc-delete")
-    fill(made, range(43, 46))
-    made.on_become_inactive_segment()
-    made.flush()
-    assert names(tmp_path / "t-0.abc-delete") == NAMES
-    assert offsets(made.read(45, 1000)) == [45]
-    made.close()
-
-
 def test_deleting_removes_all_files_and_open_readers_keep_their_bytes(tmp_path: Path) -> None:
     made = segment(tmp_path)
     fill(made, range(40, 43))

@@ -199,10 +199,10 @@ def _check_origin(header: Header, rules: AppendRules) -> None:
         raise InvalidRecordError(message, rules.path, header.position, 0, header.base_offset)
 
 
-def check_message_size(size: int, limit: int, path: str, position: int | None = None) -> None:
+def check_message_size(size: int, limit: int, path: str, position: int | None = None, when: str = "") -> None:
     """Raise RecordTooLargeError if a batch of `size` bytes is larger than max.message.bytes."""
     if size > limit:
-        message = "a batch is larger than max.message.bytes"
+        message = f"a batch is larger than max.message.bytes{when}"
         raise RecordTooLargeError(message, path, position, f"at most {limit}", size)
 
 

@@ -120,7 +120,8 @@ class BatchAppender:
             raise
         check_next_offset(first + result.records_count - 1, self._path)
         if result.message_size_maybe_changed:
-            check_message_size(int(result.headers["size_in_bytes"].max()), config.max_message_bytes, self._path)
+            largest = int(result.headers["size_in_bytes"].max())
+            check_message_size(largest, config.max_message_bytes, self._path, when=" once it is converted")
         is_stamped = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         told = info._replace(
             first_offset=first,

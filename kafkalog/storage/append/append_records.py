@@ -84,8 +84,7 @@ class RecordAppender:
                 if local.log_end is not end or self._state.closed:
                     self._refuse_change()
                 end = None
-                if batch.size_in_bytes > self._config.max_message_bytes:
-                    check_message_size(batch.size_in_bytes, self._config.max_message_bytes, self._path)
+                check_message_size(batch.size_in_bytes, self._config.max_message_bytes, self._path)
                 if self._checks_records or batch.max_timestamp - now > self._latest_ms:
                     self._check_records(batch, now)
                 added = self._append_built(batch, settings, now)

@@ -222,11 +222,6 @@ class LeaderEpochCache:
         with self._lock:
             self.writable = False
 
-    def moved_to(self, path: Path) -> None:
-        """Set the path of the file after its directory was renamed."""
-        with self._lock:
-            self.path = path
-
     def _flush_later(self) -> None:
         """Schedule a write of the file, or write it now if there is no scheduler."""
         if self._scheduler is None:

@@ -301,10 +301,9 @@ class AppendableFile(ReadableFile):
         self._let_others_write()
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0 and (getattr(self, "_retired", False) or self._process != os.getpid()):
-            self.release()
-        elif getattr(self, "_fd", -1) >= 0:
-            warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)
+        if getattr(self, "_fd", -1) >= 0:
+            if not self._retired and self._process == os.getpid():
+                warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)
             self.release()
 
 

@@ -398,11 +398,6 @@ class ProducerStateManager:
         """
         self._snapshots = snapshot_files(self._directory)
 
-    def update_parent_dir(self, directory: Path) -> None:
-        """Update the paths of the snapshots after the log's directory was renamed."""
-        self._directory = directory
-        self._snapshots = {offset: directory / path.name for offset, path in self._snapshots.items()}
-
     # --- private helpers
 
     def _load_newest(self, log_start_offset: int, now: int) -> None:

@@ -13,7 +13,6 @@ continues with a snapshot of the log. Kafka: `LogSegments`.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog.storage.segment.log_segment import LogSegment
@@ -86,10 +85,6 @@ class LogSegments:
     def release(self) -> None:
         """Close the files of all segments without flushing or trimming, as after a crash."""
         self._each(lambda segment: segment.release())
-
-    def update_parent_dir(self, directory: Path) -> None:
-        """Set the directory of all files after it was renamed."""
-        self._each(lambda segment: segment.update_parent_dir(directory))
 
     def _each(self, action: Callable[[LogSegment], None]) -> None:
         """Call `action` for all segments, even if one call fails."""

@@ -271,14 +271,6 @@ class SegmentFiles:
         """Return whether the names of the files end in `suffix`."""
         return self.path.name.endswith(suffix)
 
-    def update_parent_dir(self, directory: Path) -> None:
-        """Record the new path of the renamed directory."""
-        with self._lock:
-            self._moved_to(directory / self.path.name)
-            for index in self._indexes():
-                if index is not None:
-                    index.update_parent_dir(directory)
-
     def delete_if_exists(self) -> None:
         """Delete all existing files; current readers can go on reading.
 
