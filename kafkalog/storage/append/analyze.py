@@ -42,7 +42,6 @@ from kafkalog.storage.producer.producer_state_manager import (
 )
 
 _log = logging.getLogger(__name__)
-NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class AppendRules:
     Attributes:
         path: The log, for error messages.
         origin: The kind of sender.
-        leader_epoch: The leader epoch of the append.
+        leader_epoch: The leader epoch of the append; -1 = none.
         max_message_bytes: The largest allowed batch, bytes; None = no limit, for batches that a leader has accepted.
         offsets_given: The batches carry their final offsets.
         transaction_version: The transaction version of a marker; -1 = unknown.
@@ -114,8 +113,7 @@ def analyze(messages: ByteBufferMessageSet, rules: AppendRules) -> Incoming:
     for i, header in enumerate(headers):
         _check_origin(header, rules)
         # A follower's fetch may contain batches of a newer leader than the one that it fetched from.
-        newest = max(rules.leader_epoch, NO_EPOCH)
-        if rules.origin is AppendOrigin.REPLICATION and header.partition_leader_epoch > newest:
+        if rules.origin is AppendOrigin.REPLICATION and header.partition_leader_epoch > rules.leader_epoch:
             _log.info(
                 "%s: batches from offset %d on are of a later leader, and skipped", rules.path, header.base_offset
             )

@@ -37,7 +37,7 @@ from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import BatchMetadata, CompletedTxn
+from kafkalog.storage.producer.producer_state_manager import BatchMetadata
 from kafkalog.storage.segment.log_segment import BatchHeader, LogSegment
 
 _log = logging.getLogger(__name__)
@@ -203,20 +203,17 @@ class BatchAppender:
         self._state.flush_if_due()
 
     def _change_producers(self, changes: ProducerChanges) -> None:
+        producers = self._state.producers
         self._watermarks.follow_end()
         for info in changes.updated:
-            self._state.producers.update(info)
+            producers.update(info)
         for completed in changes.completed:
-            self._complete(completed)
+            stable = producers.last_stable_offset(completed)
+            if completed.is_aborted:
+                self._local.active_segment.txn_index.append(completed.aborted_txn(stable))
+            producers.complete_txn(completed)
         # Needed after every append, since an earlier truncation may have ended a transaction.
         self._watermarks.update_first_unstable()
-
-    def _complete(self, completed: CompletedTxn) -> None:
-        producers = self._state.producers
-        stable = producers.last_stable_offset(completed)
-        if completed.is_aborted:
-            self._local.active_segment.txn_index.append(completed.aborted_txn(stable))
-        producers.complete_txn(completed)
 
 
 def _of_duplicate(info: LogAppendInfo, duplicate: BatchMetadata) -> LogAppendInfo:

@@ -36,7 +36,7 @@ class AppendableFile(ReadableFile):
     Appending, truncating and trimming wait for one another; readers never wait.
 
     Attributes:
-        lock: Held by callers of `append`, `truncate` and `trim`; reentrant.
+        lock: Held by callers of `append` and `truncate`; reentrant.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
@@ -245,7 +245,8 @@ class AppendableFile(ReadableFile):
         Raises:
             CorruptRecordError: As `append`.
         """
-        self.truncate(self.size)
+        with self.lock:
+            self.truncate(self.size)
 
     def flush(self) -> None:
         """Sync the file to disk and, if it was created, its directory entry.

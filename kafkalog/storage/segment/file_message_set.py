@@ -459,9 +459,7 @@ class FileMessageSet(MessageSet):
         Raises:
             OSError, CorruptRecordError, io.UnsupportedOperation: As `append`.
         """
-        file = self._writable("trim")
-        with file.lock:
-            file.trim()
+        self._writable("trim").trim()
 
     def flush(self) -> None:
         """Sync appended data to disk, so that it survives a power failure.
