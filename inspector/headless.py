@@ -26,8 +26,7 @@ from inspector.reading.verifying import Verification
 from inspector.rows import Shown
 from kafkalog import Record, TopicPartition
 from kafkalog.cli import json_shapes
-from kafkalog.cli.batch_facts import facts_of
-from kafkalog.cli.log_source import Located, partition_of_file
+from kafkalog.cli.log_source import Located, facts_of, partition_of_file
 from kafkalog.cli.output import path_text, rfc3339, write_text
 from kafkalog.fsck import Severity
 from kafkalog.scan.search import Match

@@ -91,23 +91,9 @@ cdef uint8_t* put_escaped(uint8_t* at, const uint8_t* text, int64_t length) noex
     return at
 
 
-cdef inline uint8_t* put_quoted(uint8_t* at, const uint8_t* text, int64_t length) noexcept nogil:
-    """Put text without control bytes. There is no branch: quotes in JSON inside JSON are frequent and unpredictable."""
-    cdef int64_t i
-    cdef uint8_t char
-    for i in range(length):
-        char = text[i]
-        at[0] = c"\\"
-        at += (char == c'"') | (char == c"\\")
-        at[0] = char
-        at += 1
-    return at
-
-
 cdef uint8_t* put_text(uint8_t* at, const uint8_t* text, int64_t length) noexcept nogil:
     """Put a string, null if the length is negative. Return NULL if it is not UTF-8."""
     cdef uint8_t high = 0
-    cdef uint8_t control = 0
     cdef uint8_t special = 0
     cdef int64_t i
     if length < 0:
@@ -115,15 +101,12 @@ cdef uint8_t* put_text(uint8_t* at, const uint8_t* text, int64_t length) noexcep
     # Compilers turn this loop into wide instructions.
     for i in range(length):
         high |= text[i]
-        control |= text[i] < 0x20
-        special |= (text[i] == c'"') | (text[i] == c"\\")
+        special |= (text[i] < 0x20) | (text[i] == c'"') | (text[i] == c"\\")
     if high & 0x80 and not is_utf8(text, length):
         return NULL
     at = put(at, b'"', 1)
-    if control:
+    if special:
         at = put_escaped(at, text, length)
-    elif special:
-        at = put_quoted(at, text, length)
     else:
         at = put(at, <const char*> text, length)
     return put(at, b'"', 1)

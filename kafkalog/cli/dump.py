@@ -212,7 +212,7 @@ class Dump:
 
     def _batches(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
         """Yield lines for all batches, valid or not: users who inspect batches want to see damaged ones too."""
-        from kafkalog.cli.batch_facts import facts_of
+        from kafkalog.cli.log_source import facts_of
 
         damaged = 0
         first_error: Exception | None = None

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from kafkalog import Record, RecordColumns, TopicPartition
-    from kafkalog.cli.batch_facts import BatchFacts
-    from kafkalog.cli.log_source import Located
+    from kafkalog.cli.log_source import BatchFacts, Located
 
 # So few that their objects stay in the CPU cache and freed memory is used again.
 LINES_AT_ONCE = 512

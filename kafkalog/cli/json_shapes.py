@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from kafkalog import Record
-    from kafkalog.cli.batch_facts import BatchFacts
-    from kafkalog.cli.log_source import Located
+    from kafkalog.cli.log_source import BatchFacts, Located
     from kafkalog.fsck.findings import Finding
     from kafkalog.fsck.findings import Summary as Check
     from kafkalog.scan.summary import SegmentSummary

@@ -19,8 +19,7 @@ from kafkalog.record.control import (
 
 if TYPE_CHECKING:
     from kafkalog import Record, RecordBatch, RecordColumns
-    from kafkalog.cli.batch_facts import BatchFacts
-    from kafkalog.cli.log_source import Located
+    from kafkalog.cli.log_source import BatchFacts, Located
     from kafkalog.record.control import KRaftVoter, Voter
 
 BATCH_TITLES = ("OFFSETS", "RECORDS", "POSITION", "BYTES", "FMT", "CODEC", "MAX TIME", "NOTES")
