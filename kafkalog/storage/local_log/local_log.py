@@ -8,7 +8,8 @@ It manages files and offsets; callers decide who may write. Source: storage/.../
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from errno import EINTR
 
 from kafkalog.errors import KafkaLogError, LogLockedError, LogStateError
@@ -60,13 +61,19 @@ class LocalLog:
         self.truncations = 0
         self.failure: OSError | LogLockedError | None = None
 
-    def whole(self) -> "_Whole":
+    def whole(self) -> AbstractContextManager[None]:
         """Return a context for a change that must be complete: an OSError or a signal becomes the log's `failure`."""
-        return _Whole(self, OSError)
+        return self.uninterrupted(OSError)
 
-    def uninterrupted(self) -> "_Whole":
-        """Return a context like `whole`, for changes that leave the log consistent after an Exception."""
-        return _Whole(self, ())
+    @contextmanager
+    def uninterrupted(self, *errors: type[OSError]) -> Iterator[None]:
+        """Return a context for a change after which the log has failed if `errors` or a signal interrupted it."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, errors) or not isinstance(error, Exception):
+                self._fail(error)
+            raise
 
     @property
     def log_end_offset(self) -> int:
@@ -290,20 +297,3 @@ class LocalLog:
     def size_in_bytes(self) -> int:
         """The total size of all segments in bytes."""
         return sum(segment.size for segment in self.segments.values)
-
-
-class _Whole:
-    """A context that marks a log as failed if it is left by one of `errors` or by a signal."""
-
-    __slots__ = ("_errors", "_local")
-
-    def __init__(self, local: LocalLog, errors: type[OSError] | tuple[()]) -> None:
-        self._local = local
-        self._errors = errors
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None and (isinstance(error, self._errors) or not isinstance(error, Exception)):
-            self._local._fail(error)
