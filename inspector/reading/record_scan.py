@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inspector.reading.answers import PartitionState, SegmentRow
-from inspector.reading.checksums import said
+from inspector.reading.answers import PartitionState, SegmentRow, said
 from kafkalog import RecordColumns
 from kafkalog.errors import KafkaLogError
 from kafkalog.fsck import Severity
@@ -70,7 +69,7 @@ class Unread:
     def note(self, damage: Damage) -> None:
         """Count damage, unless it is only reserved space."""
         if damage.finding is None or damage.finding.severity is not Severity.INFO:
-            self.add(Path(damage.path), damage.position, said(damage.error))
+            self.add(Path(damage.path), damage.position, said(damage.finding or damage.error))
 
 
 class RecordScan:
@@ -83,15 +82,23 @@ class RecordScan:
         end_offset: The offset after the last batch read, at least `start`.
     """
 
-    def __init__(self, state: PartitionState, *, start: int = 0, stop: int = NO_END, backwards: bool = False) -> None:
-        """Begin a scan of a partition as it is in `state`."""
+    def __init__(
+        self,
+        state: PartitionState,
+        *,
+        start: int = 0,
+        stop: int = NO_END,
+        backwards: bool = False,
+        control: bool = False,
+    ) -> None:
+        """Begin a scan of a partition as it is in `state`, of control records too if `control`."""
         self.unread = Unread()
         if not state.segments and state.problem is not None:
             self.unread.first = Unreadable(None, None, state.problem)
         ends = [*(row.base_offset for row in state.segments[1:]), NO_END]
         wanted = [row for row, end in zip(state.segments, ends, strict=False) if end > start and row.base_offset < stop]
         self._segments = wanted[::-1] if backwards else wanted
-        self._start, self._stop, self._backwards = start, stop, backwards
+        self._start, self._stop, self._backwards, self._control = start, stop, backwards, control
         self.base_offset = self.done_bytes = 0
         self.total_bytes = sum(row.bytes for row in wanted)
         self.end_offset = start
@@ -130,7 +137,7 @@ class RecordScan:
         if entries.rows["base_offset"].min() >= self._stop:
             return
         # `surviving` has checked the checksums.
-        reading = Reading(check_crcs=False, path=scope.path)
+        reading = Reading(check_crcs=False, control=self._control, path=scope.path)
         parts = [part for rows in _by_codec(entries.rows) for part in pieces(rows)]
         for rows in reversed(parts) if self._backwards else parts:
             found = decoded(entries.only(rows), reading, scope.bounds)

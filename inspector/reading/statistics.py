@@ -34,7 +34,7 @@ class Statistics:
     """The statistics of a partition as it was when this was made. Call `step` until it `is_done`, from one thread."""
 
     def __init__(self, partition: PartitionReader) -> None:
-        self._scan = RecordScan(partition.refresh_quietly())
+        self._scan = RecordScan(partition.refresh_quietly(), control=True)
         self._parts = iter(self._scan)
         self._sums = RecordStatistics()
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.attributes import codec_name
+from kafkalog.attributes import CONTROL_BIT, codec_name
 from kafkalog.fsck.walk import SHORTEST
 from kafkalog.record.record_columns import RecordColumns
 
@@ -88,17 +88,22 @@ class RecordStatistics:
         self._keys = TopKeys()
 
     def add(self, columns: RecordColumns) -> None:
-        """Add records of batches with the same codec."""
+        """Add records of batches with the same codec; of control batches, only that they are there."""
         if not len(columns):
             return
-        rows = columns.batches[np.flatnonzero(np.bincount(columns.batch))]
+        rows = columns.batches[: int(columns.batch[-1]) + 1]
         codec, stored = int(rows["compression_type"][0]), int(_stored_bytes(rows).sum())
         use = self._codecs.setdefault(codec, [0, 0, 0])
         use[0] += len(rows)
         use[1] += stored
         use[2] += columns.buffer.nbytes if codec else stored
         self._batches += len(rows)
+        is_control = (rows["magic"] >= 2) & (rows["attributes"] & CONTROL_BIT != 0)
+        if is_control.any():
+            columns = columns.where(~is_control[columns.batch])
         self._records += len(columns)
+        if not len(columns):
+            return
         keys, values = columns.key_length, columns.value_length
         self._null_keys += int((keys < 0).sum())
         self._null_values += int((values < 0).sum())
