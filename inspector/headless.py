@@ -292,7 +292,7 @@ def search(asked: Asked) -> Listing:
 
     def after() -> dict[str, Any]:
         progress = looking.progress(finished=True)
-        found = {name: value for name, value in _plain(progress).items() if name not in {"finished", "cancelled"}}
+        found = {name: value for name, value in _plain(progress).items() if name != "finished"}
         return {**found, "complete": progress.complete}
 
     facts = {"find": path_text(wanted.text), "regex": wanted.regex}

@@ -25,7 +25,6 @@ View: TypeAlias = Literal["auto", "utf8", "json", "hex", "base64"]
 Zone: TypeAlias = Literal["utc", "local", "relative", "epoch"]
 
 VIEWS: Final[tuple[View, ...]] = get_args(View)
-ZONES: Final[tuple[Zone, ...]] = get_args(Zone)
 # The number of bytes of a value that are shown; the rest is counted.
 SHOWN_BYTES: Final = 256 << 10
 # The largest value that is tested for JSON, and the largest size of indented JSON; longer JSON is not indented.
@@ -179,18 +178,6 @@ def _takes_no_room(character: str) -> bool:
 
 
 # --- the views of a key, a value or a header
-
-
-def views(data: bytes | None) -> tuple[View, ...]:
-    """Return the views that fit `data`, in the order in which the user steps through them."""
-    if data is None:
-        return ("auto",)
-    fitting: list[View] = ["auto"]
-    if _is_text(data):
-        fitting.append("utf8")
-    if _as_json(data) is not None:
-        fitting.append("json")
-    return (*fitting, "hex", "base64")
 
 
 def resolved(data: bytes | None, view: View) -> View:

@@ -60,7 +60,7 @@ class SegmentReader:
     def _open(self) -> None:
         try:
             self._file = SegmentFile(self.path)
-            self._windows = Windows(self._file, self.base_offset)
+            self._windows = Windows(self._file)
             self.problem = None
         except (OSError, KafkaLogError) as error:
             self._file = self._windows = None
@@ -94,10 +94,12 @@ class SegmentReader:
         if windows is None:
             return Progress(0, 0)
         try:
-            if windows.follow():
+            generation = windows.generation
+            windows.follow()
+            done = windows.step(max_bytes, seconds)
+            if windows.generation != generation:
                 self._forget()
                 self._asked_later = False
-            done = windows.step(max_bytes, seconds)
             if windows.is_walked and not self._asked_later:
                 self._ask_later(windows)
         except (OSError, KafkaLogError, ValueError) as error:

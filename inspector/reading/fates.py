@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from inspector.reading.checksums import LARGE_BYTES
 from inspector.reading.files import SegmentFile
 from inspector.reading.headers import Rows, batch_of, control_of, flags_of
 from inspector.reading.window import ABORTED, TRANSACTIONAL, Window
@@ -27,6 +26,8 @@ AbortedRange: TypeAlias = tuple[int, int, int]
 
 # Control batches are this short: type of the first record's key at 68 where the usual bytes are before it.
 _MARKER_KEY_AT = 66
+# In more bytes than these the markers are read one by one.
+_LARGE_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
@@ -118,7 +119,7 @@ class _Markers:
         self._rows = rows
         self._start = int(rows["position"][0])
         end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
-        self._data = file.read(self._start, end - self._start) if end - self._start <= LARGE_BYTES else b""
+        self._data = file.read(self._start, end - self._start) if end - self._start <= _LARGE_BYTES else b""
 
     def is_abort(self, i: int) -> bool:
         at = int(self._rows["position"][i]) - self._start

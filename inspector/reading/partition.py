@@ -28,9 +28,9 @@ from inspector.reading.fates import AbortedRange
 from inspector.reading.gaps import gaps_between
 from inspector.reading.headers import time_of
 from inspector.reading.locking import locked
-from inspector.reading.stable import LastStable
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
+from kafkalog.scan.last_stable_offset import LastStableOffset
 from kafkalog.scan.transactions import Transactions, TransactionScan, transactions_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PartitionReader:
         self._passing: dict[str, tuple[int, SegmentReader]] = {}
         self._found: dict[int, _Found] = {}
         self._last: PartitionState | None = None
-        self._last_stable: LastStable | None = None
+        self._last_stable: LastStableOffset | None = None
         self._last_end: int | None = None
         self.lock = RLock()
 
@@ -168,7 +168,7 @@ class PartitionReader:
         except _FAILURES:
             self._last_stable = None
             return None
-        return max(start, known.offset(watermark))
+        return max(start, known.at(watermark))
 
     def work_out_last_stable(self) -> int | None:
         """The last stable offset; `refresh` tells it from now on, and follows it.
@@ -180,7 +180,7 @@ class PartitionReader:
             return None
         try:
             with kafkalog.open(self.path) as log:
-                end, found, offset = log.log_end_offset, LastStable(log), log.last_stable_offset
+                end, found, offset = log.log_end_offset, LastStableOffset(log), log.last_stable_offset
         except _FAILURES:
             return None
         with self.lock:

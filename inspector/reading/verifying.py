@@ -1,10 +1,10 @@
 """The check of a data directory, a partition or a file while the screen goes on: findings and progress as they come.
 
     verification = Verification(path, deep=True)
-    for event in verification:          # in a worker; `verification.cancel()` from any thread
+    for event in verification:
         ...                             # Progress or kafkalog.fsck.Finding
 
-The check itself runs in a thread of its own, a few findings ahead, and ends when it is cancelled or nobody iterates.
+The check itself runs in a thread of its own, a few findings ahead, and ends when nobody iterates any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROGRESS_SECONDS = 0.05
 _AHEAD = 256
 
 
-class _Cancelled(Exception):
+class _Ended(Exception):
     """Ends a check from within."""
 
 
@@ -40,17 +40,8 @@ class Verification:
         self.finished = False
         self._total = size_of(path)
         self._done = 0
-        self._cancelled = threading.Event()
+        self._ended = threading.Event()
         self._found: Queue[Finding | None] = Queue(_AHEAD)
-
-    def cancel(self) -> None:
-        """Have it end soon; from any thread."""
-        self._cancelled.set()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether it was told to end."""
-        return self._cancelled.is_set()
 
     @property
     def progress(self) -> Progress:
@@ -63,7 +54,7 @@ class Verification:
         try:
             yield from self._events()
         finally:
-            self._cancelled.set()
+            self._ended.set()
             thread.join()
 
     def _events(self) -> Iterator[Progress | Finding]:
@@ -80,8 +71,6 @@ class Verification:
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
                 yield self.progress
-            if self.cancelled:
-                break
         yield self.progress
 
     def _run(self) -> None:
@@ -90,28 +79,28 @@ class Verification:
             for finding in verify_path(self.path, options):
                 self._put(finding)
             self.finished = True
-        except _Cancelled:
+        except _Ended:
             return
         except (OSError, KafkaLogError) as error:
             self.problem = str(error)
         try:
             self._put(None)
-        except _Cancelled:
+        except _Ended:
             return
 
     def _advance(self, count: int) -> None:
         self._done += count
-        if self.cancelled:
-            raise _Cancelled
+        if self._ended.is_set():
+            raise _Ended
 
     def _put(self, finding: Finding | None) -> None:
-        while not self.cancelled:
+        while not self._ended.is_set():
             try:
                 self._found.put(finding, timeout=PROGRESS_SECONDS)
             except Full:
                 continue
             return
-        raise _Cancelled
+        raise _Ended
 
 
 def size_of(path: Path) -> int:

@@ -7,9 +7,8 @@ A window is at most `WINDOW_ROWS` batches or `WINDOW_BYTES` long (one batch may 
 has some thousands, whatever is in it. What a table shows of single batches is read again from the file, a window at a
 time. Bytes among which no batch can be read are a window of their own, and count as one batch.
 
-The headers come first, then the checksums: a walk over headers alone tells at once how many batches and records there
-are. Where it meets damage the checksums say which batch was the last sound one, and from there on the next sound one
-is searched for.
+The headers come first, then the checksums: headers alone tell at once how many batches and records there are. Where
+they lead nowhere, `kafkalog.fsck.walk` goes on; when a checksum does not hold it reads the file anew, from its start.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inspector.reading.checksums import Checksums, said
+from inspector.reading.answers import said
 from inspector.reading.fates import Fates
 from inspector.reading.files import SegmentFile
 from inspector.reading.headers import Rows, flags_of, record_counts
@@ -30,7 +28,11 @@ from inspector.reading.window import CONTROL, CORRUPT, DATA, Window
 from kafkalog import EndKind
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
-from kafkalog.fsck import SoundEntries
+from kafkalog.fsck import Severity
+from kafkalog.fsck.file_check import damaged_batch, lost_finding
+from kafkalog.fsck.verifying import scope_of
+from kafkalog.fsck.walk import Item, Run, readable, walk
+from kafkalog.record.batch_validity import unreadable
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.summary import SegmentSummary
 
@@ -38,33 +40,34 @@ WINDOW_ROWS = 1024
 WINDOW_BYTES = 256 << 10
 # Of the last batch known, by which it is told from another in its place: its header, at most.
 PRINT_BYTES = 61
-# Searched for a sound batch, or checked, at a time.
-PIECE_BYTES = 1 << 20
 _NONE = -(2**63)
 
 
 class Windows:
     """The windows of one segment file, as far as it has been read. One thread at a time."""
 
-    def __init__(self, file: SegmentFile, base_offset: int | None) -> None:
+    def __init__(self, file: SegmentFile) -> None:
         self.file = file
-        self.base_offset = base_offset
+        # How often all has begun again.
+        self.generation = 0
         self.clear()
 
     def clear(self) -> None:
-        """Forget all: the file is another, or was cut."""
+        """Forget all: the file is another, was cut, or is damaged."""
+        self.generation += 1
         self.all: list[Window] = []
         self.batches = self.records = 0
         # Of what is no lost bytes.
         self.summary = SegmentSummary()
         self.size = self.file.size
         self._at = 0
-        self._seek: int | None = None
-        self._cause = ""
+        # The library's walk, from damage on; from the start once a checksum has told of damage.
+        self._items: Iterator[Item] | None = None
+        self._is_damaged = False
         self._checked = 0
         self._checked_bytes = 0
         self.fates = Fates(self.file)
-        self._checksums = Checksums(self.file)
+        self._scope = scope_of(self.file.path)
         self._print: tuple[int, bytes] | None = None
         # Whether the last window takes no more.
         self._full = False
@@ -90,20 +93,17 @@ class Windows:
     @property
     def is_walked(self) -> bool:
         """Whether all batches that the file had when it was last looked at are known."""
-        return self._at >= self.size or (bool(self.all) and self.all[-1].tail and self.all[-1].end >= self.size)
+        return self._at >= self.size
 
-    def follow(self) -> bool:
-        """See whether the file has grown, or was cut or written anew: then all begins again. Returns whether it has."""
+    def follow(self) -> None:
+        """See whether the file has grown, or was cut or written anew: then all begins again."""
         size = self.file.size
         if size < self.indexed_bytes or not self._is_same():
             self.clear()
-            return True
-        if size != self.size:
+        elif size != self.size:
             self.size = size
-            self._checksums = Checksums(self.file)
-            self._seek = None
+            self._items = None
             self._drop_tail()
-        return False
 
     def _is_same(self) -> bool:
         """Whether the last batch known is still where it was: what was cut may have grown again since."""
@@ -126,12 +126,10 @@ class Windows:
         return self.progress
 
     def _work_done(self) -> int:
-        return (self._seek or self._at) + self._checked_bytes
+        return self._at + self._checked_bytes
 
     def _go_on(self) -> bool:
-        if self._seek is not None:
-            self._search(self._seek)
-        elif not self.is_walked:
+        if not self.is_walked:
             self._walk()
         elif self._checked < len(self.all):
             self._check()
@@ -140,79 +138,42 @@ class Windows:
         return True
 
     def _walk(self) -> None:
-        """One run of headers more."""
+        """Read on, one run of headers or one item of the library's walk."""
+        if self._items is not None:
+            self._take(next(self._items, None))
+            return
+        part = self.file.part(self._at, self.size)
         try:
-            part = self.file.part(self._at, self.size)
             rows = next(part.header_runs(), None)
-            if rows is None:
-                self._end_at(part.end_of_data)
-                return
-        except KafkaLogError as error:
-            self._begin_search(self._at, said(error))
+            end = part.end_of_data if rows is None else None
+        except KafkaLogError:
+            self._walk_from(self._at)
             return
-        end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
-        if end < self.size and not self._follows(end):
-            sound = self._without_bad_end(rows)
-            if sound < len(rows):
-                self._commit(rows[:sound])
-                cause = "no batch follows where the size field of this one says, and its checksum does not hold"
-                self._begin_search(int(rows["position"][sound]), cause)
-                return
-        self._commit(rows)
-
-    def _end_at(self, end: Any) -> None:
-        if end.kind is EndKind.ZEROED:
-            self._add_lost(
-                self._at, self.size, "nothing but zeros up to the end: reserved, or never written", zeroed=True
-            )
-        elif end.kind is EndKind.TORN:
-            self._begin_search(self._at, "the last batch is not there whole")
-        else:
+        if rows is not None:
+            self._commit(rows)
+        elif end is not None and end.kind is EndKind.END:
             self.size = self._at = end.position
+        else:
+            self._walk_from(self._at)
 
-    def _follows(self, position: int) -> bool:
-        """Whether an entry of the file begins here, or may."""
-        try:
-            return self.file.entries.first_entry(position) is not None
-        except (KafkaLogError, ValueError):
-            return False
+    def _walk_from(self, position: int) -> None:
+        """Have the library go on past damage, up to the present end."""
+        self._scope = scope_of(self.file.path)
+        self._items = walk(self.file, self._scope.bounds, position)
 
-    def _without_bad_end(self, rows: Rows) -> int:
-        """How many rows there are up to the last whose checksum holds."""
-        bad = self.bad_rows(rows)
-        count = len(rows)
-        while count and count - 1 in bad:
-            count -= 1
-        return count
-
-    # --- searching behind damage
-
-    def _begin_search(self, position: int, cause: str) -> None:
-        self._at, self._seek, self._cause = position, position + 1, cause
-
-    def _search(self, start: int) -> None:
-        sound = self._checksums.sound_entries(self.size)
-        stop = min(start + PIECE_BYTES, self.size)
-        try:
-            found = self._own(sound, start, stop)
-        except (KafkaLogError, OSError):
-            found = None
-        if found is None and stop < self.size:
-            self._seek = stop
-            return
-        self._seek = None
-        self._add_lost(self._at, self.size if found is None else found, self._cause)
-        self._at = self.size if found is None else found
-
-    def _own(self, sound: SoundEntries, start: int, stop: int) -> int | None:
-        """The first sound entry in [start, stop) that can be of this log: a wrapper's messages are sound as well."""
-        last = self.all[-1].last_offset if self.all else _NONE
-        while (place := sound.first(start, stop)) is not None:
-            entry = self.file.entries.first_entry(place)
-            if entry is not None and (entry.magic >= 2 or entry.last_offset > max(last, (self.base_offset or 0) - 1)):
-                return place
-            start = place + 1
-        return None
+    def _take(self, item: Item | None) -> None:
+        if item is None:
+            self._items = None
+        elif isinstance(item, Run):
+            first = 0
+            for i in [*np.flatnonzero(~readable(item.rows)).tolist(), len(item.rows)]:
+                self._commit(item.rows[first:i])
+                for row in item.rows[i : i + 1]:
+                    self._add_lost(self._at, self._at + int(row["size_in_bytes"]), said(unreadable(row)))
+                first = i + 1
+        else:
+            finding = lost_finding(self.file, item, self._scope)
+            self._add_lost(item.start, item.end, said(finding), zeroed=finding.severity is Severity.INFO)
 
     def _add_lost(self, start: int, end: int, cause: str, *, zeroed: bool = False) -> None:
         last = self.all[-1].last_offset if self.all else _NONE
@@ -222,6 +183,7 @@ class Windows:
         self.all.append(window)
         self.batches += 1
         self.records += window.records
+        self._at = end
 
     # --- committing rows to windows
 
@@ -279,10 +241,17 @@ class Windows:
         window = self.all[self._checked]
         if not window.checked:
             try:
-                if self.bad_rows(self.rows(window)):
-                    window.worst = CORRUPT
+                is_damaged = bool(self.bad_rows(self.rows(window)))
             except KafkaLogError:
-                pass
+                is_damaged = False
+            if is_damaged and not self._is_damaged:
+                # Its size field may be wrong, and with it all that the headers have told.
+                self.clear()
+                self._is_damaged = True
+                self._walk_from(0)
+                return
+            if is_damaged:
+                window.worst = CORRUPT
             window.checked = True
         self._checked += 1
         self._checked_bytes = window.end
@@ -298,7 +267,17 @@ class Windows:
 
     def bad_rows(self, rows: Rows) -> dict[int, str]:
         """Of rows one after the other, which are no sound batches, and why."""
-        return self._checksums.bad_rows(rows, self.size)
+        found: dict[int, str] = {}
+        end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+        for item in walk(self.file, self._scope.bounds, int(rows["position"][0]), end):
+            if isinstance(item, Run):
+                for i in np.flatnonzero(~item.valid).tolist():
+                    found[int(item.rows["position"][i])] = said(damaged_batch(item, i, self._scope.path))
+            else:
+                found[item.start] = said(lost_finding(self.file, item, self._scope))
+        # A row with a wrong size field may hold several of them.
+        numbers = np.searchsorted(rows["position"], list(found), "right") - 1
+        return dict(zip(numbers.tolist(), found.values(), strict=True))
 
     # --- finding
 

@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from inspector import columns, messages, text
-from inspector.background.jobs import SearchJob, Wanted
+from inspector.background.jobs import SearchJob
 from inspector.background.runs import LISTED, SearchRun
 from inspector.reading.answers import Offset
 from inspector.rows import ItemSource, Mark
@@ -137,8 +137,3 @@ def reached(run: SearchRun) -> str:
 def _marks(match: Match, _: tuple[str, ...]) -> tuple[Mark, ...]:
     before, middle, _rest = columns.excerpt(match)
     return ((MATCH_COLUMN, len(before), len(before) + len(middle)),)
-
-
-def wanted_before(run: SearchRun | None) -> Wanted:
-    """What was searched for last, for the prompt."""
-    return Wanted("") if run is None else run.job.wanted

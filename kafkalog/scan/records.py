@@ -89,7 +89,7 @@ def records(
 def _records(log: Log | FileMessageSet, start: int, report: Report, control: bool) -> Iterator[RecordColumns]:
     for file, scope in _files(log, start):
         reading = Reading(check_crcs=False, control=control, path=scope.path)
-        for entries in _from(start, surviving(file, scope), report):
+        for entries in from_offset(start, surviving(file, scope), report):
             for rows in pieces(entries.rows):
                 for part in decoded(entries._replace(rows=rows), reading, scope.bounds):
                     if isinstance(part, Damage):
@@ -113,7 +113,7 @@ def batches(log: Log | FileMessageSet, start: int = 0, *, report: Report) -> Ite
         OSError: A file was not read.
     """
     for file, scope in _files(log, start):
-        for entries in _from(start, surviving(file, scope, keep_damaged=True), report):
+        for entries in from_offset(start, surviving(file, scope, keep_damaged=True), report):
             for batch in batches_of(entries, Reading(path=scope.path)):
                 yield to_path(scope.path), batch
 
@@ -138,8 +138,11 @@ def _files(log: Log | FileMessageSet, start: int) -> Iterator[tuple[ByteSource, 
                 yield file, scope_of(path)
 
 
-def _from(start: int, items: "Iterable[Entries | Damage]", report: Report) -> Iterator[Entries]:
-    """Yield the entries from the one that holds offset `start` on; report damage directly before them and after."""
+def from_offset(start: int, items: "Iterable[Entries | Damage]", report: Report) -> Iterator[Entries]:
+    """Yield the entries from the one that holds offset `start` on; report damage directly before them and after.
+
+    Entries before that one are yielded without rows, for callers that tell the progress of the scan.
+    """
     passed: list[Damage] = []
     reached = False
     for item in items:
@@ -153,6 +156,8 @@ def _from(start: int, items: "Iterable[Entries | Damage]", report: Report) -> It
             if reached:
                 _report_all(passed, report)
                 yield item._replace(rows=item.rows[int(holds.argmax()) :])
+            else:
+                yield item._replace(rows=item.rows[:0])
             passed.clear()
     _report_all(passed, report)
 
@@ -186,12 +191,28 @@ def surviving(
     """
     for item in walk(source, scope.bounds, start, end):
         if not isinstance(item, Run):
-            finding = lost_finding(source, item, scope)
-            yield Damage(scope.path, item.start, None, _loss(item, scope), finding, isinstance(item, Tail))
+            yield _lost(item, source, scope)
         elif keep_damaged:
             yield item.entries(source)
         else:
             yield from _surviving_in(item, source, scope)
+
+
+def surviving_backwards(source: Source, scope: Scope, end: int | None = None) -> Iterator[Entries | Damage]:
+    """Read the batches that begin before `end` as `surviving`, in the order of falling positions.
+
+    The entries themselves have rising positions. The file is read twice, because only a scan from its start finds the
+    batches in a damaged file.
+    """
+    found = [
+        (item.position, item.end) if isinstance(item, Run) else _lost(item, source, scope)
+        for item in walk(source, scope.bounds, 0, end)
+    ]
+    for item in reversed(found):
+        if isinstance(item, Damage):
+            yield item
+        else:
+            yield from reversed(list(surviving(source, scope, *item)))
 
 
 def _surviving_in(run: Run, source: Source, scope: Scope) -> Iterator[Entries | Damage]:
@@ -206,6 +227,11 @@ def _surviving_in(run: Run, source: Source, scope: Scope) -> Iterator[Entries | 
         if i < len(run.rows):
             yield _damaged(run, i, scope)
         first = i + 1
+
+
+def _lost(item: Lost | Tail, source: Source, scope: Scope) -> Damage:
+    finding = lost_finding(source, item, scope)
+    return Damage(scope.path, item.start, None, _loss(item, scope), finding, isinstance(item, Tail))
 
 
 def _damaged(run: Run, i: int, scope: Scope) -> Damage:

@@ -4,17 +4,22 @@ found = matches_in(columns, pattern("order-17"), ALL_FIELDS)      a `Match` for 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import numpy as np
 
 from kafkalog.record.record_columns import RecordColumns
 
 FieldName: TypeAlias = Literal["key", "value", "headers"]
 ALL_FIELDS: frozenset[FieldName] = frozenset(("key", "value", "headers"))
 EXCERPT_BYTES = 80
-# Up to this size the whole buffer is searched first, before its records.
-_BUFFER_BYTES = 1 << 20
+# Patterns that match a field wherever it stands, in time in proportion to the bytes: these are searched for in many
+# records at once. Others have assertions, or repeat what may match all bytes, so that each match may be tried up to the
+# last record.
+_LOCAL = re.compile(rb"(?:\\[dsw]|(?:\\[^bBAZDSW]|[.)\]])(?![*+{])|\((?:\?:|(?!\?))|[^\\.()\]^$])*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,6 @@ def matches_in(
     *,
     base_offset: int = 0,
     backwards: bool = False,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[Match]:
     """Find the records that match, one match each.
 
@@ -87,19 +91,34 @@ def matches_in(
         fields: The fields to search.
         base_offset: The base offset of the segment of the records.
         backwards: Whether to begin with the last record.
-        cancelled: Called after each record; True ends the search.
     """
-    if not len(columns) or (columns.buffer.nbytes <= _BUFFER_BYTES and wanted.search(columns.buffer) is None):
+    if not len(columns):
         return
     offsets = columns.offset.tolist()
-    for i in range(len(columns) - 1, -1, -1) if backwards else range(len(columns)):
+    candidates: Iterable[int] = range(len(columns))
+    if _LOCAL.fullmatch(wanted.pattern) and wanted.search(b"") is None:
+        candidates = _candidates(columns, wanted)
+    for i in reversed(list(candidates)) if backwards else candidates:
         for name, data in _data_of(columns, i, fields):
             found = wanted.search(data)
             if found is not None:
                 yield _match(offsets[i], base_offset, name, data, found.span())
                 break
-        if cancelled():
+
+
+def _candidates(columns: RecordColumns, wanted: re.Pattern[bytes]) -> Iterator[int]:
+    """Yield the indexes of the records in whose bytes, searched all at once, a match begins."""
+    starts = (columns.key_start, columns.value_start, columns.headers_start)
+    lengths = (columns.key_length, columns.value_length, columns.headers_length)
+    reached = np.maximum.reduce([start + length for start, length in zip(starts, lengths, strict=True)])
+    ends = np.maximum.accumulate(reached).tolist()
+    end = i = 0
+    while (found := wanted.search(columns.buffer, end)) is not None:
+        i = bisect_right(ends, found.start(), i)
+        if i == len(ends):
             return
+        yield i
+        end = ends[i]
 
 
 def _data_of(columns: RecordColumns, i: int, fields: frozenset[FieldName]) -> Iterator[tuple[str, bytes]]:

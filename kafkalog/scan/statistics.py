@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.attributes import codec_name
+from kafkalog.attributes import CONTROL_BIT, codec_name
+from kafkalog.fsck.walk import SHORTEST
 from kafkalog.record.record_columns import RecordColumns
 
 TIME_BUCKETS = 256
@@ -86,20 +87,20 @@ class RecordStatistics:
         self._codecs: dict[int, list[int]] = {}
         self._keys = TopKeys()
 
-    def add(self, columns: RecordColumns, codec: int, stored: int, batches: int) -> None:
-        """Add records.
-
-        Args:
-            columns: The records, of batches with the same codec.
-            codec: The number of the codec in the attributes.
-            stored: The size of the records of these batches in the file, bytes.
-            batches: The number of batches.
-        """
+    def add(self, columns: RecordColumns) -> None:
+        """Add records of batches with the same codec; of control batches, only that they are there."""
+        if not len(columns):
+            return
+        rows = columns.batches[: int(columns.batch[-1]) + 1]
+        codec, stored = int(rows["compression_type"][0]), int(_stored_bytes(rows).sum())
         use = self._codecs.setdefault(codec, [0, 0, 0])
-        use[0] += batches
+        use[0] += len(rows)
         use[1] += stored
         use[2] += columns.buffer.nbytes if codec else stored
-        self._batches += batches
+        self._batches += len(rows)
+        is_control = (rows["magic"] >= 2) & (rows["attributes"] & CONTROL_BIT != 0)
+        if is_control.any():
+            columns = columns.where(~is_control[columns.batch])
         self._records += len(columns)
         if not len(columns):
             return
@@ -132,6 +133,13 @@ class RecordStatistics:
             self._header_bytes, self._largest, self._times.buckets(), self._times.width, tuple(sizes), tuple(codecs),
             self._keys.top(top), self._keys.error,
         )  # fmt: skip
+
+
+def _stored_bytes(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the size of the records of each batch in the file."""
+    overhead = np.array(SHORTEST)[rows["magic"]]
+    sizes: NDArray[np.int64] = rows["size_in_bytes"] - overhead
+    return sizes
 
 
 class _Times:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,11 @@ from hypothesis import strategies as st
 from inspector.model import SegmentReader
 from inspector.reading import windows
 from kafkalog.fsck import Severity, verify_path
+from kafkalog.fsck.verifying import scope_of
+from kafkalog.fsck.walk import Run, walk
+from kafkalog.storage.files.open_source import open_source
 from tests.helpers.damage import BATCHES, EACH, flipped, log, start_of, with_bytes
+from tests.helpers.damage_kinds import KINDS, places_of
 from tests.helpers.inspected import all_batches, all_records, read_through, reader_of, segment_file
 from tests.reference.encode import V2Batch, records
 
@@ -55,6 +60,38 @@ def test_a_wrong_size_field_loses_its_batch_and_no_other(tmp_path: Path, size: i
         reader.close()
 
 
+def sound_positions(path: Path) -> list[int]:
+    """Return the positions of the batches that survive damage, by the library."""
+    with closing(open_source(path)) as file:
+        found = [item for item in walk(file, scope_of(path).bounds) if isinstance(item, Run)]
+    return [position for run in found for position in run.rows["position"][run.valid].tolist()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_batches_shown_as_sound_are_those_that_survive(kind: str, tmp_path: Path) -> None:
+    whole = b"".join(log())
+    path = segment_file(tmp_path, KINDS[kind](whole, places_of(whole)))
+    reader = reader_of(path)
+    rows = all_batches(reader)
+    assert [row.position for row in rows] == [0, *[row.position + row.size for row in rows[:-1]]][: len(rows)]
+    assert [row.position for row in rows if row.kind != "corrupt" and row.magic is not None] == sound_positions(path)
+    reader.close()
+
+
+def test_a_size_field_over_sound_batches_hides_none_of_them(tmp_path: Path) -> None:
+    batches = log()
+    spanning = (sum(map(len, batches[2:5])) - 12).to_bytes(4, "big")
+    path = segment_file(tmp_path, with_bytes(b"".join(batches), start_of(batches, 2) + 8, spanning))
+    reader = reader_of(path)
+    assert kinds(reader) == ["data"] * 2 + ["corrupt"] + ["data"] * 5
+    assert (reader.record_at(15), reader.next_damage(0)) == (11, 2)
+    with path.open("ab") as file:
+        file.write(V2Batch(records(b"v", offset=40)).encoded())
+    read_through(reader)
+    assert kinds(reader) == ["data"] * 2 + ["corrupt"] + ["data"] * 6
+    reader.close()
+
+
 def test_garbage_between_batches_is_a_row_of_its_own(tmp_path: Path) -> None:
     batches = log()
     data = b"".join([*batches[:4], b"\x99" * 5000, *batches[4:]])
@@ -76,7 +113,7 @@ def test_a_torn_tail_is_reported_and_becomes_a_batch_when_the_rest_is_written(tm
     rows = all_batches(reader)
     assert kinds(reader) == ["data"] * 7 + ["corrupt"]
     assert (rows[7].position, rows[7].size) == (end, left)
-    assert "not there whole" in (rows[7].problem or "")
+    assert "the last batch is incomplete" in (rows[7].problem or "")
     path.write_bytes(whole)
     read_through(reader)
     assert kinds(reader) == ["data"] * 8

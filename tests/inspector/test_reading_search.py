@@ -8,11 +8,16 @@ from typing import TypedDict, Unpack
 
 import pytest
 
+import kafkalog
 from inspector.model import Model
 from inspector.reading.search import Search, SearchProgress
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.fsck import Severity
+from kafkalog.scan.records import Damage
+from kafkalog.scan.records import records as surviving_records
 from kafkalog.scan.search import EXCERPT_BYTES, FieldName, Match
-from tests.helpers.damage import flipped, log, start_of
+from tests.helpers.damage import flipped, log, start_of, with_bytes
+from tests.helpers.damage_kinds import KINDS, places_of
 from tests.helpers.golden import Partition
 from tests.helpers.inspected import segment_file
 from tests.helpers.partitions import sampled_partition
@@ -143,6 +148,36 @@ def test_the_first_unreadable_batch_is_reported_with_its_file_and_position(tmp_p
     assert (progress.unreadable, first.path, first.position) == (2, path, start_of(batches, 2))
     assert first.problem.startswith("a field needs more bytes than are left")
     assert progress.problem == f"{path.name}: position {first.position}: {first.problem}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_records_searched_are_those_that_survive(kind: str, tmp_path: Path) -> None:
+    batches = log()
+    data = KINDS[kind](b"".join(batches), places_of(b"".join(batches)))
+    path = segment_file(tmp_path / "t-0", data)
+    damage: list[Damage] = []
+    with kafkalog.open(path.parent) as opened:
+        survivors = [
+            offset for part in surviving_records(opened, report=damage.append) for offset in part.offset.tolist()
+        ]
+    for backwards in (False, True):
+        matches, progress = searched(path.parent, b"k", fields=["key"], backwards=backwards)
+        assert [match.offset for match in matches] == (survivors[::-1] if backwards else survivors)
+        told = [each for each in damage if each.finding is None or each.finding.severity is not Severity.INFO]
+        assert (progress.unreadable, progress.complete) == (len(told), not told)
+
+
+def test_a_size_field_over_sound_batches_hides_none_of_them_from_a_search(tmp_path: Path) -> None:
+    batches = log()
+    spanning = (sum(map(len, batches[2:5])) - 12).to_bytes(4, "big")
+    path = segment_file(tmp_path / "t-0", with_bytes(b"".join(batches), start_of(batches, 2) + 8, spanning))
+    for backwards in (False, True):
+        matches, progress = searched(path.parent, b"k", fields=["key"], backwards=backwards)
+        found = [match.offset for match in matches]
+        assert (found[::-1] if backwards else found) == [*range(10), *range(15, 40)]
+        assert (progress.unreadable, progress.complete) == (1, False)
+        assert progress.first_unreadable is not None
+        assert progress.first_unreadable.position == start_of(batches, 2)
 
 
 def test_a_lone_file_is_searched(directory: Path) -> None:

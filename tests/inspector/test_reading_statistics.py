@@ -13,7 +13,7 @@ from inspector.model import Model
 from inspector.reading.statistics import Statistics, StatisticsState
 from kafkalog import ByteBufferMessageSet, Record
 from kafkalog.scan.statistics import TIME_BUCKETS
-from tests.helpers.damage import flipped, log, start_of
+from tests.helpers.damage import flipped, log, start_of, with_bytes
 from tests.helpers.golden import Partition, checked_partitions
 from tests.helpers.inspected import all_steps, segment_file
 from tests.helpers.partitions import sampled_partition
@@ -63,6 +63,16 @@ def test_damage_is_stepped_over_and_counted(tmp_path: Path) -> None:
     assert found.first_unreadable is not None
     assert found.first_unreadable.position == start_of(batches, 3)
     assert f"0.log: position {start_of(batches, 3)}: the checksum" in (found.problem or "")
+
+
+def test_a_size_field_over_sound_batches_hides_none_of_them_from_the_sums(tmp_path: Path) -> None:
+    batches = log()
+    spanning = (sum(map(len, batches[2:5])) - 12).to_bytes(4, "big")
+    segment_file(tmp_path / "t-0", with_bytes(b"".join(batches), start_of(batches, 2) + 8, spanning))
+    found = counted(tmp_path / "t-0")
+    assert (found.records, found.batches, found.unreadable) == (35, 7, 1)
+    assert found.first_unreadable is not None
+    assert found.first_unreadable.position == start_of(batches, 2)
 
 
 def test_an_empty_partition_has_none(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 import kafkalog
 from inspector.model import Model
 from inspector.reading import windows
-from inspector.reading.stable import LastStable
 from kafkalog import AppendOrigin, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from tests.helpers.golden import unpacked
@@ -94,20 +93,6 @@ def test_the_last_stable_offset_follows_a_writer(tmp_path: Path) -> None:
         assert reader.refresh().last_stable is None
         assert reader.work_out_last_stable() == last_stable(log.directory) == 1
         model.close()
-
-
-@pytest.mark.parametrize(("high_watermark", "stable"), [(1, 0), (2, 0), (3, 3)])
-def test_an_ended_transaction_is_open_until_the_high_watermark_has_passed_its_marker(
-    tmp_path: Path, high_watermark: int, stable: int
-) -> None:
-    with kafkalog.open(tmp_path / "t-0", "a") as log:
-        append(log, 1, 0)
-        with kafkalog.open(log.directory) as reader:
-            followed = LastStable(reader)
-            append(log, 1, 1)
-            end(log, 1, COMMIT)
-            assert followed.follow(reader, 3)
-            assert followed.offset(high_watermark) == stable
 
 
 def test_batches_become_aborted_once_the_marker_was_read(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, Record
 from kafkalog.scan.search import ALL_FIELDS, FieldName, matches_in, pattern
@@ -42,6 +44,29 @@ def test_each_record_that_matches_is_found_once(
         assert {each.base_offset for each in matches} <= {7}
 
 
-def test_a_search_ends_when_it_is_cancelled() -> None:
-    (columns,) = ByteBufferMessageSet.from_records([Record(b"x")] * 10).columns()
-    assert len(list(matches_in(columns, pattern("x"), ALL_FIELDS, cancelled=lambda: True))) == 1
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("^ab$", [1, 5]), (r"\bab\b", [1, 4, 5]), ("(?<!x)ab", [1, 2, 4, 5]), ("(?!xab)...", [2, 4]),
+        (".*b$", [1, 3, 4, 5]), ("[^a]b", []), ("b", [1, 2, 3, 4, 5]), ("a(?:b|c)", [1, 2, 3, 4, 5]),
+        ("(a)b", [1, 2, 3, 4, 5]), ("a?", [0, 1, 2, 3, 4, 5]), ("b?c", [2]), ("$", [0, 1, 2, 3, 4, 5]), ("aba", []),
+        (r"\^", []), ("x|c", [2, 3]), (r"\s", [4]),
+    ],
+)  # fmt: skip
+def test_a_regular_expression_sees_one_field_at_a_time(wanted: str, found: list[int]) -> None:
+    values = [b"", b"ab", b"abc", b"xab", b"a ab", b"ab"]
+    (columns,) = ByteBufferMessageSet.from_records(map(Record, values)).columns()
+    for backwards in (False, True):
+        matches = matches_in(columns, pattern(wanted, regex=True), ALL_FIELDS, backwards=backwards)
+        assert [each.offset for each in matches] == (found[::-1] if backwards else found)
+
+
+@given(
+    values=st.lists(st.binary(max_size=4) | st.sampled_from([b"aa", b"ab", b"ba", None]), max_size=8),
+    wanted=st.sampled_from(["a", "aa", "ab", "a+b", "[ab]", "a.", "a{2}", "b|aa", "a*", ".+", "(?:a|b)b"]),
+)
+def test_a_match_over_two_fields_is_none_and_hides_none(values: list[bytes | None], wanted: str) -> None:
+    columns = list(ByteBufferMessageSet.from_records([Record(each, each) for each in values]).columns())
+    expression = pattern(wanted, regex=True)
+    matches = [each.offset for part in columns for each in matches_in(part, expression, ALL_FIELDS)]
+    assert matches == [i for i, each in enumerate(values) if each is not None and expression.search(each)]

@@ -7,8 +7,11 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog import ByteBufferMessageSet, Record
+from kafkalog import ByteBufferMessageSet, CompressionType, Record
+from kafkalog.record.layout import RECORD_BATCH_OVERHEAD
 from kafkalog.scan.statistics import RecordStatistics, TopKeys
+
+CODECS = (CompressionType.NONE, CompressionType.ZSTD)
 
 
 @given(parts=st.lists(st.lists(st.sampled_from([b"%d" % i for i in range(30)]), max_size=60), max_size=20))
@@ -25,12 +28,16 @@ def test_no_key_that_comes_often_is_missed_and_no_count_is_too_large(parts: list
 
 def test_records_are_summed_up_by_codec() -> None:
     sums = RecordStatistics()
-    for codec in (0, 4):
-        data = ByteBufferMessageSet.from_records([Record(b"abc", b"k", timestamp=1), Record(None, timestamp=2)])
-        (columns,) = data.columns()
-        sums.add(columns, codec, 10, 1)
+    records = [Record(b"abc", b"k", timestamp=1), Record(None, timestamp=2)]
+    sets = {codec: ByteBufferMessageSet.from_records(records, compression_type=codec) for codec in CODECS}
+    for data in sets.values():
+        for columns in data.columns():
+            sums.add(columns)
     found = sums.totals()
     assert (found.records, found.batches, found.null_keys, found.null_values) == (4, 2, 2, 2)
     assert (found.key_bytes, found.value_bytes, found.largest_value) == (2, 6, 3)
-    assert [(use.name, use.batches, use.stored) for use in found.codecs] == [("none", 1, 10), ("zstd", 1, 10)]
+    stored = [data.size_in_bytes - RECORD_BATCH_OVERHEAD for data in sets.values()]
+    assert [(use.name, use.batches, use.stored, use.plain) for use in found.codecs] == [
+        ("none", 1, stored[0], stored[0]), ("zstd", 1, stored[1], stored[0]),
+    ]  # fmt: skip
     assert (found.times, found.sizes, found.top_keys) == (((1, 2), (2, 2)), ((2, 2),), ((b"k", 2),))

@@ -80,7 +80,7 @@ def _replay(state: ProducerStateManager, segments: LogSegments, log_start_offset
         if segment.base_offset in snapshots:
             state.take_snapshot()
         begin, end = _part(segment, start, last_offset if segment is last else None)
-        _load_producers(state, _telling_batches(segment.log, begin, end))
+        load_producers(state, _telling_batches(segment.log, begin, end))
 
 
 def _bases_to_snapshot(segments: LogSegments) -> tuple[int, ...]:
@@ -95,7 +95,8 @@ def _part(segment: LogSegment, start_offset: int, end_offset: int | None) -> tup
     return (end if first is None else min(first.position, end)), end
 
 
-def _load_producers(state: ProducerStateManager, batches: Iterable[RecordBatch]) -> None:
+def load_producers(state: ProducerStateManager, batches: Iterable[RecordBatch]) -> None:
+    """Add batches with producer ids, in the order of the log, to the state; its end offset stays."""
     producers: dict[int, ProducerAppendInfo] = {}
     completed: list[CompletedTxn] = []
     for batch in batches:
