@@ -23,7 +23,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from errno import EINVAL, ENOSPC, EOPNOTSUPP
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,10 +39,12 @@ RESERVED_BYTES = 1 << 16
 BLOCK_ENTRIES = 2048
 # The number of indexes in stores whose bytes are cached.
 REMOTE_INDEXES = 16
+# Without O_NONBLOCK, opening a pipe would wait for a writer.
+_READING = os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK
 # The map needs no descriptor of its own, but has one before Python 3.13.
 _MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
-# Returns a number of bytes at a position, fewer where the file ends.
+# (length, position) -> the bytes there, fewer where the file ends.
 Read = Callable[[int, int], bytes]
 Found = TypeVar("Found")
 
@@ -134,7 +136,7 @@ class IndexFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Return `length` bytes at a position, fewer if the file ends before."""
-        return self._reading(lambda read: read(position, length))
+        return self._reading(lambda read: read(length, position))
 
     def count(self, field: Field, target: int, entries: int) -> int:
         """Return how many of the first `entries` entries have a field of at most `target`; the field must rise."""
@@ -145,7 +147,7 @@ class IndexFile:
         return self._reading(lambda read: search(read, field, target, entries))[1]
 
     def _reading(self, use: Callable[[Read], Found]) -> Found:
-        """Call `use` with a function that reads the file. A read-only file that is missing has no bytes.
+        """Call `use` with a function that reads the file. A missing read-only file has no bytes.
 
         Raises:
             LogStateError: The index has been closed.
@@ -156,15 +158,15 @@ class IndexFile:
             if isinstance(self.path, RemotePath):
                 held = _bytes_in_store(self.path, self.length, self._changed_ns)
             elif held is None:
-                fd = os.open(self.path, os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK)
+                fd = os.open(self.path, _READING)
         except FileNotFoundError:
             if self.writable:
                 raise
             held = b""
         if held is not None:
-            return use(lambda position, length: held[position : position + length])
+            return use(lambda length, position: held[position : position + length])
         try:
-            return use(lambda position, length: os.pread(fd, length, position))
+            return use(partial(os.pread, fd))
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         finally:
@@ -280,14 +282,15 @@ def search(read: Read, field: Field, target: int, entries: int) -> tuple[int, by
         How many of the first `entries` entries have a field of at most `target`, and the last one of them; empty if
         there is none.
     """
-
-    def found(first: int, count: int) -> tuple[int, bytes]:
-        block = read(first * field.stride, count * field.stride)
-        return search_entries(block, field.stride, field.at, field.wide, target, count)
-
     first = 0
     if entries > BLOCK_ENTRIES:
-        blocks = range(0, entries, BLOCK_ENTRIES)
-        first = blocks[max(0, bisect_left(blocks, 1, key=lambda block: not found(block, 1)[0]) - 1)]
-    count, entry = found(first, min(BLOCK_ENTRIES, entries - first))
+        starts = range(0, entries, BLOCK_ENTRIES)
+        behind = bisect_left(starts, 1, key=lambda start: not _searched(read, field, target, start, 1)[0])
+        first = starts[max(0, behind - 1)]
+    count, entry = _searched(read, field, target, first, min(BLOCK_ENTRIES, entries - first))
     return first + count, entry
+
+
+def _searched(read: Read, field: Field, target: int, first: int, count: int) -> tuple[int, bytes]:
+    at, stride, wide = field
+    return search_entries(read(count * stride, first * stride), stride, at, wide, target, count)

@@ -10,7 +10,6 @@ exist by then.
 import operator
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain, repeat
 from pathlib import Path
 
 from kafkalog._speedups.arguments import INT64_MAX
@@ -135,15 +134,13 @@ class Walk:
     def _results(
         self, walk: Callable[[FileMessageSet], Iterator[Found]], segment: LogSegment, entries: FileMessageSet
     ) -> Iterator[Found]:
-        """Yield the results of `walk` over a segment's entries; after a failed read, over those from the cursor on.
+        """Yield the results of `walk` over a segment's entries; after a failed read, over those from the cursor on."""
 
-        The segment may have become active again by then; its torn tail is no damage then.
-        """
-        sets = chain([entries], (self._current(segment).entries_from(self._cursor) for _ in repeat(None)))
-        return retry_each(lambda: walk(next(sets)))
+        def current() -> FileMessageSet:
+            # The segment may have become active again; its torn tail is no damage then.
+            return (self._segments_now().get(segment.base_offset) or segment).entries_from(self._cursor)
 
-    def _current(self, segment: LogSegment) -> LogSegment:
-        return self._segments_now().get(segment.base_offset) or segment
+        return retry_each(walk, entries, current)
 
     # --- errors
 

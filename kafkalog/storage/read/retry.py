@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 # The number of bytes that are compared in the place of an error.
 _COMPARED_BYTES = 1 << 20
@@ -20,15 +21,7 @@ Found = TypeVar("Found")
 
 
 def retry(read: Callable[[], Found]) -> Found:
-    """Call `read`, again if it fails because files change meanwhile. Raises: as `retry_each`."""
-    return next(retry_each(lambda: iter((read(),))))
-
-
-def retry_each(read: Callable[[], Iterator[Found]]) -> Iterator[Found]:
-    """Yield the results of `read`, which is called again if it fails because files change meanwhile.
-
-    Args:
-        read: Returns the results; each time those that have not been yielded yet.
+    """Call `read`, again if it fails because files change meanwhile.
 
     Raises:
         CorruptRecordError: The same bytes were found in the same place twice.
@@ -37,18 +30,41 @@ def retry_each(read: Callable[[], Iterator[Found]]) -> Iterator[Found]:
     before = None
     while True:
         try:
-            yield from read()
+            return read()
         except (CorruptRecordError, FileNotFoundError) as error:
-            found = _found_in_place(error)
-            if found == before:
-                raise
-            before = found
+            before = _checked(error, before)
+
+
+def retry_each(
+    walk: Callable[[FileMessageSet], Iterator[Found]], entries: FileMessageSet, current: Callable[[], FileMessageSet]
+) -> Iterator[Found]:
+    """Yield the results of `walk`, called again if it fails because files change meanwhile. Raises: as `retry`.
+
+    Args:
+        walk: Returns the results for a set of entries.
+        entries: The entries to start with.
+        current: Returns the entries that have no result yet, as they are now.
+    """
+    before = None
+    while True:
+        try:
+            yield from walk(entries)
+        except (CorruptRecordError, FileNotFoundError) as error:
+            before = _checked(error, before)
         else:
             return
+        entries = retry(current)
+
+
+def _checked(error: CorruptRecordError | FileNotFoundError, before: tuple[object, ...] | None) -> tuple[object, ...]:
+    """Return the place of an error, with the bytes that are there now; raise the error if that is `before`."""
+    found = _found_in_place(error)
+    if found == before:
+        raise error
+    return found
 
 
 def _found_in_place(error: CorruptRecordError | FileNotFoundError) -> tuple[object, ...]:
-    """Return the place of an error, with the bytes that are there now."""
     if isinstance(error, FileNotFoundError):
         return (error.filename,)
     if error.path is not None and error.position is not None:

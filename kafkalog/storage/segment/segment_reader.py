@@ -128,7 +128,7 @@ class ReadableSegment(SegmentFiles):
             CorruptRecordError: The framing before that batch is damaged.
         """
         entry = self.offset_index.lookup(offset)
-        if start >= entry.position:
+        if start > entry.position:
             return self.log.found_at(start).search(offset)
         return self.log.search(offset, entry.position, hint=entry.offset)
 
