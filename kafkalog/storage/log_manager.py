@@ -24,17 +24,16 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.storage.checkpoint.partition_metadata_file import topic_id_in
 from kafkalog.storage.clock import Clock, wall_clock_ms
-from kafkalog.storage.data_dir import session as sessions
-from kafkalog.storage.data_dir.directory_lock import DirectoryLock
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock, target_of_link
+from kafkalog.storage.data_dir.session import Checkpoints, Session, read_checkpoints
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition, partition_of_dir
 from kafkalog.storage.files.durable import make_directory
-from kafkalog.storage.local_log.owning import own
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig, config_or_default
 from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.scheduler import BackgroundScheduler, ScheduledTask, Scheduler
-from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
+from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog, warn_of_unclosed
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +81,8 @@ class LogManager(Mapping[str, AnyLog]):
         ValueError: `mode` is neither "r" nor "a".
         KafkaLogError, OSError: The first error of loading a log, as `kafkalog.open`.
     """
+
+    _writer: "_Writer | None" = None
 
     @overload
     def __init__(
@@ -141,15 +142,11 @@ class LogManager(Mapping[str, AnyLog]):
         self._logs: dict[str, Any] = {}
         # Partitions whose creation failed, perhaps half-way: `create` may be called for them again.
         self._half_made: set[str] = set()
-        self._writer: _Writer | None = None
-        self._when_lost: weakref.finalize[..., Any] | None = None
-        self._forked = False
         if mode == "a":
             self._writer = _Writer(self.directory, scheduler, clock)
             with self._giving_up_on_error(self._writer):
                 self._load_all(self._writer, progress)
                 self._writer.work(_weakly(self.logs), _weakly(self._retained), intervals or Intervals())
-            self._when_lost = own(self, str(self.directory), self._writer.lose)
         elif not self.directory.is_dir():
             self.directory.stat()
             raise NotADirectoryError(errno.ENOTDIR, "not a data directory", str(log_dir))
@@ -175,6 +172,8 @@ class LogManager(Mapping[str, AnyLog]):
     # --- the mapping
 
     def __getitem__(self, name: str) -> AnyLog:
+        # Before the lock, too: in a forked child it may be held by a thread that does not exist there.
+        self._check_open()
         with self._lock:
             self._check_open()
             log: AnyLog | None = self._logs.get(name)
@@ -273,18 +272,20 @@ class LogManager(Mapping[str, AnyLog]):
 
         Raises:
             io.UnsupportedOperation: The mode is "r". `what` is the refused operation.
+            LogStateError: The manager has been closed.
         """
         if self._writer is None:
             raise io.UnsupportedOperation(f"cannot {what} {self.directory}: it was opened for reading")
+        self._check_open()
         return self._writer
 
     def _load_all(self, writer: "_Writer", progress: Progress | None) -> None:
-        """Load all logs with the checkpoints that were read at the start."""
+        """Load all logs with the checkpoints that are there at the start."""
+        known = read_checkpoints(self.directory)
         for name in self._names():
             if _partition(name).topic == CLUSTER_METADATA_TOPIC:
                 continue
             config = self.config_of(_partition(name).topic)
-            known = writer.checkpoints_at_start
             self._logs[name] = writer.load(name, config, at_end=self._ended, known=known, progress=progress)
 
     @contextmanager
@@ -323,34 +324,31 @@ class LogManager(Mapping[str, AnyLog]):
             ExceptionGroup: The errors, after everything has been closed. The directory is then recovered at the next
                 opening.
         """
+        if self._is_forked:
+            return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             logs = self.logs()
-        if self._writer is None:
+        if self._writer is not None:
+            self._writer.close(logs)
+        else:
             for log in logs:
                 log.close()
-            return
-        try:
-            self._writer.close(logs)
-        except Exception:
-            self._detach()
-            raise
-        # Last: if a signal interrupts this method, the lock is released when the manager is garbage-collected.
-        self._detach()
 
-    def _detach(self) -> None:
-        if self._when_lost is not None:
-            self._when_lost.detach()
+    def __del__(self) -> None:
+        """Release the lock of a manager that was not closed."""
+        if self._writer is not None and self._writer.session.lock.is_held:
+            self._writer.give_up(wait=False)
+            warn_of_unclosed(self.directory)
 
-    def _disown(self) -> None:
-        """Detach from the directory in a forked child; see `owning.Owner`."""
-        self._closed = self._forked = True
-        self._lock = threading.RLock()
+    @property
+    def _is_forked(self) -> bool:
+        return self._writer is not None and self._writer.process != os.getpid()
 
     def _check_open(self) -> None:
-        if self._forked:
+        if self._is_forked:
             message = "opened by the parent of this forked process; open it again once the parent has closed it"
             raise LogStateError(message, str(self.directory))
         if self._closed:
@@ -367,23 +365,22 @@ class LogManager(Mapping[str, AnyLog]):
 
 
 class _Writer:
-    """The state of a writing manager: the lock, the checkpoints read and the background thread."""
+    """The state of a writing manager: the session and the background thread."""
 
     def __init__(self, directory: Path, scheduler: Scheduler | None, clock: Clock) -> None:
         make_directory(directory)
         self.directory = directory
         # Report a damaged checkpoint before anything is changed.
-        sessions.read_checkpoints(directory)
-        self.lock = DirectoryLock.of_data_dir(directory)
-        self._session = sessions.begin(directory, self.lock)
-        # A partition may be a symbolic link: the data directory of its target is locked, too.
-        self._targets: dict[str, tuple[sessions.Session, DirectoryLock]] = {}
-        self.checkpoints_at_start = sessions.read_checkpoints(directory)
+        read_checkpoints(directory)
+        self.process = os.getpid()
+        # A partition may be a symbolic link: its target is locked, too.
+        self._targets: dict[str, Session] = {}
         self._clock = clock
         self._scheduler = scheduler or BackgroundScheduler(f"kafkalog {directory.name}")
         self._owns_scheduler = scheduler is None
         self._tasks: list[ScheduledTask] = []
         self._closing = False
+        self.session = Session(DirectoryLock(directory))
 
     def load(
         self,
@@ -392,7 +389,7 @@ class _Writer:
         *,
         at_end: Callable[[Log, Ending], None],
         topic_id: str | None = None,
-        known: sessions.Checkpoints | None = None,
+        known: Checkpoints | None = None,
         progress: Progress | None = None,
     ) -> WritableLog:
         """Load the log `name`.
@@ -405,9 +402,9 @@ class _Writer:
             known: The checkpoints, if they have been read.
             progress: As `LogManager`.
         """
-        partition, known = _partition(name), known or sessions.read_checkpoints(self.directory)
+        partition, known = _partition(name), known or read_checkpoints(self.directory)
         opening = Opening(
-            had_clean_shutdown=topic_id is not None or self._session.is_whole(name),
+            had_clean_shutdown=topic_id is not None or self.session.is_whole(name),
             log_start_offset=known.log_starts.get(partition, 0),
             recovery_point=known.recovery_points.get(partition, 0),
             topic_id=topic_id,
@@ -419,41 +416,32 @@ class _Writer:
             at_end=at_end,
         )
         try:
-            self._lock_target(name)
+            if (target := target_of_link(self.directory / name)) is not None:
+                self._targets[name] = Session(DirectoryLock(target.parent, target.name))
             log = WritableLog.load(self.directory / name, config, opening)
         except BaseException:
-            self._session.note_end([self.directory / name], in_order=False)
-            self._end_target(name, in_order=False)
+            self._note_end(name, in_order=False)
             raise
-        self._session.closed.discard(name)
         log.update_high_watermark(known.high_watermarks.get(partition, log.log_end_offset))
         return log
 
-    def _lock_target(self, name: str) -> None:
-        """Lock the data directory that a partition links to, if it is a link."""
-        lock = DirectoryLock.of_target(self.directory / name)
-        if lock is not None:
-            self._targets[name] = sessions.begin(lock.directory.parent, lock), lock
-
-    def _end_target(self, name: str, *, in_order: bool) -> None:
-        """Release the lock of the data directory that a partition links to."""
-        target = self._targets.pop(name, None)
-        if target is not None:
-            session, lock = target
-            sessions.end(session, lock, [lock.directory], in_order=in_order)
-
     def _ensure_alone(self, name: str) -> None:
         """Check that the locks of a partition are still held."""
-        self.lock.ensure_held()
+        self.session.lock.ensure_held()
         if name in self._targets:
-            self._targets[name][1].ensure_held()
+            self._targets[name].lock.ensure_held()
+
+    def _note_end(self, name: str, *, in_order: bool) -> None:
+        """Record how a partition ended, and release the lock on the target of a link."""
+        self.session.note_end(name, in_order=in_order)
+        if (target := self._targets.pop(name, None)) is not None:
+            target.end(target.lock.directory.name, in_order=in_order)
 
     def note_end(self, log: Log, ending: Ending) -> None:
         """Update session and checkpoints after a log was closed, abandoned or deleted."""
-        self._end_target(log.directory.name, in_order=ending is not Ending.ABANDONED)
-        self._session.note_end([log.directory], in_order=ending is not Ending.ABANDONED)
+        self._note_end(log.directory.name, in_order=ending is not Ending.ABANDONED)
         if ending is Ending.DELETED:
-            sessions.forget_partition(self.directory, self.lock, _partition(log.directory.name))
+            self.session.forget_partition(_partition(log.directory.name))
         elif ending is Ending.CLOSED and not self._closing:
             self.checkpoint([log])
 
@@ -483,7 +471,7 @@ class _Writer:
 
     def checkpoint(self, logs: list[Any]) -> None:
         """Write the offsets of the logs to the checkpoints."""
-        sessions.update_checkpoints(self.directory, self.lock, logs)
+        self.session.update_checkpoints(logs)
 
     def close(self, logs: list[Any]) -> None:
         """Close the logs and leave the directory. Files and lock are released even if an error is raised."""
@@ -499,24 +487,16 @@ class _Writer:
             in_order = not errors
         finally:
             with ExitStack() as last:
-                ended = [log.directory for log in logs]
-                last.callback(sessions.end, self._session, self.lock, ended, in_order=in_order)
+                last.callback(self.session.end, in_order=in_order)
                 for log in logs:
                     last.callback(log.abandon)
         if errors:
             raise ExceptionGroup(f"{self.directory} was not closed cleanly", errors)
 
-    def give_up(self) -> None:
-        """Leave the directory as it is, after an error."""
-        self._stop_work(wait=True)
-        sessions.end(self._session, self.lock, [], in_order=False)
-
-    def lose(self) -> None:
-        """Do the same without waiting, for a manager that is garbage-collected."""
-        self._stop_work(wait=False)
-        for session, lock in list(self._targets.values()):
-            sessions.lose(session, lock, lock.directory)
-        sessions.lose(self._session, self.lock)
+    def give_up(self, *, wait: bool = True) -> None:
+        """Leave the directory as it is; without `wait`, do not wait for background work."""
+        self._stop_work(wait=wait)
+        self.session.end(in_order=False)
 
     def _stop_work(self, *, wait: bool) -> None:
         """Cancel the background tasks, and stop the scheduler if it is the manager's own."""

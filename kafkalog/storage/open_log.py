@@ -16,8 +16,8 @@ from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import NotALogError
 from kafkalog.record import decompress
 from kafkalog.storage.checkpoint.partition_metadata_file import topic_id_in
-from kafkalog.storage.data_dir import session as sessions
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
+from kafkalog.storage.data_dir.session import Session, read_checkpoints
 from kafkalog.storage.file_names import TopicPartition, partition_of_dir, real_path, segment_files
 from kafkalog.storage.files.durable import make_directory
 from kafkalog.storage.log import Log
@@ -54,15 +54,15 @@ class _Partition:
     """A partition directory to be opened for writing."""
 
     def __init__(self, directory: Path) -> None:
-        name = real_path(directory).name
-        partition = partition_of_dir(name)
+        real = real_path(directory)
+        partition = partition_of_dir(real.name)
         if directory.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "a partition directory is needed", str(directory))
         if partition is None:
-            raise NotALogError(f"{name!r} is no partition's directory: <topic>-<number>", str(directory))
+            raise NotALogError(f"{real.name!r} is no partition's directory: <topic>-<number>", str(directory))
         self.directory = directory
         self.partition: TopicPartition = partition
-        self.data_dir = real_path(directory).parent
+        self.data_dir = real.parent
 
     @property
     def is_new(self) -> bool:
@@ -72,44 +72,40 @@ class _Partition:
     def opened(self, config: LogConfig | None, opening: Opening) -> WritableLog:
         make_directory(self.data_dir)
         # Report damaged checkpoints and metadata before anything is changed.
-        sessions.read_checkpoints(self.data_dir)
+        read_checkpoints(self.data_dir)
         if self.is_new:
             topic_id_in(self.data_dir, self.partition.topic)
-        lock = DirectoryLock.of_partition(self.directory)
-        session = sessions.begin(self.data_dir, lock)
+        session = Session(DirectoryLock.of_partition(self.directory))
         try:
-            topic_id = sessions.settle_topic_id(self.data_dir, lock, self.directory) if self.is_new else None
-            return self._loaded(session, lock, config, replace(opening, topic_id=topic_id))
+            topic_id = session.settle_topic_id(self.directory) if self.is_new else None
+            return self._loaded(session, config, replace(opening, topic_id=topic_id))
         except BaseException:
-            sessions.end(session, lock, [self.directory], in_order=False)
+            session.end(str(self.partition), in_order=False)
             raise
 
-    def _loaded(
-        self, session: sessions.Session, lock: DirectoryLock, config: LogConfig | None, opening: Opening
-    ) -> WritableLog:
-        checkpoints = sessions.read_checkpoints(self.data_dir)
-        opening = replace(
-            opening,
-            had_clean_shutdown=self.is_new or session.is_whole(real_path(self.directory).name),
-            log_start_offset=checkpoints.log_starts.get(self.partition, 0),
-            recovery_point=checkpoints.recovery_points.get(self.partition, 0),
-            ensure_alone=lock.ensure_held,
-            at_truncation=lambda log: sessions.update_checkpoints(self.data_dir, lock, [log]),
-            at_loss=lambda: sessions.lose(session, lock, self.directory),
-        )
-        session.closed.discard(real_path(self.directory).name)
+    def _loaded(self, session: Session, config: LogConfig | None, opening: Opening) -> WritableLog:
+        checkpoints, name = read_checkpoints(self.data_dir), str(self.partition)
 
         def at_end(log: Log, ending: Ending) -> None:
             in_order = False
             try:
                 if ending is Ending.CLOSED:
-                    sessions.update_checkpoints(self.data_dir, lock, [log])
+                    session.update_checkpoints([log])
                 elif ending is Ending.DELETED:
-                    sessions.forget_partition(self.data_dir, lock, self.partition)
+                    session.forget_partition(self.partition)
                 in_order = ending is not Ending.ABANDONED
             finally:
-                sessions.end(session, lock, [self.directory], in_order=in_order)
+                session.end(name, in_order=in_order)
 
-        log = WritableLog.load(self.directory, config, replace(opening, at_end=at_end))
+        opening = replace(
+            opening,
+            had_clean_shutdown=self.is_new or session.is_whole(name),
+            log_start_offset=checkpoints.log_starts.get(self.partition, 0),
+            recovery_point=checkpoints.recovery_points.get(self.partition, 0),
+            ensure_alone=session.lock.ensure_held,
+            at_truncation=lambda log: session.update_checkpoints([log]),
+            at_end=at_end,
+        )
+        log = WritableLog.load(self.directory, config, opening)
         log.update_high_watermark(checkpoints.high_watermarks.get(self.partition, log.log_end_offset))
         return log

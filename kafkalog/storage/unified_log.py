@@ -11,9 +11,9 @@ position. Source: storage/.../internals/log/UnifiedLog.java.
 """
 
 import os
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Iterable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -26,8 +26,7 @@ from kafkalog.storage.append.append_batches import BatchAppender
 from kafkalog.storage.append.append_records import RecordAppender
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.fetch_data_info import LogAppendInfo
-from kafkalog.storage.local_log.log_state import LogState
-from kafkalog.storage.local_log.owning import own
+from kafkalog.storage.local_log.log_state import owned
 from kafkalog.storage.local_log.retention import delete_old_segments
 from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.truncate import truncate_fully_and_start_at, truncate_to
@@ -63,13 +62,12 @@ class WritableLog(Log):
         self._watermarks = Watermarks(state, loaded.log_start_offset)
         self._batch_appender = BatchAppender(state, self._watermarks)
         self._record_appender = RecordAppender(state, self._watermarks, self._batch_appender)
-        self._write_checkpoints = partial(opening.at_truncation, self)
+        self._at_truncation = opening.at_truncation
         self._own_scheduler = None
         if opening.scheduler is None and isinstance(state.scheduler, BackgroundScheduler):
             self._own_scheduler = state.scheduler
         self._at_end = opening.at_end
-        give_up = partial(_give_up, state, self._own_scheduler, opening.at_loss)
-        self._when_lost = own(self, str(self.directory), give_up)
+        owned.add(state)
 
     @classmethod
     def load(
@@ -333,6 +331,9 @@ class WritableLog(Log):
             raise ValueError(f"a log that ends at {offset} cannot start at {start}")
         truncate_fully_and_start_at(self._state, self._watermarks, offset, start, self._write_checkpoints)
 
+    def _write_checkpoints(self) -> None:
+        self._at_truncation(self)
+
     def take_producer_snapshot(self) -> Path | None:
         """Write a snapshot of the producer state at the log's end and return its path; None if it is not needed."""
         with self._state.lock:
@@ -435,28 +436,29 @@ class WritableLog(Log):
             self._own_scheduler.shutdown(run_pending=run_pending)
 
     def _end(self, ending: Ending) -> None:
-        self._state.closed = True
         self._state.epochs.retire()
+        self._release(ending)
+
+    def _release(self, ending: Ending) -> None:
+        self._state.closed = True
+        owned.discard(self._state)
         try:
             self._state.local.segments.release()
         finally:
             self._at_end(self, ending)
-            # Detach last: if a signal interrupts this, the finalizer releases the locks.
-            self._when_lost.detach()
 
-    def _disown(self) -> None:
-        """Stop writing in a forked child; see `owning.Owner`."""
-        self._state.disown()
+    def __del__(self) -> None:
+        """Abandon a log that was not closed. This runs wherever garbage is collected: all locks here are reentrant."""
+        if self._state in owned:
+            if self._own_scheduler is not None:
+                self._own_scheduler.shutdown(run_pending=False, wait=False)
+            self._release(Ending.ABANDONED)
+            warn_of_unclosed(self.directory)
 
 
-def _give_up(state: LogState, scheduler: BackgroundScheduler | None, at_loss: Callable[[], None]) -> None:
-    """Release the files of a garbage-collected log, as a crash would."""
-    state.closed = True
-    with ExitStack() as last:
-        last.callback(at_loss)
-        last.callback(state.local.segments.release)
-        if scheduler is not None:
-            scheduler.shutdown(run_pending=False, wait=False)
+def warn_of_unclosed(directory: Path) -> None:
+    """Warn that something was opened for writing and garbage-collected without being closed."""
+    warnings.warn(f"{directory} was opened to be written to, and not closed", ResourceWarning, stacklevel=3)
 
 
 def _remove_directory(directory: Path) -> None:

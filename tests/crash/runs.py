@@ -34,12 +34,6 @@ class Session:
         for end in (self.log.abandon, self.manager.close):
             with suppress(KafkaLogError, OSError, ExceptionGroup):
                 end()
-        forget(self.manager)
-
-
-def forget(manager: LogManager[WritableLog]) -> None:
-    """Keep a manager that was stopped while it closed from warning that it is open: its process is dead."""
-    manager._detach()
 
 
 def opened(root: Path, rng: random.Random, sessions: list[Session] | None = None) -> Session:
@@ -53,7 +47,6 @@ def opened(root: Path, rng: random.Random, sessions: list[Session] | None = None
     except BaseException:
         with suppress(KafkaLogError, OSError, ExceptionGroup, Stopped):
             manager.close()
-        forget(manager)
         raise
     session = Session(manager, log, scheduler)
     if sessions is not None:

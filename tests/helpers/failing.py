@@ -6,7 +6,6 @@ import errno
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -36,19 +35,6 @@ def refuse_open(monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
         return opened(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", refusing)
-
-
-def skip_waiting_for_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the time that is waited for a lock pass at once."""
-    now = 0.0
-
-    def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    monkeypatch.setattr(
-        "kafkalog.storage.data_dir.directory_lock.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep)
-    )
 
 
 def out_of_space(*_: object, **__: object) -> None:

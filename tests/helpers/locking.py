@@ -1,4 +1,4 @@
-"""Another process that takes a lock and releases it when its input ends."""
+"""Locks on data directories and partitions, taken here or by another process, which releases it when its input ends."""
 
 from __future__ import annotations
 
@@ -9,20 +9,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock
+
 SECONDS = 60
 
 TAKE = """
 import sys
 from pathlib import Path
 from kafkalog.errors import LogLockedError
-from kafkalog.storage.data_dir.directory_lock import lock_data_dir, lock_partition
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 try:
-    lock = {"data_dir": lock_data_dir, "partition": lock_partition}[sys.argv[1]](Path(sys.argv[2]))
+    lock = {"data_dir": DirectoryLock, "partition": DirectoryLock.of_partition}[sys.argv[1]](Path(sys.argv[2]))
+    lock.acquire()
     print("locked", flush=True)
 except LogLockedError as error:
     print("refused", error, flush=True)
 sys.stdin.readline()
 """
+
+
+def lock_data_dir(directory: Path) -> DirectoryLock:
+    return DirectoryLock(directory).acquire()
+
+
+def lock_partition(directory: Path) -> DirectoryLock:
+    return DirectoryLock.of_partition(directory).acquire()
 
 
 class Other:

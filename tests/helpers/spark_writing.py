@@ -19,7 +19,7 @@ from kafkalog.spark.write import commit as exchange
 from kafkalog.spark.write.job import WriteJob
 from kafkalog.spark.write.options import WriteOptions
 from kafkalog.spark.write.task_files import TaskFiles
-from kafkalog.storage.data_dir import session as data_dir_session
+from kafkalog.storage.data_dir.session import Session
 
 NOW = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -145,7 +145,7 @@ def killed_at(point: str, job: WriteJob, messages: list[Any]) -> None:
     owner, name, instead = {
         "before it is committed": (exchange, "write_atomically", die),
         "between two directories": (exchange, "_put", put),
-        "before the checkpoints": (data_dir_session, "update_checkpoints", die),
+        "before the checkpoints": (Session, "update_checkpoints", die),
     }[point]
     with mock.patch.object(owner, name, instead):
         job.commit(messages)

@@ -31,10 +31,9 @@ from kafkalog.storage.checkpoint.partition_metadata_file import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from kafkalog.storage.data_dir.directory_lock import lock_data_dir, lock_partition
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.log_config import LogConfig
-from tests.helpers.locking import Other, can_be_locked, started
+from tests.helpers.locking import Other, can_be_locked, lock_data_dir, lock_partition, started
 from tests.oracle import java
 
 pytestmark = pytest.mark.oracle

@@ -19,7 +19,7 @@ import pytest
 
 from kafkalog.spark.write import commit
 from kafkalog.spark.writer import recover
-from kafkalog.storage.data_dir.directory_lock import lock_data_dir
+from tests.helpers.locking import lock_data_dir
 from tests.helpers.spark_logs import PER_BATCH, log_of
 from tests.helpers.spark_writing import partitions_in, values_in
 from tests.spark.sessions import SMALL

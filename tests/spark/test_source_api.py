@@ -21,8 +21,8 @@ from kafkalog.spark.read.tasks import columns_of_struct
 from kafkalog.spark.stream_reader import KafkaLogStreamReader
 from kafkalog.spark.write import job as writer
 from kafkalog.spark.write.data_source_writer import KafkaLogArrowWriter, KafkaLogCommitMessage
-from kafkalog.storage.data_dir.directory_lock import lock_data_dir
 from tests.helpers import golden
+from tests.helpers.locking import lock_data_dir
 from tests.helpers.spark_writing import values, values_in
 
 SEGMENTS = golden.ARCHIVES / "v2-zstd-0"

@@ -29,8 +29,8 @@ from kafkalog.spark.write.job import WriteJob, recover
 from kafkalog.spark.write.partitioner import partition_of_key
 from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
 from kafkalog.storage.checkpoint.partition_metadata_file import random_topic_id, read_partition_metadata
-from kafkalog.storage.data_dir import session as data_dir_session
-from kafkalog.storage.data_dir.directory_lock import lock_data_dir
+from kafkalog.storage.data_dir.session import Session
+from tests.helpers.locking import lock_data_dir
 from tests.helpers.spark_writing import (
     NOW,
     ended_in_a_process,
@@ -398,7 +398,7 @@ def test_a_commit_that_the_disk_refuses_puts_all_back(
         raise OSError(28, "no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(data_dir_session, "update_checkpoints", refuse)
+        patched.setattr(Session, "update_checkpoints", refuse)
         with pytest.raises(OSError, match="no space left"):
             job.commit(messages)
     assert {name: content for name, content in state_of(tmp_path).items() if "_kafkalog_tmp" not in name} == before

@@ -306,7 +306,7 @@ def test_a_commit_that_can_be_neither_done_nor_taken_back_says_that_it_comes_lat
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refusing_to_unlink(job.directory / exchange.JOURNAL))
-        patched.setattr(data_dir_session, "update_checkpoints", refuse)
+        patched.setattr(data_dir_session.Session, "update_checkpoints", refuse)
         with pytest.raises(ExceptionGroup, match=r"committed but not complete; .* completes it") as caught:
             job.commit(messages)
         errors = [error for error in caught.value.exceptions if isinstance(error, OSError)]

@@ -3,7 +3,6 @@
 import gc
 import linecache
 import sys
-import threading
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,15 +15,15 @@ import kafkalog
 from kafkalog import LogConfig, Record, WritableLog
 from kafkalog.errors import LogStateError
 from kafkalog.storage.append import append_records as embedded
-from kafkalog.storage.data_dir import directory_lock as lock
-from kafkalog.storage.data_dir import session as data_dir_session
-from kafkalog.storage.data_dir.directory_lock import lock_data_dir
+from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
+from kafkalog.storage.data_dir.session import Session
 from kafkalog.storage.files import appendable_file as appending
 from kafkalog.storage.local_log import local_log
 from kafkalog.storage.local_log import truncate as truncating
-from kafkalog.storage.scheduler import BackgroundScheduler
+from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.segment import log_segment as segment
 from kafkalog.storage.segment.log_segment import LogSegment
+from tests.helpers.locking import lock_data_dir
 
 SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=240, segment_bytes=400)
 
@@ -104,17 +103,23 @@ def test_leaving_the_with_block_does_not_hide_the_interruption_of_a_change(
         assert [record.value for record in again] == [b"x"]
 
 
-def test_a_scheduler_whose_thread_did_not_start_runs_due_tasks_and_stops(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    done: list[str] = []
-    scheduler = BackgroundScheduler()
+@pytest.mark.parametrize("where", ["load", "flush", "update_checkpoints", "in the block"])
+def test_an_interrupted_log_leaves_nothing_locked(directory: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    owners: dict[str, object] = {"load": WritableLog, "flush": LogState, "update_checkpoints": Session}
+
+    def write() -> None:
+        with kafkalog.open(directory, "a") as log:
+            append(log, b"0")
+            if where == "in the block":
+                raise KeyboardInterrupt
+
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupt)
+        if where in owners:
+            patch.setattr(owners[where], where, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            scheduler.schedule("first", lambda: done.append("first"))
-    scheduler.shutdown()
-    assert done == ["first"]
+            write()
+    assert was_clean_shutdown(directory.parent) == (where == "in the block")
+    lock_data_dir(directory.parent).release()
 
 
 @pytest.fixture
@@ -131,12 +136,7 @@ def source(module: ModuleType) -> str:
     return module.__file__
 
 
-LOCKING = {source(lock), source(data_dir_session)}
-
-
-def interrupted_once_more(
-    struck: set[tuple[str, int]], action: Callable[[], object], files: Collection[str] = LOCKING
-) -> bool:
+def interrupted_once_more(struck: set[tuple[str, int]], action: Callable[[], object], files: Collection[str]) -> bool:
     """Call `action` and interrupt it at a line of these files that is not in `struck` yet.
 
     Return False if there is none.
@@ -166,23 +166,6 @@ def interrupted_once_more(
     finally:
         sys.settrace(tracing)
     return len(struck) > before
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_few_to_look_through")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("what", ["open and close", "close"])
-def test_a_signal_at_any_line_of_locking_and_unlocking_leaves_nothing_locked(tmp_path: Path, what: str) -> None:
-    struck: set[tuple[str, int]] = set()
-    more = True
-    while more:
-        if what == "open and close":
-            more = interrupted_once_more(struck, lambda: kafkalog.open(tmp_path / "topic-0", "a").close())
-        else:
-            more = interrupted_once_more(struck, kafkalog.open(tmp_path / "topic-0", "a").close)
-        gc.collect()
-        lock_data_dir(tmp_path).release()
-    assert len(struck) > 20
 
 
 def takes_appends(log: WritableLog) -> bool:

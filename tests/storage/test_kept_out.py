@@ -9,7 +9,7 @@ import kafkalog
 from kafkalog import LogManager, Record
 from kafkalog.errors import LogLockedError, LogStateError
 from kafkalog.storage.checkpoint.partition_metadata_file import write_partition_metadata
-from kafkalog.storage.data_dir import session as data_dir_session
+from kafkalog.storage.data_dir.session import Session
 
 
 def test_a_log_whose_lock_file_was_removed_refuses_changes_and_is_recovered_when_opened_again(tmp_path: Path) -> None:
@@ -55,13 +55,13 @@ def test_a_linked_partition_has_one_writer(tmp_path: Path) -> None:
 def test_a_topic_id_that_another_process_has_just_written_is_adopted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = data_dir_session.begin
+    begin = Session.__init__
 
-    def begin_later(*arguments: Any) -> Any:
+    def begin_later(*arguments: Any) -> None:
         (tmp_path / "t-1").mkdir()
         write_partition_metadata(tmp_path / "t-1" / "partition.metadata", "bUPDMCVQRZiKdmIvGGjhHg")
-        return begin(*arguments)
+        begin(*arguments)
 
-    monkeypatch.setattr(data_dir_session, "begin", begin_later)
+    monkeypatch.setattr(Session, "__init__", begin_later)
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         assert log.topic_id == "bUPDMCVQRZiKdmIvGGjhHg"

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,11 +20,9 @@ import pytest
 import kafkalog
 from kafkalog import LogManager, Record
 from kafkalog.errors import LogLockedError
-from kafkalog.storage.data_dir.directory_lock import lock_partition
 from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.log_config import LogConfig
-from tests.helpers.failing import skip_waiting_for_locks
-from tests.helpers.locking import can_be_locked
+from tests.helpers.locking import can_be_locked, lock_partition
 from tests.helpers.logs import values
 
 SECONDS = 120
@@ -158,7 +155,7 @@ def test_closed_logs_raise_no_resource_warning(data_dir: Path) -> None:
     gc.collect()
 
 
-def test_a_log_collected_while_another_thread_opens_one_is_released_by_that_thread(
+def test_a_log_collected_while_another_thread_opens_one_waits_for_that_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     utime, opening, go_on = os.utime, threading.Event(), threading.Event()
@@ -168,27 +165,23 @@ def test_a_log_collected_while_another_thread_opens_one_is_released_by_that_thre
         assert go_on.wait(SECONDS)
         utime(*arguments, **settings)
 
-    log = kafkalog.open(tmp_path / "mine" / "a-0", "a")
-    collected = weakref.ref(log)
+    logs = [kafkalog.open(tmp_path / "mine" / "a-0", "a")]
     # A data directory is touched when its first partition is opened.
     monkeypatch.setattr(os, "utime", slow_utime)
-    with ThreadPoolExecutor(1) as threads:
+    with ThreadPoolExecutor(2) as threads:
         other = threads.submit(kafkalog.open, tmp_path / "other" / "b-0", "a")
         assert opening.wait(SECONDS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            del log
-            collect_until(lambda: collected() is None, "the log to be collected")
-        go_on.set()
+            lost = threads.submit(logs.clear)
+            go_on.set()
+            lost.result(SECONDS)
         other.result(SECONDS).close()
     with kafkalog.open(tmp_path / "mine" / "a-0", "a") as again:
         assert values(again) == []
 
 
-def test_the_lock_error_names_the_directory_that_is_open_already(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    skip_waiting_for_locks(monkeypatch)
+def test_the_lock_error_names_the_directory_that_is_open_already(data_dir: Path) -> None:
     with kafkalog.open(data_dir / "a-0", "a"):
         with pytest.raises(LogLockedError, match="a-0: it is open in this process already"):
             kafkalog.open(data_dir / "a-0", "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +27,8 @@ from kafkalog.storage.file_names import (
 )
 from kafkalog.storage.log_config import LogConfig
 from tests.helpers import logs
-from tests.helpers.failing import refuse_fsync, skip_waiting_for_locks
-from tests.helpers.locking import Other, can_be_locked, other, python, started
+from tests.helpers.failing import refuse_fsync
+from tests.helpers.locking import SECONDS, Other, can_be_locked, lock_partition, other, python, started
 from tests.helpers.logs import CONFIG, files, values
 
 # Opens a partition in another process and prints so; then it crashes or closes, as its input says.
@@ -192,7 +193,6 @@ def test_a_directory_that_is_not_named_as_a_partition_is_not_written_to(data_dir
 
 
 def test_a_relative_path_and_a_link_lead_to_the_same_partition(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_waiting_for_locks(monkeypatch)
     write(data_dir / "topic-0", b"v")
     (data_dir.parent / "link").symlink_to(data_dir)
     with kafkalog.open(data_dir.parent / "link" / "topic-0", "a"), pytest.raises(LogLockedError):
@@ -238,8 +238,7 @@ def test_a_partition_reopened_in_the_same_session_is_not_recovered(data_dir: Pat
     assert has_clean_shutdown_file(data_dir)
 
 
-def test_a_partition_can_be_opened_only_once_in_a_process(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_waiting_for_locks(monkeypatch)
+def test_a_partition_can_be_opened_only_once_in_a_process(data_dir: Path) -> None:
     with kafkalog.open(data_dir / "a-0", "a"):
         with pytest.raises(LogLockedError, match="this process"):
             kafkalog.open(data_dir / "a-0", "a")
@@ -377,6 +376,20 @@ def test_processes_keep_each_others_checkpoint_lines(data_dir: Path) -> None:
         assert read_offset_checkpoint(data_dir / name) == {TopicPartition("a", 0): 20, TopicPartition("a", 1): 20}
     with LogManager(data_dir, "a") as manager:
         assert all(values(log) == [b"%d" % turn for turn in range(20)] for log in manager.values())
+
+
+@pytest.mark.slow
+def test_opening_waits_for_a_process_that_writes_checkpoints(data_dir: Path) -> None:
+    write(data_dir / "a-0", b"v")
+    with lock_partition(data_dir / "a-0") as lock, ThreadPoolExecutor(1) as threads:
+        with lock.exclusive():
+            command = python(ELSEWHERE, data_dir / "a-1")
+            opening = threads.submit(subprocess.run, command, stdin=subprocess.DEVNULL, check=True, timeout=SECONDS)
+            time.sleep(1)
+            assert not opening.done()
+            assert has_clean_shutdown_file(data_dir)
+        opening.result(SECONDS)
+        assert not has_clean_shutdown_file(data_dir), "another process has a-0"
 
 
 def test_threads_may_open_and_close_partitions_at_the_same_time(data_dir: Path) -> None:

@@ -24,8 +24,7 @@ from pathlib import Path
 
 from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.spark.write.merge import JoinedLog, segment_bytes_in
-from kafkalog.storage.data_dir import session as sessions
-from kafkalog.storage.data_dir.directory_lock import DirectoryLock
+from kafkalog.storage.data_dir.session import Checkpoints, Session, read_checkpoints
 from kafkalog.storage.file_names import TopicPartition, partition_of_dir
 from kafkalog.storage.files.durable import sync_directory, write_atomically
 
@@ -52,11 +51,11 @@ class Exchange:
     coming: Sequence[JoinedLog]
     going: Sequence[str]
 
-    def run(self, lock: DirectoryLock) -> None:
+    def run(self, session: Session) -> None:
         """Replace all directories, or none.
 
         Args:
-            lock: The lock of the data directory.
+            session: The session that has locked the data directory.
 
         Raises:
             OSError: The changes were undone.
@@ -66,13 +65,13 @@ class Exchange:
         for name in (NEW, OLD):
             (self.job / name).mkdir(exist_ok=True)
             sync_directory(self.job / name)
-        known = sessions.read_checkpoints(self.data_dir)
+        known = read_checkpoints(self.data_dir)
         try:
             write_atomically(self.job / JOURNAL, self._text().encode())
             sync_directory(self.job.parent)
-            self._do(lock)
+            self._do(session)
         except BaseException as error:
-            self._take_back(lock, known, error)
+            self._take_back(session, known, error)
             raise
         self._clear_up()
 
@@ -90,7 +89,7 @@ class Exchange:
             what = f"is damaged or not of version {_VERSION}: put the directories of this job in place by hand"
             raise ValueError(f"{job / JOURNAL} {what}, and remove it ({type(error).__name__}: {error})") from error
 
-    def complete(self, lock: DirectoryLock) -> None:
+    def complete(self, session: Session) -> None:
         """Complete the remaining changes.
 
         Raises:
@@ -102,7 +101,7 @@ class Exchange:
             if not self._is_done(each) and segment_bytes_in(final) not in (None, each.replaces_bytes):
                 message = f"was written to after an unfinished job copied it; resolve {self.job / JOURNAL} by hand"
                 raise LogStateError(message, str(final))
-        self._do(lock)
+        self._do(session)
         _remove_job(self.job)
 
     def _text(self) -> str:
@@ -118,9 +117,9 @@ class Exchange:
         final = self._final(log)
         return final.exists() and final.stat().st_ino == log.inode
 
-    def _do(self, lock: DirectoryLock) -> None:
+    def _do(self, session: Session) -> None:
         """Make the remaining changes and update the checkpoints."""
-        known = sessions.read_checkpoints(self.data_dir)
+        known = read_checkpoints(self.data_dir)
         logs = [_not_before(each, known) if self._is_done(each) else each for each in self.coming]
         for each in self.coming:
             name = str(each.topic_partition)
@@ -130,9 +129,9 @@ class Exchange:
             if (self.data_dir / name).exists() and not (self.job / OLD / name).exists():
                 (self.data_dir / name).rename(self.job / OLD / name)
         sync_directory(self.data_dir)
-        sessions.update_checkpoints(self.data_dir, lock, logs)
+        session.update_checkpoints(logs)
         for partition in filter(None, map(partition_of_dir, self.going)):
-            sessions.forget_partition(self.data_dir, lock, partition)
+            session.forget_partition(partition)
 
     def _undo(self) -> None:
         """Move all directories back."""
@@ -147,13 +146,13 @@ class Exchange:
             with suppress(FileNotFoundError):
                 (self.job / OLD / name).rename(self.data_dir / name)
 
-    def _take_back(self, lock: DirectoryLock, known: sessions.Checkpoints, error: BaseException) -> None:
+    def _take_back(self, session: Session, known: Checkpoints, error: BaseException) -> None:
         """Undo the changes after `error`."""
         try:
             if not is_committed(self.job):
                 return
             self._undo()
-            sessions.restore_checkpoints(self.data_dir, lock, known)
+            session.restore_checkpoints(known)
             sync_directory(self.data_dir)
             (self.job / JOURNAL).unlink()
         except (OSError, KafkaLogError) as another:
@@ -180,18 +179,18 @@ def _alone(error: BaseException) -> list[Exception]:
     return [error] if isinstance(error, Exception) else []
 
 
-def _not_before(log: JoinedLog, known: sessions.Checkpoints) -> JoinedLog:
+def _not_before(log: JoinedLog, known: Checkpoints) -> JoinedLog:
     """Raise the offsets of a log to those in the checkpoints, because it may have been appended to since."""
     point = known.recovery_points.get(log.topic_partition, 0)
     mark = known.high_watermarks.get(log.topic_partition, 0)
     return replace(log, recovery_point=max(point, log.recovery_point), high_watermark=max(mark, log.high_watermark))
 
 
-def complete_begun(data_dir: Path, lock: DirectoryLock) -> list[Path]:
+def complete_begun(data_dir: Path, session: Session) -> list[Path]:
     """Complete the committed jobs of processes that died, and return the directories of the jobs."""
     found = sorted(data_dir.glob(f"{TEMPORARY}/*/{JOURNAL}"))
     for journal in found:
-        Exchange.begun(data_dir, journal.parent).complete(lock)
+        Exchange.begun(data_dir, journal.parent).complete(session)
     return [journal.parent for journal in found]
 
 

@@ -32,8 +32,8 @@ from kafkalog.spark.write.options import MOST_PARTITIONS, WriteOptions, check_co
 from kafkalog.spark.write.row_records import RowSorter
 from kafkalog.spark.write.task_files import TaskFiles, TaskWriter
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata, topic_id_in
-from kafkalog.storage.data_dir import session as sessions
-from kafkalog.storage.data_dir.directory_lock import DirectoryLock, lock_data_dir
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock
+from kafkalog.storage.data_dir.session import Session, read_checkpoints
 from kafkalog.storage.file_names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
@@ -142,13 +142,13 @@ class WriteJob:
             KafkaLogError: As `kafkalog.open`, for a damaged log.
         """
         done = sorted(tasks, key=lambda each: each.task)
-        with _locked(self.options.path) as (session, lock):
-            _complete_begun(self.options.path, lock)
+        with _locked(self.options.path) as session:
+            _complete_begun(self.options.path, session)
             present = set(_partitions_in(self.options.path))
             joined = self._joined(done, present, was_clean=session.was_clean)
             partitions = [each.topic_partition for each in joined.coming]
-            joined.run(lock)
-            session.closed |= set(map(str, partitions))
+            joined.run(session)
+            session.note_end(*map(str, partitions), in_order=True)
         if not self.overwrite:
             self._warn_of_growth(_counts(present), _counts(partitions))
         return partitions
@@ -197,7 +197,7 @@ class WriteJob:
         topics = {each.topic for each in wanted}
         self._check_counts(topics, _counts(present))
         ids = {each: self.options.topic_id or topic_id_in(self.options.path, each) for each in topics}
-        checkpoints = sessions.read_checkpoints(self.options.path)
+        checkpoints = read_checkpoints(self.options.path)
 
         def joined(each: TopicPartition) -> JoinedLog:
             new, final = self.directory / NEW / str(each), self.options.path / str(each)
@@ -252,13 +252,13 @@ def recover(path: str | os.PathLike[str]) -> list[Path]:
         OSError: A file was not read or written.
     """
     data_dir = Path(path)
-    with _locked(data_dir) as (_, lock):
-        return _complete_begun(data_dir, lock)
+    with _locked(data_dir) as session:
+        return _complete_begun(data_dir, session)
 
 
-def _complete_begun(path: Path, lock: DirectoryLock) -> list[Path]:
+def _complete_begun(path: Path, session: Session) -> list[Path]:
     """Complete the committed jobs of processes that died, log them, and return their directories."""
-    found = complete_begun(path, lock)
+    found = complete_begun(path, session)
     for job in found:
         _log.warning("%s: completed a job that a process committed before it died", job)
     return found
@@ -303,7 +303,7 @@ def _check_no_broker_runs(path: Path) -> None:
     If other jobs are active, one of them may be committing, so the lock is not checked.
     """
     if not (path / TEMPORARY).exists():
-        _retried(lambda: lock_data_dir(path), LOCK_WAIT_AT_START_S).release()
+        _retried(lambda: DirectoryLock(path).acquire(), LOCK_WAIT_AT_START_S).release()
 
 
 def _make(directory: Path) -> None:
@@ -318,23 +318,22 @@ def _make(directory: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[tuple[sessions.Session, DirectoryLock]]:
+def _locked(path: Path) -> Iterator[Session]:
     """Lock the data directory for a session, whose partitions count as cleanly closed even after an error."""
-    lock = DirectoryLock.of_data_dir(path)
-    session = _retried(lambda: sessions.begin(path, lock), LOCK_WAIT_S)
+    session = _retried(lambda: Session(DirectoryLock(path)), LOCK_WAIT_S)
     try:
-        yield session, lock
+        yield session
     finally:
-        _end(session, lock)
+        _end(session)
 
 
-def _end(session: sessions.Session, lock: DirectoryLock) -> None:
+def _end(session: Session) -> None:
     """End the session. Without the clean shutdown file, logs are recovered when they are next opened."""
     try:
-        sessions.end(session, lock, [], in_order=True)
+        session.end(in_order=True)
     except OSError as error:
         what = "the clean shutdown file was not written; logs are recovered when they are next opened"
-        _log.warning("%s: %s: %s", lock.directory, what, error)
+        _log.warning("%s: %s: %s", session.data_dir, what, error)
 
 
 def _retried(take: Callable[[], Taken], wait_s: float) -> Taken:

@@ -13,6 +13,7 @@ later flush succeeds, so the log accepts no more records. Source: the fields and
 storage/.../internals/log/UnifiedLog.java.
 """
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -94,11 +95,6 @@ class LogState:
             self.local.failure = error
             self.check_usable()
 
-    def disown(self) -> None:
-        """Give up the log in a forked child; see `owning.Owner`."""
-        self.closed = self.forked = True
-        self.lock = threading.RLock()
-
     # --- flushing
 
     def flush(self, *, force_active: bool = False) -> None:
@@ -135,3 +131,18 @@ class LogState:
                 # A new segment that begins after a gap is flushed up to its base offset while it is still empty.
                 last = max(local.log_end_offset, local.active_segment.base_offset)
                 local.mark_flushed(min(recovery_point, last))
+
+
+# The states of the logs that this process has open for writing.
+owned: set[LogState] = set()
+
+
+def _stop_in_child() -> None:
+    """Stop writing in a forked child, where no thread exists that may hold a lock."""
+    while owned:
+        state = owned.pop()
+        state.closed = state.forked = True
+        state.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_stop_in_child)

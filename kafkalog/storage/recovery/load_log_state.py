@@ -64,8 +64,8 @@ class Opening:
         at_truncation: Called after log start or recovery point have decreased, before records are cut off. It must
             write them to the checkpoints.
         ensure_alone: Raises LogLockedError if the lock no longer excludes other writers.
-        at_end: Called once, when the log has been closed, abandoned or deleted.
-        at_loss: Called instead of `at_end` when the log was garbage-collected without being closed; see `owning.own`.
+        at_end: Called once, when the log has been closed, abandoned or deleted. A log that is garbage-collected without
+            being closed is abandoned, perhaps in the middle of anything: then it must not wait for another thread.
     """
 
     had_clean_shutdown: bool = False
@@ -79,7 +79,6 @@ class Opening:
     at_truncation: Callable[["Log"], None] = field(default=lambda _: None)
     ensure_alone: Callable[[], None] = field(default=lambda: None)
     at_end: Callable[["Log", Ending], None] = field(default=lambda *_: None)
-    at_loss: Callable[[], None] = field(default=lambda: None)
 
 
 class Loaded(NamedTuple):
