@@ -30,7 +30,8 @@ class ScheduledTask:
         self.name = name
         self.period_ms = period_ms
         self._task: Task | None = task
-        self._lock = threading.Lock()  # excludes cancelling a task while it is started
+        # Excludes cancelling a task while it is started. Reentrant, because garbage collection may cancel tasks.
+        self._lock = threading.RLock()
 
     @property
     def is_pending(self) -> bool:
@@ -79,13 +80,10 @@ class BackgroundScheduler:
 
     def __init__(self, name: str = "kafkalog-scheduler") -> None:
         self.name = name
-        # Used itself, not through the condition: its `with` is implemented in C and not interrupted by signals.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = threading.Condition()
         self._heap: list[tuple[float, int, ScheduledTask]] = []  # (due time in monotonic s, sequence number, task)
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
-        self._runner: threading.Thread | None = None
         self._is_down = False
         self._process = os.getpid()
 
@@ -114,44 +112,30 @@ class BackgroundScheduler:
         """
         if self._process != os.getpid():
             return
-        with self._lock:
+        with self._changed:
             if not self._is_down:
                 self._is_down = True
                 self._keep_due(run_pending)
                 self._changed.notify()
-            if self._heap and not self._is_started():
-                self._start()
-        if wait:
-            self._join(self._thread)
-            self._join(self._runner)
-        if threading.current_thread() not in (self._thread, self._runner):
+        if self._thread is not None and self._thread is not threading.current_thread():
+            if wait:
+                self._thread.join()
             atexit.unregister(self.shutdown)
-
-    @staticmethod
-    def _join(thread: threading.Thread | None) -> None:
-        """Wait for the end of a thread. It may never have started: a signal may have interrupted `_start`."""
-        if thread is not None and thread.ident is not None and thread is not threading.current_thread():
-            thread.join()
-
-    def _is_started(self) -> bool:
-        return self._runner is not None or (self._thread is not None and self._thread.ident is not None)
 
     def _accept(self, delay_ms: int, scheduled: ScheduledTask) -> bool:
         """Add a task. Return False after `shutdown`."""
-        with self._lock:
+        with self._changed:
             if self._is_down:
                 return False
+            if self._thread is None:
+                # A daemon thread: the interpreter joins other threads before it runs the atexit handlers.
+                thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+                thread.start()
+                self._thread = thread
+                atexit.register(self.shutdown)
             self._push(time.monotonic() + max(delay_ms, 0) / 1000, scheduled)
-            if not self._is_started():
-                self._start()
             self._changed.notify()
         return True
-
-    def _start(self) -> None:
-        # A daemon thread: the interpreter joins other threads before it runs the atexit handlers.
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
-        atexit.register(self.shutdown)
 
     def _push(self, due: float, scheduled: ScheduledTask) -> None:
         heapq.heappush(self._heap, (due, next(self._numbers), scheduled))
@@ -167,19 +151,21 @@ class BackgroundScheduler:
 
     def _run(self) -> None:
         """Run tasks until `shutdown`, in the scheduler's thread."""
-        with self._lock:
-            # A thread whose start was interrupted by a signal may still be running.
-            if self._runner is not None:
-                return
-            self._runner = threading.current_thread()
         while (taken := self._take()) is not None:
             due, scheduled = taken
-            self._run_one(scheduled)
-            self._again(due, scheduled)
+            try:
+                scheduled.run()
+            except BaseException:  # SystemExit, too: the other tasks must still run
+                logger.exception("task %s failed", scheduled.name)
+            with self._changed:
+                if self._is_down:
+                    scheduled.cancel()
+                elif scheduled.is_pending:
+                    self._push(max(due + scheduled.period_ms / 1000, time.monotonic()), scheduled)
 
     def _take(self) -> tuple[float, ScheduledTask] | None:
         """Wait for the next task and return it with its due time; None after `shutdown` when no task is left."""
-        with self._lock:
+        with self._changed:
             while True:
                 if not self._heap and self._is_down:
                     return None
@@ -188,17 +174,3 @@ class BackgroundScheduler:
                     due, _, scheduled = heapq.heappop(self._heap)
                     return due, scheduled
                 self._changed.wait(None if wait is None else min(wait, threading.TIMEOUT_MAX))
-
-    def _run_one(self, scheduled: ScheduledTask) -> None:
-        try:
-            scheduled.run()
-        except BaseException:  # SystemExit, too: the other tasks must still run
-            logger.exception("task %s failed", scheduled.name)
-
-    def _again(self, due: float, scheduled: ScheduledTask) -> None:
-        """Schedule the next run of a periodic task."""
-        with self._lock:
-            if self._is_down:
-                scheduled.cancel()
-            elif scheduled.is_pending:
-                self._push(max(due + scheduled.period_ms / 1000, time.monotonic()), scheduled)
