@@ -53,7 +53,7 @@ class OpenTransaction:
     """A transaction that has not ended. Timestamps are ms; None: unknown.
 
     Attributes:
-        hanging: Whether it has been open for longer than any transaction may take.
+        hanging: Whether its producer has not written for longer than any transaction may take.
         abort_command: The command of Kafka that ends it.
     """
 
