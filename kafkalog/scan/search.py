@@ -1,6 +1,6 @@
 """Search in the keys, values and headers of records.
 
-    found = matches_in(columns, pattern("order-17"), ALL_FIELDS)      a `Match` for each record with the text
+found = matches_in(columns, pattern("order-17"), ALL_FIELDS)      a `Match` for each record with the text
 """
 
 import re

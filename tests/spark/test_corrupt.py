@@ -135,9 +135,8 @@ def test_batches_around_any_damage_are_read_however_the_segment_is_split(
     before = (directory / f"{0:020d}.log").read_bytes()
     change(directory, place, new)
     kept = set(of_batches(which))
-    for size in SIZES:
-        found = offsets(directory, splitBytes=size, onCorrupt="skip")
-        assert kept <= set(found)
+    found = offsets(directory, splitBytes=data.draw(st.sampled_from(SIZES)), onCorrupt="skip")
+    assert kept <= set(found)
     (directory / f"{0:020d}.log").write_bytes(before)
 
 

@@ -304,7 +304,7 @@ def test_threads_may_query_producer_state_during_appends(producers: Producers) -
     with ThreadPoolExecutor(2) as readers:
         asking = [readers.submit(ask) for _ in range(2)]
         try:
-            for producer_id in range(300):
+            for producer_id in range(100):
                 open_transaction(producers, producer_id, 2 * producer_id)
                 producers.marker(producer_id, 0)
                 manager.on_high_watermark_updated(2 * producer_id + producer_id % 3)
