@@ -15,7 +15,7 @@ from kafkalog.spark import plan_splits, read_records, read_split
 from tests.helpers.partition_dirs import batch, closed, write_segments
 from tests.helpers.spark_logs import PER_BATCH, log_of, offsets, options, rows
 
-BATCHES = 30
+BATCHES = 20
 any_damage = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 SIZES = [1 << 20, 400]
 

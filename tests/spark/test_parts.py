@@ -157,7 +157,7 @@ def test_the_entries_nearest_to_some_positions_are_found_once_each(tmp_path: Pat
 
 
 def test_records_of_many_megabytes_are_cut_as_fast_as_small_ones(tmp_path: Path) -> None:
-    directory = write_segments(tmp_path / "orders-0", {0: [batch(i, [bytes(8 << 20)]) for i in range(4)]})
+    directory = write_segments(tmp_path / "orders-0", {0: [batch(i, [bytes(4 << 20)]) for i in range(4)]})
     closed(directory)
     assert len(splits(directory, splitBytes=1)) == 4
 
