@@ -226,16 +226,6 @@ def test_a_renamed_index_is_used_under_its_new_name(index: OffsetIndex, path: Pa
     assert not path.exists()
 
 
-def test_an_index_follows_its_directory(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
-    index = OffsetIndex(tmp_path / "old" / "0.index", 0, max_size=80)
-    (tmp_path / "old").rename(tmp_path / "new")
-    index.update_parent_dir(tmp_path / "new")
-    index.append(1, 1)
-    index.close()
-    assert (tmp_path / "new" / "0.index").read_bytes() == slots((1, 1))
-
-
 @pytest.mark.parametrize("max_size", [-1, 0, 7])
 def test_a_size_that_holds_no_entry_creates_nothing(path: Path, max_size: int) -> None:
     with pytest.raises(ValueError, match="holds no entry"):

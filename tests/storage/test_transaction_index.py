@@ -121,7 +121,6 @@ def test_a_renamed_index_is_used_under_its_new_name(four: TransactionIndex, path
 
 def test_an_index_without_a_file_takes_its_new_name_too(index: TransactionIndex, path: Path) -> None:
     index.rename_to(path.with_suffix(".swap"))
-    index.update_parent_dir(path.parent)
     assert index.path == path.with_suffix(".swap")
     index.append(FOUR[0])
     assert index.path.exists()

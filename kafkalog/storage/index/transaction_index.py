@@ -277,11 +277,6 @@ class TransactionIndex:
                 self._file.rename_to(Path(path))
             self._file.path = Path(path)
 
-    def update_parent_dir(self, directory: str | os.PathLike[str]) -> None:
-        """Record the new path of the renamed directory."""
-        with self._lock:
-            self._file.path = Path(directory) / self.path.name
-
     def delete_if_exists(self) -> bool:
         """Close the index and delete its file; return whether the file existed.
 
