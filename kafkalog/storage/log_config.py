@@ -106,11 +106,14 @@ def _one_of(values: Mapping[str, Any], default: object) -> Any:
     return _setting(default, f"one of {', '.join(values)}", values.get, text, f"one of {', '.join(here)}")
 
 
-def _names(default: tuple[str, ...], allowed: str, allows: Callable[[tuple[str, ...]], bool]) -> Any:
-    """Return a setting that is a tuple of different texts."""
+def _names(
+    default: tuple[str, ...], allowed: str, allows: Callable[[tuple[str, ...]], bool], *, distinct: bool = False
+) -> Any:
+    """Return a setting that is a tuple of texts; `distinct` drops duplicates from a text, as Kafka does."""
 
     def parse(text: str) -> tuple[str, ...] | None:
-        names = tuple(dict.fromkeys(re.split(r"\s*,\s*", text))) if text else ()  # Kafka drops duplicates, too
+        found = re.split(r"\s*,\s*", text) if text else ()
+        names = tuple(dict.fromkeys(found) if distinct else found)
         return names if allows(names) else None
 
     return _setting(default, allowed, parse, _as_text, f"a tuple of {allowed}")
@@ -119,7 +122,7 @@ def _names(default: tuple[str, ...], allowed: str, allows: Callable[[tuple[str, 
 def _replicas() -> Any:
     """Return a setting that is a tuple of replicas, as pairs of partition and broker."""
     allowed = "* or any number of partition:broker"
-    return _names((), allowed, lambda names: names == ("*",) or all(map(_THROTTLED.fullmatch, names)))
+    return _names((), allowed, lambda names: "".join(names) == "*" or all(map(_THROTTLED.fullmatch, names)))
 
 
 _CODECS = {
@@ -156,7 +159,9 @@ class LogConfig:
     retention_bytes: int = _whole(-1)
     retention_ms: int = _whole(7 * _DAY_MS, -1)
     file_delete_delay_ms: int = _whole(60_000, 0)
-    cleanup_policy: tuple[str, ...] = _names(("delete",), "any of compact and delete, each once", _POLICIES.issuperset)
+    cleanup_policy: tuple[str, ...] = _names(
+        ("delete",), "any of compact and delete, each once", _POLICIES.issuperset, distinct=True
+    )
     delete_retention_ms: int = _whole(_DAY_MS, 0)
     min_compaction_lag_ms: int = _whole(0, 0)
     max_compaction_lag_ms: int = _whole(INT64_MAX, 1)
