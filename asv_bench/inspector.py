@@ -344,9 +344,7 @@ async def _show(report: Report, pilot: Any, what: str, name: str) -> None:
     await pilot.press(*keys[:-1])
     pilot.app.simulate_key(keys[-1])
     await _shown(report, pilot.app, what, name)
-    for run in map(pilot.app.runs.of_kind, ("verify", "search", "statistics")):
-        if run is not None:
-            run.cancel()
+    pilot.app.end_runs(pilot.app.model.path)
     await pilot.pause(0.1)
 
 

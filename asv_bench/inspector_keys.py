@@ -14,12 +14,14 @@ import time
 from pathlib import Path
 
 from inspector.app import InspectorApp
+from inspector.jobs.runs import SearchRun, StatisticsRun, VerifyRun
 from inspector.model import Model
 from inspector.settings import Settings
 from inspector.widgets.lazy_table import LazyTable
 
 SECONDS = 6.0
 GOAL_MS = 50.0
+KINDS = {"verify": VerifyRun, "search": SearchRun, "statistics": StatisticsRun}
 # The keys that begin each.
 BEGIN = {
     "nothing": [],
@@ -38,7 +40,7 @@ async def measure(path: Path) -> None:
         for name, keys in BEGIN.items():
             await pilot.press(*keys)
             await asyncio.sleep(1.5)
-            run = None if name == "nothing" else app.runs.of_kind(name.split(",")[0])
+            run = None if name == "nothing" else app.runs.of(KINDS[name.split(",")[0]], app.model.partition().path)
             await pilot.press("5")
             await asyncio.sleep(0.5)
             delays, late = await press(app, run)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -26,23 +26,23 @@ from textual.screen import Screen
 from inspector import text
 from inspector.columns import Times
 from inspector.desk import Desk
+from inspector.ending import end_from_outside, stop_looking
 from inspector.keys import ACTIONS, bindings
 from inspector.screens import VIEWS
 from inspector.screens.base import InspectorScreen
 from inspector.settings import TIME_ZONES, Settings
-from inspector.typed_keys import TypedKeys
 
 if TYPE_CHECKING:
     from textual.worker import WorkType
 
-    from inspector.background.runs import Runs, SearchRun
+    from inspector.jobs.runs import Runs, SearchRun
     from inspector.messages import Jump
     from inspector.model import Model
 
 SETTLED_SECONDS = 2.0
+# An effect that takes longer is not waited for.
+KEY_SECONDS = 1.0
 PALETTE_LINES = 10
-# Until a process is started that will verify, search or count.
-PREPARED_SECONDS = 1.5
 DEFAULT_THEME = "textual-dark"
 # Terminals that know no colours get none, as with NO_COLOR.
 COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
@@ -101,7 +101,8 @@ class InspectorApp(App[None]):
         self.has_topics = model.kind == "data_dir"
         self._clashes: set[str] = set()
         self._warnings = Warnings(self)
-        self.keys = TypedKeys(self, super().on_event)
+        # Keys that wait until the one before has had its effect.
+        self.typed: asyncio.Queue[events.Key] = asyncio.Queue()
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the only one that is made before it is wanted."""
@@ -117,30 +118,22 @@ class InspectorApp(App[None]):
         return PartitionScreen(name, self.begin.first_view, jump)
 
     def on_mount(self) -> None:
-        self._heed_signals()
+        pass_keys: WorkType[None] = self._pass_keys
+        self.run_worker(pass_keys)
+        if not self.is_headless:
+            end_from_outside(lambda code: self.exit(return_code=code))
         # The collector looks through all that lives, some 60 ms while a key waits; modules and styles stay anyway.
         self.set_timer(SETTLED_SECONDS, gc.freeze)
-        self.set_timer(PREPARED_SECONDS, self._prepare)
+        self.set_timer(SETTLED_SECONDS, self._import_jobs)
         logging.getLogger("kafkalog").addHandler(self._warnings)
         self.set_keymap(self.settings.keymap)
         mistakes = [*self.settings.mistakes, *self._use_theme()]
         if mistakes:
             self.notify("\n".join(mistakes), title="config file", severity="warning", timeout=10, markup=False)
 
-    def _heed_signals(self) -> None:
-        """Told to end, it leaves the terminal as it was. nohup stays in force."""
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                end = partial(self.exit, return_code=128 + number)
-                asyncio.get_running_loop().add_signal_handler(number, end)
-
-    def _prepare(self) -> None:
-        prepare: WorkType[None] = self._prepare_runs
-        self.run_worker(prepare, exit_on_error=False)
-
-    async def _prepare_runs(self) -> None:
-        await self.desk(import_module, "inspector.background.runs")
-        self.runs.prepare()
+    def _import_jobs(self) -> None:
+        """In a thread, so that the first key that begins a job does not wait for it."""
+        self.run_worker(self.desk(import_module, "inspector.jobs.runs"), exit_on_error=False)
 
     def _use_theme(self) -> list[str]:
         theme = self.settings.theme
@@ -159,7 +152,7 @@ class InspectorApp(App[None]):
     def runs(self) -> Runs:
         """What is, or was, done beside the screens."""
         if self._runs is None:
-            from inspector.background.runs import Runs
+            from inspector.jobs.runs import Runs
 
             self._runs = Runs()
         return self._runs
@@ -168,7 +161,7 @@ class InspectorApp(App[None]):
         """What was searched for there last."""
         if self._runs is None:
             return None
-        from inspector.background.runs import SearchRun
+        from inspector.jobs.runs import SearchRun
 
         return self._runs.of(SearchRun, path)
 
@@ -207,12 +200,33 @@ class InspectorApp(App[None]):
     # Keys.
 
     async def on_event(self, event: events.Event) -> None:
-        """What is typed faster than a prompt, or a view, comes is for that one, and each key counts."""
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            await self.keys.type(event)
+        """Queue keys, so that those typed faster than a prompt or a view opens are for it. Quitting does not wait."""
+        if isinstance(event, events.Key) and not event.is_forwarded and not self._quits(event.key):
+            self.typed.put_nowait(event)
         else:
             await super().on_event(event)
-            self.keys.handled(event)
+
+    def _quits(self, key: str) -> bool:
+        active = self.screen.active_bindings.get(key)
+        return active is not None and active.binding.id == "quit"
+
+    async def _pass_keys(self) -> None:
+        while True:
+            await super().on_event(await self.typed.get())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KEY_SECONDS):
+                    # The key comes to its action, and what the action sends comes where it is for.
+                    for _ in range(2):
+                        await self._until_handled()
+                    if isinstance(self.screen, InspectorScreen):
+                        await self.screen.until_still()
+
+    async def _until_handled(self) -> None:
+        """Wait until all messages are handled from the focused widget up to the application."""
+        for node in (self.focused or self.screen).ancestors_with_self:
+            handled = asyncio.Event()
+            if node.call_later(handled.set):
+                await handled.wait()
 
     def action_press(self, name: str) -> None:
         """A click at a key in the last line."""
@@ -293,4 +307,5 @@ def run(path: Path, settings: Settings) -> int:
         os.environ.setdefault("NO_COLOR", "1")
     app = InspectorApp(Model(path), settings)
     app.run()
+    stop_looking()
     return app.return_code or 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from inspector.desk import Desk
 
 if TYPE_CHECKING:
-    from inspector.background.runs import SearchRun
+    from inspector.jobs.runs import SearchRun
     from inspector.reading.answers import PartitionState, Place, SegmentRow
     from inspector.reading.batches import SegmentReader
     from inspector.reading.partition import PartitionReader

@@ -15,23 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from inspector import charts, columns, text
-from inspector.background.jobs import Wanted
 from inspector.columns import Times
-from inspector.model import Model, PartitionReader, Progress
+from inspector.jobs.jobs import Wanted
+from inspector.model import Model, Progress
 from inspector.reading.answers import BatchRow, CellKind, PartitionState, RecordDetail, RecordRow, SegmentRow, TopicRow
 from inspector.reading.batches import SegmentReader
+from inspector.reading.partition import PartitionReader
 from inspector.reading.search import Search
 from inspector.reading.statistics import Statistics
 from inspector.reading.verifying import Verification
 from inspector.rows import Shown
 from kafkalog import Record, TopicPartition
 from kafkalog.cli import json_shapes
-from kafkalog.cli.log_source import Located, facts_of, partition_of_file
+from kafkalog.cli.log_source import Located, facts_of
 from kafkalog.cli.output import path_text, rfc3339, write_text
 from kafkalog.fsck import Severity
 from kafkalog.scan.search import Match
 from kafkalog.scan.summary import SegmentSummary
 from kafkalog.scan.transactions import TransactionRow, Transactions
+from kafkalog.storage.data_dir.discover import LogFile
 
 WINDOW = 1_000
 TEXT_WIDTH = 100
@@ -498,8 +500,15 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
     head = {"version": json_shapes.JSON_VERSION, "screen": screen, "path": path_text(path), **listing.facts}
     yield json_shapes.text_of(head)[:-1] + ',"rows":[', not listing.facts.get("problem")
     for i, row in enumerate(listing.rows):
-        line = json_shapes.text_of(listing.document(row))
-        yield f"{',' if i else ''}\n{line}", _is_sound(_bare(row))
+        document, is_sound = listing.document(row), _is_sound(_bare(row))
+        yield ",\n" if i else "\n", is_sound
+        pieces: Iterable[str]
+        try:
+            pieces = (json_shapes.text_of(document),)
+        except TypeError:
+            # It has a `LargeText`.
+            pieces = map(bytes.decode, json_shapes.pieces_of(document))
+        yield from ((piece, is_sound) for piece in pieces)
     after = listing.after()
     rest = "," + json_shapes.text_of(after)[1:] if after else "}"
     yield f"]{rest}\n", not after.get("problem")
@@ -551,7 +560,7 @@ def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
 def _segment(row: SegmentRow) -> dict[str, Any]:
     counts = json_shapes.of_counts(SegmentSummary() if row.summary is None else row.summary)
     return {
-        **json_shapes.of_place(row.path, partition_of_file(row.path)),
+        **json_shapes.of_place(row.path, LogFile(row.path).topic_partition),
         "base_offset": row.base_offset,
         "end_offset": row.end_offset,
         "size_in_bytes": row.bytes,

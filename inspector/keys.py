@@ -46,8 +46,6 @@ class Action:
     call: str = ""
 
 
-# What is typed behind such a key is for the line that it opens.
-ASKING = frozenset(("filter_topics", "filter_rows", "export", "go_to", "search"))
 ACTIONS = (
     Action("view_topics", "partition", TOPICS_KEY, "", "Topics: all partitions of the data directory", "topics"),
     *(

@@ -13,9 +13,8 @@ in the results.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from inspector.reading.answers import (
     BatchRow,
@@ -41,7 +40,6 @@ from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, d
 from kafkalog.storage.file_names import real_path
 
 if TYPE_CHECKING:
-    from inspector.reading.batches import SegmentReader
     from inspector.reading.partition import PartitionReader
 
 __all__ = [
@@ -51,28 +49,17 @@ __all__ = [
     "Field",
     "Model",
     "Offset",
-    "PartitionReader",
     "PartitionState",
     "Place",
     "Progress",
     "RecordDetail",
     "RecordRow",
-    "SegmentReader",
     "SegmentRow",
     "Span",
     "Target",
     "Time",
     "TopicRow",
 ]
-
-# The modules that read partitions take longer to import than listing the names: they are imported with the first one.
-_LATER = {"PartitionReader": "inspector.reading.partition", "SegmentReader": "inspector.reading.batches"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
 
 
 class Model:
@@ -173,6 +160,7 @@ class Model:
             raise ValueError("a data directory has many partitions: a name is needed")
         else:
             source = self._source(partition_dir(self.path / name))
+        # It takes longer to import than to list the names.
         from inspector.reading.partition import PartitionReader
 
         found = self._readers.get(name)

@@ -1,12 +1,15 @@
-"""Conversion of `RecordColumns` to Arrow. Keys, values and headers are copied; arrays of numbers are mostly shared.
+"""Conversion of records to Arrow. Keys, values and headers are copied; arrays of numbers are mostly shared.
 
 offset          int64
 timestamp       timestamp[ms, UTC]; null = none
 timestamp_type  int8; -1 none, 0 CreateTime, 1 LogAppendTime
 key, value      binary
 headers         list<struct<key: string, value: binary>>
+
+`to_arrow` converts one `RecordColumns`, some thousand records; `reader` joins those of a log to larger batches.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +35,11 @@ SCHEMA = pa.schema(
         pa.field("headers", pa.list_(HEADER_TYPE), nullable=False),
     ]
 )
+
+
+# A batch of a `reader` has fewer records, or about this many bytes: enough for a row group of Parquet.
+BATCH_ROWS = 1 << 16
+BATCH_BYTES = 16 << 20
 
 
 class Columns(Protocol):
@@ -60,23 +68,76 @@ class Columns(Protocol):
     def __len__(self) -> int: ...
 
 
-def to_arrow(columns: Columns) -> pa.RecordBatch:
-    """Convert columns to a `pyarrow.RecordBatch` of `SCHEMA`, one row per record.
+_ARRAYS: dict[str, Callable[[Columns], pa.Array]] = {
+    "offset": lambda columns: pa.array(columns.offset),
+    "timestamp": lambda columns: pa.array(columns.timestamp, mask=columns.timestamp == -1).cast(
+        pa.timestamp("ms", tz="UTC")
+    ),
+    "timestamp_type": lambda columns: pa.array(columns.timestamp_type),
+    "key": lambda columns: binary_array(columns.buffer, columns.key_start, columns.key_length),
+    "value": lambda columns: binary_array(columns.buffer, columns.value_start, columns.value_length),
+    "headers": lambda columns: headers_array(columns, list(HEADER_TYPE)),
+}
+
+
+def to_arrow(columns: Columns, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    """Convert columns to a `pyarrow.RecordBatch`, one row per record.
 
     It shares no memory with the columns' buffer.
+
+    Args:
+        columns: The records.
+        schema: Fields of `SCHEMA`.
 
     Raises:
         OverflowError: Keys or values have more than 2**31 - 1 bytes in total; slice the columns first.
     """
-    arrays = [
-        pa.array(columns.offset),
-        pa.array(columns.timestamp, mask=columns.timestamp == -1).cast(pa.timestamp("ms", tz="UTC")),
-        pa.array(columns.timestamp_type),
-        binary_array(columns.buffer, columns.key_start, columns.key_length),
-        binary_array(columns.buffer, columns.value_start, columns.value_length),
-        _headers(columns),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([_ARRAYS[name](columns) for name in schema.names], schema=schema)
+
+
+def schema_of(names: Sequence[str] | None) -> pa.Schema:
+    """Return the fields of `SCHEMA` with these names, in their order; all of them for None.
+
+    Raises:
+        ValueError: There is no such field.
+    """
+    if names is None:
+        return SCHEMA
+    wanted = [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str) or not wanted or any(name not in SCHEMA.names for name in wanted):
+        raise ValueError(f"columns are names among {', '.join(SCHEMA.names)}; not {names!r}")
+    return pa.schema([SCHEMA.field(name) for name in wanted])
+
+
+def reader(parts: Iterable[Columns], schema: pa.Schema = SCHEMA) -> pa.RecordBatchReader:
+    """Return a reader of the records of all parts, in batches of up to `BATCH_ROWS` rows or about `BATCH_BYTES`.
+
+    The parts are taken when a batch is asked for, and errors in taking them are raised then. A larger part is a batch
+    of its own.
+
+    Args:
+        parts: The records.
+        schema: Fields of `SCHEMA`.
+    """
+    return pa.RecordBatchReader.from_batches(schema, _joined(parts, schema))
+
+
+def _joined(parts: Iterable[Columns], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    waiting, rows, size = list[pa.RecordBatch](), 0, 0
+    for part in parts:
+        batch = to_arrow(part, schema)
+        del part
+        if waiting and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
+            yield _one(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def binary_array(buffer: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.Array:
@@ -88,10 +149,6 @@ def binary_array(buffer: memoryview, starts: NDArray[np.int64], lengths: NDArray
     starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
     ends, data = gather(buffer, starts, lengths)
     return _pieces(ends, data, lengths < 0)
-
-
-def _headers(columns: Columns) -> pa.Array:
-    return headers_array(columns, list(HEADER_TYPE))
 
 
 def headers_array(columns: Columns, fields: list[pa.Field], *, none_is_null: bool = False) -> pa.Array:

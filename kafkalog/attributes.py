@@ -10,6 +10,7 @@ Source: clients/.../common/record/{CompressionType,TimestampType,DefaultRecordBa
 """
 
 from enum import IntEnum
+from typing import Literal, TypeAlias
 
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
@@ -25,6 +26,10 @@ class CompressionType(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+CodecName: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+"""The name of a codec in a producer's configuration, which functions accept for it."""
 
 
 def codec_name(number: int) -> str:

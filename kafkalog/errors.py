@@ -83,6 +83,26 @@ class OffsetOutOfRangeError(KafkaLogError):
     """An offset before the log's start or after its end. Kafka: OffsetOutOfRangeException."""
 
 
+class LogTruncatedError(OffsetOutOfRangeError):
+    """A log that was truncated while it was read. Kafka: LogTruncationException.
+
+    Attributes:
+        offset: The last offset that was read; it may have been cut off, and have another record now.
+        log_end_offset: The log's end now.
+    """
+
+    offset: int = -1
+    log_end_offset: int = -1
+
+    @classmethod
+    def of(cls, path: str, offset: int, log_end_offset: int) -> "LogTruncatedError":
+        """Return the error for a log that was read up to an offset."""
+        what = f"the log was truncated while it was read, up to offset {offset}; its end is {log_end_offset} now"
+        error = cls(what, path)
+        error.offset, error.log_end_offset = offset, log_end_offset
+        return error
+
+
 class OffsetsOutOfOrderError(KafkaLogError):
     """Batches to append whose offsets do not rise. Kafka: OffsetsOutOfOrderException."""
 

@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kafkalog.spark import ReadOptions, plan_splits, read_split
-from kafkalog.spark.data_source import SplitPartition
 from kafkalog.spark.schema import ddl
 
 
@@ -47,7 +46,7 @@ class ReadyReader(DataSourceReader):
             left -= batch.num_rows
 
 
-class _Part(SplitPartition):
+class _Part(InputPartition):
     def __init__(self, split: Any, rows: int) -> None:
         super().__init__(split)
         self.rows = rows

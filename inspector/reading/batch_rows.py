@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inspector.reading.answers import BatchKind, BatchRow
+from inspector.reading.answers import KINDS, BatchKind, BatchRow
 from inspector.reading.headers import (
     Rows,
-    batch_of,
-    control_of,
     decoded_offsets,
     flags_of,
     record_counts,
@@ -29,6 +27,7 @@ from inspector.reading.window import ABORTED, CONTROL, CORRUPT, DATA, TRANSACTIO
 from kafkalog import TimestampType
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, codec_name
 from kafkalog.errors import KafkaLogError
+from kafkalog.scan.transactions import marker_types
 
 if TYPE_CHECKING:
     from inspector.reading.batches import SegmentReader
@@ -62,18 +61,21 @@ def read(windows: Windows, window: Window) -> Held:
 
 
 def ranks(reader: SegmentReader, window: Window, rows: Rows) -> list[int]:
-    """The kind of each batch of a window, as its place in `KINDS`; the checksums are those already looked at."""
-    assert reader.raw is not None
-    flags = flags_of(rows)
-    kinds = np.where(flags & CONTROL_BIT, CONTROL, np.where(flags & TRANSACTIONAL_BIT, TRANSACTIONAL, DATA))
-    if window.worst >= ABORTED:
-        for i in np.flatnonzero(kinds == TRANSACTIONAL).tolist():
-            if reader.raw.fates.is_aborted(int(rows["producer_id"][i]), int(rows["base_offset"][i])):
-                kinds[i] = ABORTED
+    """Return the kind of each batch of a window as an index into `KINDS`. No further checksums are computed."""
+    kinds = _kinds(reader, rows)
     if window.worst == CORRUPT:
         kinds[list(reader.held(window).bad)] = CORRUPT
     found: list[int] = kinds.tolist()
     return found
+
+
+def _kinds(reader: SegmentReader, rows: Rows) -> NDArray[np.int64]:
+    """Return the kinds of batches without damage as indexes into `KINDS`."""
+    assert reader.raw is not None
+    flags = flags_of(rows)
+    kinds = np.where(flags & CONTROL_BIT, CONTROL, np.where(flags & TRANSACTIONAL_BIT, TRANSACTIONAL, DATA))
+    kinds[(kinds == TRANSACTIONAL) & reader.raw.transactions.aborted_among(rows)] = ABORTED
+    return kinds
 
 
 def row_of(reader: SegmentReader, window: Window, held: Held, i: int) -> BatchRow:
@@ -107,7 +109,7 @@ def _batch_row(reader: SegmentReader, number: int, row: np.void, before: int, ba
         number,
         int(row["position"]),
         int(row["size_in_bytes"]),
-        _kind(reader, row, flags, bad is not None),
+        KINDS[CORRUPT if bad is not None else _kinds(reader, np.atleast_1d(row))[0]],
         base,
         last,
         records,
@@ -121,7 +123,7 @@ def _batch_row(reader: SegmentReader, number: int, row: np.void, before: int, ba
         time_of(int(row["max_timestamp"])),
         TimestampType(int(row["timestamp_type"])).label,
         bool(flags & TRANSACTIONAL_BIT),
-        control_of(batch_of(reader.raw.file, row)) if flags & CONTROL_BIT else None,
+        _control_type(reader, row) if flags & CONTROL_BIT else None,
         int(row["checksum"]),
         max(0, base - before - 1) if before >= 0 else _gap_at_start(reader, base),
         _placed(reader, problem, int(row["position"])),
@@ -137,16 +139,9 @@ def _gap_at_start(reader: SegmentReader, base: int) -> int:
     return max(0, base - reader.base_offset) if reader.base_offset is not None else 0
 
 
-def _kind(reader: SegmentReader, row: np.void, flags: int, bad: bool) -> BatchKind:
+def _control_type(reader: SegmentReader, row: np.void) -> str | None:
     assert reader.raw is not None
-    if bad:
-        return "corrupt"
-    if flags & CONTROL_BIT:
-        return "control"
-    if not flags & TRANSACTIONAL_BIT:
-        return "data"
-    aborted = reader.raw.fates.is_aborted(int(row["producer_id"]), int(row["base_offset"]))
-    return "aborted" if aborted else "transactional"
+    return marker_types(reader.raw.file.entries, np.atleast_1d(row)).get(int(row["position"]))
 
 
 def _known(value: np.generic) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from threading import RLock
 
 from inspector.reading import batch_rows, finding
 from inspector.reading import fields as naming
@@ -13,16 +12,15 @@ from inspector.reading import records as reading
 from inspector.reading import strip as mapping
 from inspector.reading.answers import BatchRow, Cell, Field, RecordDetail, RecordRow
 from inspector.reading.batch_rows import Held
-from inspector.reading.fates import AbortedRange
 from inspector.reading.files import SegmentFile
 from inspector.reading.headers import Rows
-from inspector.reading.locking import locked
 from inspector.reading.window import Window
 from inspector.reading.windows import Windows
 from kafkalog import RecordBatch
 from kafkalog.errors import KafkaLogError
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.summary import SegmentSummary
+from kafkalog.storage.index.transaction_index import AbortedTxn
 
 # What a step does at most, so that whoever waits for the worker waits no longer.
 STEP_SECONDS = 0.01
@@ -34,20 +32,19 @@ _HELD_WINDOWS = 32
 class SegmentReader:
     """One segment file, in windows. Nothing here raises for what is on disk; calls of several threads take turns.
 
-    path: of the file. base_offset: its name's, None where that is none. later_aborted: what later segments say of
-    transactions that were aborted: producer, first and last offset.
+    path: of the file. base_offset: its name's, None where that is none. later_aborted: returns the aborted transactions
+    in the indexes of later segments.
     """
 
     def __init__(
         self,
         path: Path,
         base_offset: int | None = None,
-        later_aborted: Callable[[], Iterable[AbortedRange]] | None = None,
+        later_aborted: Callable[[], Iterable[AbortedTxn]] | None = None,
     ) -> None:
         self.path = path
         self.base_offset = base_offset
         self.problem: str | None = None
-        self.lock = RLock()
         self._later_aborted = later_aborted
         self._asked_later = False
         self._file: SegmentFile | None = None
@@ -66,7 +63,6 @@ class SegmentReader:
             self._file = self._windows = None
             self.problem = str(error)
 
-    @locked
     def close(self) -> None:
         """Give up the file."""
         if self._file is not None:
@@ -81,7 +77,6 @@ class SegmentReader:
 
     # --- reading it through
 
-    @locked
     def index_more(self, max_bytes: int = 8 << 20, seconds: float = STEP_SECONDS) -> Progress:
         """Read on: first all headers, then all checksums; `is_done` when there is no more for now.
 
@@ -123,8 +118,8 @@ class SegmentReader:
 
     def _ask_later(self, windows: Windows) -> None:
         self._asked_later = True
-        if self._later_aborted is not None and windows.fates.open_producers:
-            windows.fates.decide(self._later_aborted())
+        if self._later_aborted is not None and windows.transactions.open:
+            windows.decide(self._later_aborted())
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -179,7 +174,6 @@ class SegmentReader:
         found = self.batch_rows(i, 1)
         return found[0] if found else None
 
-    @locked
     def record_batch(self, i: int) -> RecordBatch | None:
         """Return batch i as the library reads it; None: no batch can be read there."""
         if self._file is None or not 0 <= i < self.batches:
@@ -191,7 +185,6 @@ class SegmentReader:
         start = int(row["position"])
         return next(self._file.part(start, start + int(row["size_in_bytes"])).batches(), None)
 
-    @locked
     def batch_rows(self, first: int, count: int) -> list[BatchRow]:
         """The batches first .. first + count, as far as they are known."""
         rows: list[BatchRow] = []
@@ -206,7 +199,6 @@ class SegmentReader:
             rows += [batch_rows.row_of(self, window, held, i) for i in range(start, stop)]
         return rows
 
-    @locked
     def held(self, window: Window) -> Held:
         """A window's batches, read from the file unless they were a moment ago."""
         key = window.position, window.end
@@ -232,7 +224,6 @@ class SegmentReader:
 
     # --- finding
 
-    @locked
     def batch_at(
         self, *, position: int | None = None, offset: int | None = None, timestamp: int | None = None
     ) -> int | None:
@@ -242,19 +233,16 @@ class SegmentReader:
         """
         return finding.batch_at(self, position=position, offset=offset, timestamp=timestamp)
 
-    @locked
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
         """The next damaged batch after (or before) a row; None where none is known."""
         return finding.next_damage(self, row, forwards)
 
-    @locked
     def first_damage(self) -> str | None:
-        """What is wrong with the first damaged batch; None where none is known."""
+        """Return the problem of the first batch known to be damaged; None: no damage is known."""
         number = finding.next_damage(self, -1, forwards=True)
         batch = None if number is None else self.batch(number)
         return None if batch is None else batch.problem
 
-    @locked
     def next_transaction(self, row: int, forwards: bool = True, producer: int | None = None) -> int | None:
         """The next batch of another transaction, or marker, after (or before) a row; None where none is known.
 
@@ -262,39 +250,32 @@ class SegmentReader:
         """
         return finding.next_transaction(self, row, forwards, producer)
 
-    @locked
     def producer_at(self, row: int) -> int | None:
         """Whose transaction a batch is of; None where it is of none."""
         return finding.producer_at(self, row)
 
-    @locked
     def strip(self, width: int) -> list[Cell]:
         """The segment as `width` cells of equally many bytes, each of the worst kind in it."""
         return mapping.strip(self, width) if self._windows is not None and width > 0 else []
 
     # --- records
 
-    @locked
     def record_rows(self, first: int, count: int) -> list[RecordRow]:
         """The records first .. first + count, as far as they are known."""
         return list(reading.rows(self, first, count))
 
-    @locked
     def record(self, i: int) -> RecordDetail | None:
         """Record i whole; None where there is none (yet)."""
         return reading.detail(self, i)
 
-    @locked
     def record_at(self, offset: int) -> int | None:
         """The number of the record with that offset, or of the first behind it; None where it is not known (yet)."""
         return reading.record_at(self, offset)
 
-    @locked
     def first_record_of(self, batch: int) -> int | None:
         """The number of a batch's first record (of the next one's, where it has none); None where there is none."""
         return reading.first_record_of(self, batch)
 
-    @locked
     def position_of(self, record: int) -> int | None:
         """Where a record begins in the file, by its number; that of its batch where it is compressed."""
         found = self.record_rows(record, 1)
@@ -307,7 +288,6 @@ class SegmentReader:
 
     # --- bytes
 
-    @locked
     def read_bytes(self, position: int, length: int) -> bytes:
         """The bytes from a position on, fewer where the file ends before."""
         if self._file is None or position < 0:
@@ -317,7 +297,6 @@ class SegmentReader:
         except (OSError, KafkaLogError, ValueError):
             return b""
 
-    @locked
     def fields(self, batch_row: int) -> tuple[Field, ...]:
         """The fields of a batch's header and, where they are not compressed, of its first records."""
         row = self.batch(batch_row)
@@ -328,7 +307,6 @@ class SegmentReader:
         row = self.batch(batch_row)
         return iter(()) if row is None else naming.every_field(self, row)
 
-    @locked
     def field_at(self, position: int) -> Field | None:
         """The field that a byte belongs to; None where no batch is known there."""
         number = self.batch_at(position=position)

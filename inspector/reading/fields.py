@@ -16,6 +16,7 @@ from kafkalog.attributes import (
     codec_name,
 )
 from kafkalog.record import fields
+from kafkalog.record.control import ControlRecordType
 from kafkalog.record.fields import EntryFields, Kind
 from kafkalog.record.layout import CODEC_MASK
 
@@ -139,8 +140,8 @@ def _record_attributes(value: int) -> str:
 
 
 def _control_type(value: int) -> str:
-    known = fields.control_type_of(value)
-    return f"{value} ({'unknown' if known is None else known.name})"
+    kind = ControlRecordType(value)
+    return f"{value} ({'unknown' if kind is ControlRecordType.UNKNOWN else kind.name})"
 
 
 _NUMBERS: dict[Kind, Callable[[int], str]] = {

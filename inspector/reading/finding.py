@@ -15,7 +15,7 @@ import numpy as np
 
 from inspector.reading.batch_rows import Held
 from inspector.reading.headers import flags_of
-from inspector.reading.window import CORRUPT, Window
+from inspector.reading.window import CORRUPT, DATA, Window
 from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def next_transaction(reader: SegmentReader, row: int, forwards: bool, producer: 
         other = (held.rows["producer_id"] != (-1 if own is None else own)) | (flags & CONTROL_BIT != 0)
         return np.flatnonzero((flags & TRANSACTIONAL_BIT != 0) & other).tolist()
 
-    return _next(reader, row, forwards, wanted, lambda window: window.has_transactional)
+    return _next(reader, row, forwards, wanted, lambda window: window.worst > DATA)
 
 
 def producer_at(reader: SegmentReader, row: int) -> int | None:

@@ -1,11 +1,10 @@
-"""What the rows of a header table stand for: how many records, which batch, which codec, which marker.
+"""The batches of header rows, and how many records each has.
 
-    position  base_offset  last_offset  magic  attributes   stands for
+    position  base_offset  last_offset  magic  attributes   records
     0         100          109          2      0x00         10 records, or as many as the header says there are
     512       110          119          1                   a wrapper: as many records as are found in it
-    900       120          120          2      0x30         a marker: what its first record says
 
-A header may say anything where there is damage: what makes no sense counts as one record.
+A damaged header may have any number: if it is impossible, the batch counts as one record.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from inspector.reading.files import SegmentFile
 from kafkalog import RecordBatch
 from kafkalog.errors import CorruptRecordError, KafkaLogError
-from kafkalog.record.control import control_name
 
 Rows: TypeAlias = NDArray[np.void]
 
@@ -60,15 +58,6 @@ def batch_of(file: SegmentFile, row: np.void) -> RecordBatch | None:
         what = "the batch is too large to be looked into here"
         raise CorruptRecordError(what, str(file.path), start, f"at most {MOST_BYTES} bytes", int(row["size_in_bytes"]))
     return next(file.part(start, start + int(row["size_in_bytes"])).batches(), None)
-
-
-def control_of(batch: RecordBatch | None) -> str | None:
-    """What the first record of a control batch is, by its name; None where it cannot be read."""
-    try:
-        record = next(iter(batch.columns(check_crcs=False)), None) if batch is not None else None
-    except KafkaLogError:
-        return None
-    return None if record is None else control_name(record.key)
 
 
 def time_of(value: int) -> int | None:

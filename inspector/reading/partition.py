@@ -17,21 +17,19 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kafkalog
 from inspector.reading.answers import Byte, Change, IndexState, Offset, PartitionState, Place, SegmentRow, Target
 from inspector.reading.batches import CHANGED, SegmentReader
 from inspector.reading.ends import end_of, log_end_of
-from inspector.reading.fates import AbortedRange
 from inspector.reading.gaps import gaps_between
 from inspector.reading.headers import time_of
-from inspector.reading.locking import locked
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
 from kafkalog.scan.last_stable_offset import LastStableOffset
 from kafkalog.scan.transactions import Transactions, TransactionScan, transactions_of
+from kafkalog.storage.index.transaction_index import AbortedTxn
 
 if TYPE_CHECKING:
     from inspector.reading.topics import Source
@@ -55,7 +53,7 @@ class _Found(NamedTuple):
 class PartitionReader:
     """A partition directory, or one segment file by itself.
 
-    Nothing here raises for what is on disk; calls of several threads take turns.
+    Nothing here raises for what is on disk. Except where a method says otherwise, one thread calls.
     """
 
     def __init__(self, source: Source) -> None:
@@ -72,11 +70,9 @@ class PartitionReader:
         self._last: PartitionState | None = None
         self._last_stable: LastStableOffset | None = None
         self._last_end: int | None = None
-        self.lock = RLock()
 
     # --- the state
 
-    @locked
     def refresh(self) -> PartitionState:
         """What is there now, and what changed since the last call."""
         state = self._state()
@@ -173,8 +169,8 @@ class PartitionReader:
     def work_out_last_stable(self) -> int | None:
         """The last stable offset; `refresh` tells it from now on, and follows it.
 
-        It may take a second for a long segment without a snapshot, and stops no other call meanwhile. None: damage is
-        in the way, or it is a file.
+        It may take a second for a long segment without a snapshot, and may be called in another thread meanwhile. None:
+        damage is in the way, or it is a file.
         """
         if self._source.is_file:
             return None
@@ -183,8 +179,7 @@ class PartitionReader:
                 end, found, offset = log.log_end_offset, LastStableOffset(log), log.last_stable_offset
         except _FAILURES:
             return None
-        with self.lock:
-            self._last_end, self._last_stable = end, found
+        self._last_end, self._last_stable = end, found
         return offset
 
     # --- segments
@@ -251,7 +246,6 @@ class PartitionReader:
             yield self._readers[base_offset]
         yield from (reader for base, reader in self._passing.values() if base == base_offset)
 
-    @locked
     def segment(self, base_offset: int) -> SegmentReader:
         """The reader of the segment with that base offset; the same one until `KEPT` others have been asked for.
 
@@ -272,9 +266,11 @@ class PartitionReader:
                 return reader
         return None
 
-    @locked
     def segment_in_passing(self, base_offset: int, purpose: str = "counts") -> SegmentReader:
-        """To be read through for what it holds; closed when another one is asked for so, for the same purpose."""
+        """Return a reader for one pass over a segment, such as to count its records or to find a batch.
+
+        It is closed when another segment is requested for the same purpose.
+        """
         if base_offset in self._readers:
             return self._readers[base_offset]
         passed = self._passing.pop(purpose, None)
@@ -293,19 +289,17 @@ class PartitionReader:
         self._note(base_offset, reader)
         reader.close()
 
-    def _aborted_behind(self, base_offset: int) -> Iterator[AbortedRange]:
-        """What the transaction indexes of later segments say."""
+    def _aborted_behind(self, base_offset: int) -> Iterator[AbortedTxn]:
+        """Yield the aborted transactions in the indexes of later segments."""
         if self._source.is_file:
             return
         with suppress(*_FAILURES):
             for segment in self._opened().segments:
                 if segment.base_offset > base_offset:
-                    for each in segment.txn_index:
-                        yield each.producer_id, each.first_offset, each.last_offset
+                    yield from segment.txn_index
 
     # --- places
 
-    @locked
     def locate(self, target: Target) -> Place | None:
         """Where an offset, a time or a byte is; None where it is not, or damage is in the way.
 
@@ -372,7 +366,6 @@ class PartitionReader:
         """All transactions, the committed ones too, read in steps; may be stepped through in any thread."""
         return TransactionScan(self.path, is_file=self._source.is_file)
 
-    @locked
     def close(self) -> None:
         """Give up all files."""
         for reader in self._readers.values():

@@ -9,7 +9,7 @@ What is kept of it is a sum: how many batches and records, up to which offset an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # The worse the greater: places in `answers.KINDS`.
 DATA, TRANSACTIONAL, CONTROL, ABORTED, CORRUPT = range(5)
@@ -19,8 +19,9 @@ DATA, TRANSACTIONAL, CONTROL, ABORTED, CORRUPT = range(5)
 class Window:
     """Some batches one after the other. previous, last_offset: the largest offset before them, and up to their end.
 
-    worst: the worst kind seen in it. checked: its checksums have been looked at. lost: what is wrong with bytes among
-    which there is no batch. tail: they reach to the end of the file, and may become a batch yet.
+    worst: the worst kind seen in it. producers: the first offset of each producer's transactional batches in it, by
+    producer id. checked: its checksums have been computed. lost: the problem of bytes in which no batch can be read.
+    tail: they reach to the end of the file, and may become a batch yet.
     """
 
     position: int
@@ -33,7 +34,7 @@ class Window:
     last_offset: int
     max_timestamp: int = -1
     worst: int = DATA
-    has_transactional: bool = False
+    producers: dict[int, int] = field(default_factory=dict)
     checked: bool = False
     lost: str | None = None
     tail: bool = False

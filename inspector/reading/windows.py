@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inspector.reading.answers import said
-from inspector.reading.fates import Fates
 from inspector.reading.files import SegmentFile
 from inspector.reading.headers import Rows, flags_of, record_counts
-from inspector.reading.window import CONTROL, CORRUPT, DATA, Window
+from inspector.reading.window import ABORTED, CONTROL, CORRUPT, DATA, TRANSACTIONAL, Window
 from kafkalog import EndKind
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptRecordError, KafkaLogError
@@ -33,8 +32,12 @@ from kafkalog.fsck.file_check import damaged_batch, lost_finding
 from kafkalog.fsck.verifying import scope_of
 from kafkalog.fsck.walk import Item, Run, readable, walk
 from kafkalog.record.batch_validity import unreadable
+from kafkalog.record.framing import end_of
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.summary import SegmentSummary
+from kafkalog.scan.transaction_states import FileTransactions
+from kafkalog.scan.transactions import transactional
+from kafkalog.storage.index.transaction_index import AbortedTxn
 
 WINDOW_ROWS = 1024
 WINDOW_BYTES = 256 << 10
@@ -66,7 +69,7 @@ class Windows:
         self._is_damaged = False
         self._checked = 0
         self._checked_bytes = 0
-        self.fates = Fates(self.file)
+        self.transactions = FileTransactions(self.file.entries)
         self._scope = scope_of(self.file.path)
         self._print: tuple[int, bytes] | None = None
         # Whether the last window takes no more.
@@ -221,7 +224,7 @@ class Windows:
 
     def _extend(self, window: Window, rows: Rows, counts: NDArray[np.int64]) -> None:
         records = int(counts.sum())
-        window.end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+        window.end = end_of(rows)
         window.rows += len(rows)
         window.records += records
         window.last_offset = max(window.last_offset, int(rows["last_offset"].max()))
@@ -233,7 +236,28 @@ class Windows:
         self.records += records
         if (flags_of(rows) & CONTROL_BIT).any():
             window.worsen(CONTROL)
-        self.fates.note(window, rows)
+        own = rows[transactional(rows)]
+        if len(own):
+            window.worsen(TRANSACTIONAL)
+            data = own[own["attributes"] & CONTROL_BIT == 0]
+            producers, firsts = np.unique(data["producer_id"], return_index=True)
+            offsets = data["base_offset"][firsts].tolist()
+            for producer, offset in zip(producers.tolist(), offsets, strict=True):
+                window.producers.setdefault(producer, offset)
+            self._mark(self.transactions.add(own))
+
+    def decide(self, later: Iterable[AbortedTxn]) -> None:
+        """Mark the windows of those aborted transactions of later segments that are open at the end of this one."""
+        self._mark(self.transactions.decide(later))
+
+    def _mark(self, aborted: Iterable[AbortedTxn]) -> None:
+        """Mark the windows that have batches of these transactions."""
+        for each in aborted:
+            for window in reversed(self.all):
+                if window.last_offset < each.first_offset:
+                    break
+                if window.producers.get(each.producer_id, each.last_offset) < each.last_offset:
+                    window.worsen(ABORTED)
 
     # --- checksums
 
@@ -268,7 +292,7 @@ class Windows:
     def bad_rows(self, rows: Rows) -> dict[int, str]:
         """Of rows one after the other, which are no sound batches, and why."""
         found: dict[int, str] = {}
-        end = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+        end = end_of(rows)
         for item in walk(self.file, self._scope.bounds, int(rows["position"][0]), end):
             if isinstance(item, Run):
                 for i in np.flatnonzero(~item.valid).tolist():

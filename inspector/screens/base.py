@@ -18,6 +18,8 @@ from inspector.widgets.paged import PagedView
 from inspector.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
+    from textual.widget import AwaitMount
+
     from inspector.app import InspectorApp
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ class InspectorScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._prompt: Widget | None = None
+        self._opens: AwaitMount | None = None
         # What the keys go to when nobody types in a line any more.
         self._behind_prompt: Widget | None = None
 
@@ -69,7 +72,10 @@ class InspectorScreen(Screen[None]):
         return False
 
     async def until_still(self) -> None:
-        """Until what keys have begun here is done."""
+        """Wait until what keys have begun here is done: the prompt is open."""
+        opens, self._opens = self._opens, None
+        if opens is not None:
+            await opens
 
     def action_reload(self) -> None:
         """Read again."""
@@ -107,7 +113,7 @@ class InspectorScreen(Screen[None]):
             submitted(answer)
 
         self._prompt = prompt(ended)
-        self.mount(self._prompt, before=self._keys_line())
+        self._opens = self.mount(self._prompt, before=self._keys_line())
 
     def give_keys(self, widget: Widget) -> None:
         """To a widget; while somebody types in a line, as soon as that is done."""

@@ -31,7 +31,7 @@ from inspector.widgets.lines import TabLine, TopLine
 from inspector.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
-    from inspector.background.jobs import Wanted
+    from inspector.jobs.jobs import Wanted
     from inspector.reading.answers import Place
 
 
@@ -76,6 +76,7 @@ class PartitionScreen(InspectorScreen):
         return self.browsing
 
     async def until_still(self) -> None:
+        await super().until_still()
         await self.going.still.wait()
 
     @property
@@ -177,7 +178,7 @@ class PartitionScreen(InspectorScreen):
     def action_search(self) -> None:
         if self.browsing is None:
             return
-        from inspector.background.jobs import Wanted
+        from inspector.jobs.jobs import Wanted
         from inspector.widgets.search_prompt import SearchPrompt
 
         before = self.browsing.search
@@ -187,8 +188,8 @@ class PartitionScreen(InspectorScreen):
     def _search(self, wanted: Wanted | None) -> None:
         if wanted is None:
             return
-        from inspector.background.jobs import SearchJob
-        from inspector.background.runs import SearchRun
+        from inspector.jobs.jobs import SearchJob
+        from inspector.jobs.runs import SearchRun
 
         browsing = self.opened
         offset = None if browsing.place is None else browsing.place.offset

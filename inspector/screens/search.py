@@ -13,8 +13,8 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from inspector import columns, messages, text
-from inspector.background.jobs import SearchJob
-from inspector.background.runs import LISTED, SearchRun
+from inspector.jobs.jobs import SearchJob
+from inspector.jobs.runs import LISTED, SearchRun
 from inspector.reading.answers import Offset
 from inspector.rows import ItemSource, Mark
 from inspector.screens.view import View

@@ -13,10 +13,10 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from inspector import text
-from inspector.background.jobs import StatisticsJob
-from inspector.background.runs import StatisticsRun
 from inspector.browsing import Browsing
 from inspector.charts import has_blocks, report
+from inspector.jobs.jobs import StatisticsJob
+from inspector.jobs.runs import StatisticsRun
 from inspector.keys import bindings
 from inspector.rows import Column, Row, Rows
 from inspector.screens.view import View

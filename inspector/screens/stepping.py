@@ -18,7 +18,7 @@ from inspector.hunting import Hunt, Kind
 from inspector.screens.shown_views import VIEWS_OF_PLACES, VIEWS_OF_RECORDS
 
 if TYPE_CHECKING:
-    from inspector.background.runs import SearchRun
+    from inspector.jobs.runs import SearchRun
     from inspector.reading.answers import Byte
     from inspector.screens.partition import PartitionScreen
 

@@ -19,9 +19,9 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from inspector import columns, messages, text
-from inspector.background.jobs import TransactionsJob
-from inspector.background.runs import TransactionsRun
 from inspector.browsing import Browsing
+from inspector.jobs.jobs import TransactionsJob
+from inspector.jobs.runs import TransactionsRun
 from inspector.reading.answers import Offset
 from inspector.rows import ItemSource
 from inspector.screens.view import View

@@ -19,8 +19,8 @@ from textual.message import Message
 from textual.widgets import Static
 
 from inspector import columns, messages, text
-from inspector.background.jobs import VerifyJob
-from inspector.background.runs import LISTED, VerifyRun
+from inspector.jobs.jobs import VerifyJob
+from inspector.jobs.runs import LISTED, VerifyRun
 from inspector.keys import bindings
 from inspector.reading.answers import Byte, Offset, Target
 from inspector.rows import ItemSource

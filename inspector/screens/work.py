@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from inspector import messages, text
-from inspector.background.runs import Run, Runs
+from inspector.jobs.runs import Run, Runs
 from inspector.keys import bindings
 from inspector.widgets.lazy_table import LazyTable
 
@@ -35,7 +35,7 @@ class ShowsRun(Widget, Generic[R]):
         return cast("InspectorApp", self.app).runs
 
     def on_mount(self) -> None:
-        self.set_interval(LOOKS_SECONDS, self._look)
+        self._looks = self.set_interval(LOOKS_SECONDS, self._look)
 
     def _look(self) -> None:
         run = self.run
@@ -48,6 +48,8 @@ class ShowsRun(Widget, Generic[R]):
             self.post_message(messages.Told(self.problem(run)))
             self.refresh_bindings()
         self.show_heading()
+        if not run.is_running:
+            self._looks.pause()
 
     def problem(self, run: R) -> str | None:
         """What is wrong."""
@@ -57,6 +59,7 @@ class ShowsRun(Widget, Generic[R]):
         """Another run."""
         self.run = run
         self._seen = (None, -1)
+        self._looks.resume()
         self.show_run()
         self.show_heading()
         self._look()

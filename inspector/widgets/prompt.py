@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
-
-if TYPE_CHECKING:
-    from inspector.app import InspectorApp
 
 MOST_REMEMBERED = 100
 
@@ -66,10 +63,6 @@ class Prompt(Horizontal):
         self.screen.set_focus(line)
         if self._replaced:
             line.select_all()
-        self._release_keys()
-
-    def _release_keys(self) -> None:
-        cast("InspectorApp", self.app).keys.release()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -79,7 +72,6 @@ class Prompt(Horizontal):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if self._accepts is not None and not self._accepts(event.value):
-            self._release_keys()
             return
         if self._history is not None and event.value:
             _remember(self._history, event.value)
@@ -107,7 +99,6 @@ class Prompt(Horizontal):
     def _end(self, value: str | None) -> None:
         self.remove()
         self._submitted(value)
-        self._release_keys()
 
 
 def _remember(history: list[str], typed: str) -> None:

@@ -16,7 +16,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from inspector.background.jobs import FIELDS, STARTS, Wanted
+from inspector.jobs.jobs import FIELDS, STARTS, Wanted
 from inspector.keys import bindings
 from inspector.widgets.prompt import Prompt
 

@@ -3,12 +3,14 @@
 TypeError: another kind, ValueError: out of range. Both name the argument, what it is counted in, and what was found.
 
 A float is no whole number, though it may be one of ms: half of what it says would be lost. True is none either.
-The number of a member of an `IntEnum` is taken for the member; its name is not.
+The number of a member of an `IntEnum` is taken for the member, and its name, as in Kafka's settings: "lz4",
+"CreateTime", "read_committed". A datetime with a time zone is taken for its ms since the epoch.
 """
 
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int64_t
 
+from datetime import datetime, timedelta, timezone
 from enum import Enum, IntEnum
 from operator import index
 
@@ -23,6 +25,9 @@ EPOCH_MS = "ms since the epoch"
 MS = "ms"
 BYTES = "bytes"
 
+cdef object EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+cdef object MILLISECOND = timedelta(milliseconds=1)
+
 
 cdef str counted_in(str unit):
     return f" of {unit}" if unit else ""
@@ -33,6 +38,10 @@ cdef str kind_of(object given):
 
 
 cdef object index_of(str name, object given, str unit):
+    if unit == EPOCH_MS and isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise ValueError(f"{name} is {given}: a datetime needs a time zone, such as tzinfo=datetime.UTC")
+        return (given - EPOCH) // MILLISECOND
     if not isinstance(given, bool):
         try:
             return index(given)
@@ -59,7 +68,13 @@ cpdef object member(str name, object given, object kind):
     """`given` as a member of the enum `kind`."""
     if type(given) is kind:
         return given
-    if issubclass(kind, IntEnum) and not isinstance(given, (bool, str)):
+    if isinstance(given, str):
+        wanted = given.replace("_", "").upper()
+        for each, found in kind.__members__.items():
+            if each.replace("_", "") == wanted:
+                return found
+        raise ValueError(f"{name} is {given!r}, not one of {', '.join([each.lower() for each in kind.__members__])}")
+    if issubclass(kind, IntEnum) and not isinstance(given, bool):
         try:
             return kind(index(given))
         except TypeError:

@@ -50,6 +50,7 @@ cdef enum Fault:
     EMPTY_WRAPPER = 11
     WRAPPER_OFFSET = 12
     TRAILING_BYTES = 13
+    TOO_MANY_HEADERS = 14
 
 
 cdef struct Cursor:

@@ -16,6 +16,8 @@ MESSAGE_MAGIC: int
 EMPTY_WRAPPER: int
 WRAPPER_OFFSET: int
 TRAILING_BYTES: int
+TOO_MANY_HEADERS: int
+NO_LIMIT: tuple[int, int]
 
 def decode_batches(
     buffer: ReadableBuffer,
@@ -23,6 +25,8 @@ def decode_batches(
     starts: NDArray[np.int64] | None = None,
     ends: NDArray[np.int64] | None = None,
     position: int = 0,
+    part: tuple[int, int] | None = None,
+    after: tuple[int, int, int, int, int] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], int, tuple[int, int, int, int, int] | None]: ...
 def find_record(
     buffer: ReadableBuffer,
@@ -32,6 +36,7 @@ def find_record(
     position: int,
     offset: int,
     timestamp: int,
+    part: tuple[int, int] | None = None,
 ) -> tuple[tuple[int, int, int] | None, tuple[int, int, int, int, int] | None]: ...
 def span_of(offsets: NDArray[np.int64], start: int, end: int) -> tuple[int, int, int, int]: ...
 def gather(

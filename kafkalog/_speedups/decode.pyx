@@ -9,7 +9,7 @@ eight rows of it:
 Starts index the buffer; nothing is copied. DESIGN.md, "The kernel contract", says what each fault means.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._speedups cimport cursor as c
@@ -17,7 +17,7 @@ from kafkalog._speedups.buffer_pool cimport Block as Memory
 from kafkalog._speedups.cursor cimport Cursor, cursor_open
 from kafkalog._speedups.layout cimport Header
 from kafkalog._speedups.messages_v0_v1 cimport count_messages, decode_message_set
-from kafkalog._speedups.records_v2 cimport SHORTEST_RECORD, Columns, decode_record_batch
+from kafkalog._speedups.records_v2 cimport SHORTEST_RECORD, Columns, Place, decode_record_batch, is_full
 from kafkalog._speedups.header_table cimport Rows, open_rows, region_start
 
 import numpy as np
@@ -27,6 +27,8 @@ from kafkalog._speedups.buffer_pool import Block
 # Bytes that one instruction copies.
 cdef enum:
     SHORT = 16
+
+NO_LIMIT = (INT64_MAX, INT64_MAX)
 
 cdef object INT64 = np.dtype(np.int64)
 cdef object INT32 = np.dtype(np.int32)
@@ -45,44 +47,55 @@ MESSAGE_MAGIC = c.MESSAGE_MAGIC
 EMPTY_WRAPPER = c.EMPTY_WRAPPER
 WRAPPER_OFFSET = c.WRAPPER_OFFSET
 TRAILING_BYTES = c.TRAILING_BYTES
+TOO_MANY_HEADERS = c.TOO_MANY_HEADERS
 
 
 cdef Py_ssize_t room_for(const uint8_t* data, const Header* rows, const int64_t* starts, const int64_t* ends,
-                         Py_ssize_t count) noexcept nogil:
-    """At most so many records are in the regions.
+                         Py_ssize_t count, const Place* place, int64_t most) noexcept nogil:
+    """Return the largest number of records that may follow in the regions, and one more; at most `most`.
 
-    What a header claims, or what its bytes can hold where that is less.
+    A region has as many as its header claims, or as its bytes can hold if that is less.
     """
-    cdef Py_ssize_t room = 0
+    cdef int64_t room = 0
     cdef Py_ssize_t i
+    cdef const uint8_t* start
     cdef int64_t fit
-    for i in range(count):
+    for i in range(place.row, count):
+        start = place.at if i == place.row else data + starts[i]
         if rows[i].magic < 2:
-            room += count_messages(data + starts[i], data + ends[i])
-            continue
-        fit = (ends[i] - starts[i]) // SHORTEST_RECORD
-        room += max(0, min(fit, rows[i].records_count))
-    return room
+            room += count_messages(start, data + ends[i], most - room)
+        else:
+            fit = (data + ends[i] - start) // SHORTEST_RECORD
+            room += max(0, min(fit, rows[i].records_count - (place.done if i == place.row else 0)))
+        if room >= most:
+            return most
+    return room + 1
 
 
 cdef Py_ssize_t decode_rows(const uint8_t* data, const Header* rows, const int64_t* starts, const int64_t* ends,
-                            Py_ssize_t count, Columns* out, Cursor* region) noexcept nogil:
-    """Decode row after row; the row of the first fault, or `count`."""
+                            Py_ssize_t count, Columns* out, Cursor* region, Place* place) noexcept nogil:
+    """Decode row after row from `place` on. Return the row of a fault, or the one where `out` is full, or `count`."""
     cdef Py_ssize_t i
     cdef int whole
-    for i in range(count):
-        cursor_open(region, data + starts[i], data + ends[i])
+    for i in range(place.row, count):
+        if i > place.row:
+            place.row = i
+            place.at = data + starts[i]
+            place.done = place.shift = 0
+        cursor_open(region, place.at, data + ends[i])
+        if is_full(out):
+            return i
         if rows[i].magic < 2:
-            whole = decode_message_set(data, region, &rows[i], <int32_t> i, out)
+            whole = decode_message_set(data, region, &rows[i], <int32_t> i, out, place)
         else:
-            whole = decode_record_batch(data, region, &rows[i], <int32_t> i, out)
+            whole = decode_record_batch(data, region, &rows[i], <int32_t> i, out, place)
         if not whole:
             return i
     return count
 
 
 cdef Py_ssize_t fill_regions(starts, ends, const Rows* table, int64_t position, int64_t* regions) except -1:
-    """Where the regions begin, and behind that where they end: as told, or where they are stored."""
+    """Write the starts of the regions to `regions`, then their ends: those given, or those of the stored records."""
     cdef const int64_t[:] begin
     cdef const int64_t[:] end
     cdef Py_ssize_t i
@@ -111,9 +124,10 @@ cdef int check_regions(const int64_t* starts, const int64_t* ends, Py_ssize_t co
 
 
 cdef void lay_out(Columns* out, void* memory, Py_ssize_t room) noexcept:
-    """The columns one after the other in `memory`."""
+    """Set the columns to parts of `memory`, one after the other."""
     cdef int64_t* block = <int64_t*> memory
     out.count = 0
+    out.weight = 0
     out.room = room
     out.offset = block
     out.timestamp = block + room
@@ -126,79 +140,98 @@ cdef void lay_out(Columns* out, void* memory, Py_ssize_t room) noexcept:
     out.batch = <int32_t*> (block + 8 * room)
 
 
-cdef Memory decode(const uint8_t* data, int64_t length, const Rows* table, starts, ends, int64_t position,
-                   Columns* out, Cursor* region, Py_ssize_t* done):
-    """The records of the regions, laid out in the memory that is returned; and how many rows without a fault."""
+cdef int open_place(after, const uint8_t* data, const int64_t* starts, const int64_t* ends, Py_ssize_t count,
+                    Place* place) except -1:
+    """Set `place` to the first row, or to the place in the stop that an earlier call has returned."""
+    cdef int64_t at
+    place.row = place.done = place.shift = 0
+    place.at = data + starts[0] if count else data
+    if after is None:
+        return 0
+    _, place.row, at, place.done, place.shift = after
+    if not (0 <= place.row < count and starts[place.row] <= at <= ends[place.row] and place.done >= 0):
+        raise ValueError(f"{after} is no place in {count} rows")
+    place.at = data + at
+    return 0
+
+
+cdef tuple decode(const uint8_t* data, int64_t length, const Rows* table, starts, ends, int64_t position, part, after,
+                  Columns* out):
+    """Decode records of the regions. Return the memory of their columns, and the stop as `decode_batches`."""
     cdef int64_t[2] alone
     cdef int64_t* start = alone
     cdef int64_t* end
+    cdef int64_t most
     cdef Memory kept, memory
-    cdef Py_ssize_t room
+    cdef Py_ssize_t room, done
+    cdef Place place
+    cdef Cursor region
     if table.count > 1:
         kept = <Memory?> Block(2 * sizeof(int64_t) * table.count)
         start = <int64_t*> kept.memory
     end = start + fill_regions(starts, ends, table, position, start)
     check_regions(start, end, table.count, length)
+    open_place(after, data, start, end, table.count, &place)
+    most, out.most = NO_LIMIT if part is None else part
     with nogil:
-        room = room_for(data, table.at, start, end, table.count) + 1
+        room = room_for(data, table.at, start, end, table.count, &place, most) + 1
     memory = <Memory?> Block((8 * sizeof(int64_t) + sizeof(int32_t)) * room)
     lay_out(out, memory.memory, room)
     with nogil:
-        done[0] = decode_rows(data, table.at, start, end, table.count, out, region)
-    return memory
-
-
-cdef inline object fault_of(const Rows* table, const uint8_t* data, const Cursor* region, Py_ssize_t done):
+        done = decode_rows(data, table.at, start, end, table.count, out, &region, &place)
     if done >= table.count:
-        return None
-    return region.fault, done, region.fault_at - data, region.expected, region.found
+        return memory, None
+    if region.fault:
+        return memory, (region.fault, done, region.fault_at - data, region.expected, region.found)
+    return memory, (c.NO_FAULT, done, place.at - data, place.done, place.shift)
 
 
-def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=None, int64_t position=0):
-    """Records of the regions buffer[starts[i]:ends[i]], read as rows[i] says, up to the first fault.
+def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=None, int64_t position=0, part=None,
+                   after=None):
+    """Decode the records of the regions buffer[starts[i]:ends[i]], as rows[i] describes, up to a fault, or a part.
 
-    Without starts and ends, the regions are those that `stored_regions` finds for `position`.
+    Without starts and ends, the regions are those that `stored_regions` finds for `position`. `part` = (records,
+    weight): decode at most so many records, and stop after the record with which they weigh so much. `after`: the stop
+    of the call before, to decode those that follow.
 
-    Returns (block int64 (8, n), batch int32 (n,), count <= n, fault), fault None or (code, row, at, expected, found).
-    The GIL is released. ValueError: a region outside the buffer.
+    Returns (block int64 (8, n), batch int32 (n,), count <= n, stop), stop None or (code, row, at, expected, found);
+    code NO_FAULT: there may be more. The GIL is released. ValueError: a region outside the buffer.
     """
     cdef Rows table
     rows = open_rows(rows, &table)
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
     cdef Columns out
-    cdef Cursor region
-    cdef Py_ssize_t done
-    cdef Memory memory = decode(data, buffer.shape[0], &table, starts, ends, position, &out, &region, &done)
+    memory, stop = decode(data, buffer.shape[0], &table, starts, ends, position, part, after, &out)
     block = np.ndarray((8, out.room), INT64, memory)
     batch = np.ndarray(out.room, INT32, memory, 8 * sizeof(int64_t) * out.room)
     block.setflags(False)
     batch.setflags(False)
-    return block, batch, out.count, fault_of(&table, data, &region, done)
+    return block, batch, out.count, stop
 
 
 def find_record(const uint8_t[::1] buffer not None, rows, starts, ends, int64_t position, int64_t offset,
-                int64_t timestamp):
-    """The first of the records that `decode_batches` would give whose offset and timestamp reach both figures.
+                int64_t timestamp, part=None):
+    """Find the first record that `decode_batches` would return whose offset and timestamp reach both figures.
 
-    Returns (found, fault): found is (offset, timestamp, row), or None where there is none. All are decoded, so that the
-    fault is the same. The GIL is released. ValueError: a region outside the buffer.
+    Returns (found, fault): found is (offset, timestamp, row), or None where there is none. All are decoded, a `part` at
+    a time, so that the fault is the same. The GIL is released. ValueError: a region outside the buffer.
     """
     cdef Rows table
     rows = open_rows(rows, &table)
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
     cdef Columns out
-    cdef Cursor region
-    cdef Py_ssize_t done
-    # Alive as long as what is laid out in it is looked at.
-    cdef Memory memory = decode(data, buffer.shape[0], &table, starts, ends, position, &out, &region, &done)
     cdef Py_ssize_t i
     cdef object found = None
-    for i in range(out.count):
-        if out.offset[i] >= offset and out.timestamp[i] >= timestamp:
-            found = out.offset[i], out.timestamp[i], out.batch[i]
-            break
-    del memory
-    return found, fault_of(&table, data, &region, done)
+    stop = None
+    while True:
+        # A name for the memory, which `out` only points to.
+        _memory, stop = decode(data, buffer.shape[0], &table, starts, ends, position, part, stop, &out)
+        for i in range(out.count if found is None else 0):
+            if out.offset[i] >= offset and out.timestamp[i] >= timestamp:
+                found = out.offset[i], out.timestamp[i], out.batch[i]
+                break
+        if stop is None or stop[0] != c.NO_FAULT:
+            return found, stop
 
 
 cdef Py_ssize_t rising_before(const int64_t[:] offsets, int64_t end) noexcept nogil:

@@ -278,6 +278,12 @@ cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size
     if left < HEADER_SIZE_UP_TO_MAGIC:
         if all_zero(source, scan.at):
             return stop(scan, AT_ZEROES, 0, 0)
+        if strict_magic and left >= LOG_OVERHEAD:
+            size = load_int(entry + SIZE_AT)
+            if size < RECORD_OVERHEAD_V0:
+                return stop(scan, AT_SMALL_SIZE, RECORD_OVERHEAD_V0, size)
+            if 0 <= max_size < size:
+                return stop(scan, AT_LARGE_SIZE, max_size, size)
         return stop(scan, AT_TORN_ENTRY, HEADER_SIZE_UP_TO_MAGIC, left)
     if entry == NULL:  # the file shrank to between 17 and 61 bytes from here while being read
         entry = peek(source, scan.at, left, 0)

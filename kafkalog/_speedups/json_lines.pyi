@@ -14,4 +14,8 @@ def json_lines(
     headers_length: NDArray[np.int64],
     head: bytes,
     label: bytes,
+    producer_id: NDArray[np.int64],
+    producer_epoch: NDArray[np.int64],
+    sequence: NDArray[np.int64],
+    state: NDArray[np.uint8],
 ) -> bytes | None: ...

@@ -2,6 +2,10 @@
 
     HEAD"offset":N,"timestamp":N,"timestamp_type":"LABEL","key":TEXT,"value":TEXT,"headers":[{"key":TEXT,"value":TEXT}]}
 
+and of a batch with a producer id, after the headers,
+
+    ,"producer_id":N,"producer_epoch":N,"sequence":N,"transaction_state":"STATE"
+
 The lines are those that msgspec makes of the same fields, byte for byte; tests compare them.
 """
 
@@ -20,7 +24,7 @@ cdef enum:
     LONGEST_HEADER_BYTE = 12
     LONGEST_NUMBER = 20
     # More than the names, quotes and brackets of a line, and its numbers.
-    AROUND = 160
+    AROUND = 352
 
 cdef const char* HEX = b"0123456789abcdef"
 
@@ -55,9 +59,7 @@ cdef bint is_utf8(const uint8_t* text, int64_t length) noexcept with gil:
 
 
 cdef inline uint8_t short_escape(uint8_t char) noexcept nogil:
-    """Return the letter that JSON has for a character after a backslash; 0 = none."""
-    if char == c'"' or char == c"\\":
-        return char
+    """Return the letter that JSON has for a control character after a backslash; 0 = none."""
     if char == c"\n":
         return c"n"
     if char == c"\t":
@@ -73,21 +75,26 @@ cdef inline uint8_t short_escape(uint8_t char) noexcept nogil:
 
 cdef uint8_t* put_escaped(uint8_t* at, const uint8_t* text, int64_t length) noexcept nogil:
     cdef int64_t i
+    cdef uint8_t char
     cdef uint8_t letter
     for i in range(length):
-        letter = short_escape(text[i])
+        char = text[i]
+        at[0] = c"\\"
+        if char >= 0x20:
+            # No branch: quotes are frequent in JSON inside JSON, and not predictable.
+            at += (char == c'"') | (char == c"\\")
+            at[0] = char
+            at += 1
+            continue
+        letter = short_escape(char)
         if letter:
-            at[0] = c"\\"
             at[1] = letter
             at += 2
-        elif text[i] < 0x20:
-            at = put(at, b"\\u00", 4)
-            at[0] = HEX[text[i] >> 4]
-            at[1] = HEX[text[i] & 15]
-            at += 2
         else:
-            at[0] = text[i]
-            at += 1
+            at = put(at, b"\\u00", 4)
+            at[0] = HEX[char >> 4]
+            at[1] = HEX[char & 15]
+            at += 2
     return at
 
 
@@ -141,6 +148,30 @@ cdef uint8_t* put_headers(uint8_t* at, const uint8_t* start, int64_t length) noe
     return at
 
 
+cdef uint8_t* put_known(uint8_t* at, int64_t number) noexcept nogil:
+    """Put a number; null if it is -1."""
+    return put(at, b"null", 4) if number == -1 else put_number(at, number)
+
+
+cdef uint8_t* put_producer(uint8_t* at, int64_t producer_id, int64_t epoch, int64_t sequence, uint8_t state) noexcept \
+        nogil:
+    """Put the fields of a record whose batch has a producer id."""
+    at = put_number(put(at, b',"producer_id":', 15), producer_id)
+    at = put_known(put(at, b',"producer_epoch":', 18), epoch)
+    at = put_known(put(at, b',"sequence":', 12), sequence)
+    if state:
+        at = put(at, b',"transaction_state":"', 22)
+        if state == 1:
+            at = put(at, b'committed"', 10)
+        elif state == 2:
+            at = put(at, b'aborted"', 8)
+        elif state == 3:
+            at = put(at, b'open"', 5)
+        else:
+            at = put(at, b'undecided"', 10)
+    return at
+
+
 cdef int64_t total_length(const int64_t[:] starts, const int64_t[:] lengths, Py_ssize_t count,
                           int64_t size) except -1:
     """Return the bytes of all pieces, after checking that they are inside a buffer of `size` bytes."""
@@ -161,11 +192,15 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
                const int64_t[:] timestamp not None, const int64_t[:] key_start not None,
                const int64_t[:] key_length not None, const int64_t[:] value_start not None,
                const int64_t[:] value_length not None, const int64_t[:] headers_start not None,
-               const int64_t[:] headers_length not None, bytes head not None, bytes label not None):
+               const int64_t[:] headers_length not None, bytes head not None, bytes label not None,
+               const int64_t[:] producer_id not None, const int64_t[:] producer_epoch not None,
+               const int64_t[:] sequence not None, const uint8_t[:] state not None):
     """Encode records as lines of JSON.
 
     Args: those of `RecordColumns`, where starts index `buffer`, and a length of -1 is null; head: "{" and what is the
-    same in every line; label: the timestamp type.
+    same in every line; label: the timestamp type; producer_id: without one (-1), the fields of a producer are left out,
+    all of these arrays are empty if no record has one; producer_epoch, sequence: -1 is null; state: the index in
+    `transaction_states.STATES`.
 
     Returns:
         The lines as bytes; None if a key, a value or a header is not UTF-8.
@@ -186,6 +221,9 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
     cdef Py_ssize_t i
     if timestamp.shape[0] != count:
         raise ValueError(f"{count} offsets, {timestamp.shape[0]} timestamps")
+    cdef Py_ssize_t producers = producer_id.shape[0]
+    if producers not in (0, count) or not (producers == producer_epoch.shape[0] == sequence.shape[0] == state.shape[0]):
+        raise ValueError(f"{count} offsets, {producers} producer ids")
     cdef int64_t room = LONGEST_ESCAPE * total_length(key_start, key_length, count, size)
     room += LONGEST_ESCAPE * total_length(value_start, value_length, count, size)
     room += LONGEST_HEADER_BYTE * total_length(headers_start, headers_length, count, size)
@@ -205,7 +243,10 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
                     at = put_headers(put(at, b',"headers":[', 12), data + headers_start[i], headers_length[i])
                 if at == NULL:
                     break
-                at = put(at, b"]}\n", 3)
+                at = put(at, b"]", 1)
+                if producers and producer_id[i] >= 0:
+                    at = put_producer(at, producer_id[i], producer_epoch[i], sequence[i], state[i])
+                at = put(at, b"}\n", 2)
         return None if at == NULL else PyBytes_FromStringAndSize(<const char*> out, at - out)
     finally:
         free(out)

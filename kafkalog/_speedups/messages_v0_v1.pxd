@@ -1,10 +1,10 @@
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._speedups.cursor cimport Cursor
 from kafkalog._speedups.layout cimport Header
-from kafkalog._speedups.records_v2 cimport Columns
+from kafkalog._speedups.records_v2 cimport Columns, Place
 
-cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end) noexcept nogil
+cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end, int64_t most) noexcept nogil
 
 cdef int decode_message_set(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
-                            Columns* out) noexcept nogil
+                            Columns* out, Place* place) noexcept nogil

@@ -23,7 +23,6 @@ from kafkalog._speedups.cursor cimport (
     MESSAGE_MAGIC,
     MESSAGE_SIZE,
     NESTED_WRAPPER,
-    RECORDS_COUNT,
     WRAPPER_OFFSET,
     Cursor,
     blame,
@@ -44,14 +43,14 @@ from kafkalog._speedups.layout cimport (
     SIZE_AT,
     Header,
 )
-from kafkalog._speedups.records_v2 cimport is_full
+from kafkalog._speedups.records_v2 cimport Place, is_full
 
 
-cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    """How many messages [at, end) can hold at most, by their sizes alone."""
+cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end, int64_t most) noexcept nogil:
+    """Count the messages in [at, end) by their size fields alone, up to `most`."""
     cdef Py_ssize_t count = 0
     cdef int64_t size
-    while end - at >= LOG_OVERHEAD:
+    while count < most and end - at >= LOG_OVERHEAD:
         size = load_int(at + SIZE_AT)
         if size < RECORD_OVERHEAD_V0 or size > end - at - LOG_OVERHEAD:
             break
@@ -118,50 +117,66 @@ cdef int decode_message(const uint8_t* data, Cursor* region, Cursor* message, co
     return 1
 
 
-cdef int make_absolute(const uint8_t* region_start, Cursor* region, const Header* row, Columns* out,
-                       Py_ssize_t first) noexcept nogil:
-    """Turn the relative offsets of a v1 wrapper, out[first:], into absolute ones."""
-    cdef int64_t last_inner = out.offset[out.count - 1]
-    cdef Py_ssize_t i
-    if row.last_offset == 0:
+cdef int find_shift(const uint8_t* region_start, Cursor* region, const Header* row, int64_t last_inner,
+                    Place* place) noexcept nogil:
+    """Set `place.shift` to the difference between the absolute and the relative offsets in a v1 wrapper."""
+    if row.magic != 1 or row.compression_type == 0 or row.last_offset == 0:
         return 1
     if row.last_offset < last_inner:
         blame(region, WRAPPER_OFFSET, region_start, last_inner, row.last_offset)
         return 0
-    for i in range(first, out.count):
-        # As Java's arithmetic: wraps around.
-        out.offset[i] = <int64_t> (<uint64_t> row.last_offset + <uint64_t> out.offset[i] - <uint64_t> last_inner)
+    # As Java's arithmetic: wraps around.
+    place.shift = <int64_t> (<uint64_t> row.last_offset - <uint64_t> last_inner)
     return 1
 
 
 cdef int decode_messages(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
-                         Columns* out) noexcept nogil:
+                         Columns* out, Place* place) noexcept nogil:
+    """Append the messages of `region` to `out`. The first call also checks those that `out` has no room for."""
     cdef Cursor message
     cdef const uint8_t* region_start = region.at
+    cdef const uint8_t* entry = region.at
+    cdef const uint8_t* rest = NULL
     cdef Py_ssize_t first = out.count
+    cdef Py_ssize_t i
     while open_message(region, &message):
+        if rest == NULL and is_full(out):
+            rest = entry
+            if place.done:
+                break
         if not decode_message(data, region, &message, row, out):
             return 0
-        if is_full(out):
-            blame(region, RECORDS_COUNT, region_start, out.room - 1, out.room)
-            return 0
-        out.batch[out.count] = index
-        out.count += 1
+        if rest == NULL:
+            out.batch[out.count] = index
+            out.count += 1
+            out.weight += region.at - entry
+        entry = region.at
     if region.fault:
         return 0
-    if out.count == first:
-        blame(region, EMPTY_WRAPPER, region_start, 1, 0)
+    if not place.done:
+        if out.count == first:
+            blame(region, EMPTY_WRAPPER, region_start, 1, 0)
+            return 0
+        if not find_shift(region_start, region, row, out.offset[out.count - (rest == NULL)], place):
+            return 0
+    for i in range(first, out.count):
+        out.offset[i] = <int64_t> (<uint64_t> out.offset[i] + <uint64_t> place.shift)
+    if rest != NULL:
+        place.at = rest
+        place.done += out.count - first
         return 0
-    if row.magic == 1 and row.compression_type != 0:
-        return make_absolute(region_start, region, row, out, first)
     return 1
 
 
 cdef int decode_message_set(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
-                            Columns* out) noexcept nogil:
-    """Append the messages of `region` to `out`, all or none; 0 at a fault, which is then in `region`."""
+                            Columns* out, Place* place) noexcept nogil:
+    """Append the messages of `region` to `out`, all or none; 0 at a fault, which is then in `region`, or if it is full.
+
+    If it is full, the others follow in the next call.
+    """
     cdef Py_ssize_t first = out.count
-    if decode_messages(data, region, row, index, out):
+    if decode_messages(data, region, row, index, out, place):
         return 1
-    out.count = first
+    if region.fault:
+        out.count = first
     return 0

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from datetime import datetime
 from typing import final
 
 import numpy as np
@@ -14,7 +15,7 @@ class Record:
         value: ReadableBuffer | None = None,
         key: ReadableBuffer | None = None,
         headers: Iterable[tuple[str, ReadableBuffer | None]] = (),
-        timestamp: int = -1,
+        timestamp: int | datetime = -1,
         *,
         offset: int = -1,
         timestamp_type: TimestampType | int = ...,

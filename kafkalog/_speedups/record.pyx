@@ -34,8 +34,9 @@ cdef class Record:
     One record of a log: value, key, headers, timestamp, offset. Immutable, hashable, picklable.
 
     value, key: bytes or None (null; `b""` is empty, not null). headers: tuple of (str, bytes | None). timestamp: ms
-    since the epoch, -1 = none. offset: absolute, -1 = not yet in a log. timestamp_type: `TimestampType`. sequence:
-    the idempotent producer's, -1 = none. Kafka: `org.apache.kafka.common.record.Record`.
+    since the epoch, -1 = none; a datetime with a time zone is accepted. offset: absolute, -1 = not yet in a log.
+    timestamp_type: `TimestampType`. sequence: the idempotent producer's, -1 = none. Kafka:
+    `org.apache.kafka.common.record.Record`.
 
     TypeError: a field of another kind. ValueError: a number that its field cannot hold, a header key that UTF-8 cannot.
     A log that is damaged may hold any number of 64 bits; what may be written, those who write it say.

@@ -16,6 +16,7 @@ from kafkalog._speedups.cursor cimport (
     NEGATIVE_LENGTH,
     RECORD_LENGTH,
     RECORDS_COUNT,
+    TOO_MANY_HEADERS,
     TRAILING_BYTES,
     Cursor,
     blame,
@@ -106,28 +107,33 @@ cdef inline int decode_record(const uint8_t* data, Cursor* region, const Header*
     if count != 0 and record.fault == 0:
         if count < 0 or count > bytes_left(&record):
             blame(&record, HEADER_COUNT, count_at, bytes_left(&record), count)
+        elif count > MOST_HEADERS:
+            blame(&record, TOO_MANY_HEADERS, count_at, MOST_HEADERS, count)
         else:
             skip_headers(&record, count)
+            out.weight += HEADER_WEIGHT * count
     if record.fault == 0 and record.at != record.end:
         blame(&record, RECORD_LENGTH, record.at, record.end - start, record.at - start)
     if record.fault:
         pass_fault(&record, region)
         return 0
+    out.weight += record.end - start
     return 1
 
 
 cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
-                             Columns* out) noexcept nogil:
-    """Append the records of `region` to `out`; 0 at a fault, which is then in `region`."""
-    cdef int32_t _
+                             Columns* out, Place* place) noexcept nogil:
+    """Append the records of `region` to `out`; 0 at a fault, which is then in `region`, or if `out` is full."""
+    cdef int64_t done
     if row.records_count < 0:
         blame(region, RECORDS_COUNT, region.at, 0, row.records_count)
         return 0
-    for _ in range(row.records_count):
-        if not decode_record(data, region, row, out):
-            return 0
+    for done in range(place.done, row.records_count):
         if is_full(out):
-            blame(region, RECORDS_COUNT, region.at, out.room - 1, out.room)
+            place.at = region.at
+            place.done = done
+            return 0
+        if not decode_record(data, region, row, out):
             return 0
         out.batch[out.count] = index
         out.count += 1

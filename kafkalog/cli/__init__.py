@@ -4,6 +4,7 @@ Exit codes: 0 sound, 1 findings, 2 usage, 3 unreadable, 130 interrupted, 141 the
 of a command returns its exit code (None: 0) and raises the errors of the library, which become one line on stderr here.
 """
 
+import io
 import os
 import sys
 import traceback
@@ -28,8 +29,13 @@ BROKEN_PIPE = 141
 # A copy of the first line of each command's help, so that listing the commands imports none of them.
 COMMANDS = {
     "ls": "List what is there: topics, partitions, segments, records, offsets, times.",
+    "status": "Show offsets, watermarks and health, at a glance.",
     "dump": "Print records, or batches.",
     "verify": "Check that everything is as Kafka wrote it.",
+    "explain": "Tell what a broker would do at its start.",
+    "recover": "Recover a data directory after an unclean stop.",
+    "repair": "Mend a damaged data directory in place, or undo that.",
+    "salvage": "Copy what is good of a damaged log to a new one.",
     "append": "Append lines from stdin to a partition.",
     "tail": "Show the last records, then new ones.",
     "inspect": "Browse a log in the terminal, while it grows.",
@@ -42,6 +48,7 @@ HELP = """Apache Kafka's log on disk: read, checked and written with no broker a
 Examples:
   kafkalog ls /var/lib/kafka                    what is in a data directory
   kafkalog ls /var/lib/kafka/orders-0           the segments of a partition
+  kafkalog status /var/lib/kafka                where its logs begin and end, and how they are
   kafkalog dump orders-0 --from end-10          its last ten records
   kafkalog dump orders-0 --from @2026-01-31T10:00Z -o jsonl | jq .value
                                                 records from a time on, as JSON
@@ -49,10 +56,15 @@ Examples:
                                                 the batches of one segment
   kafkalog verify --deep /var/lib/kafka         is all of it sound?
   kafkalog tail -f orders-0                     its last records, then new ones
+  kafkalog explain /var/lib/kafka               what would a broker do with it?
+  kafkalog recover /var/lib/kafka               as a broker after a crash, faster
+  kafkalog repair /var/lib/kafka                how its damage would be mended
+  kafkalog salvage damaged/orders-0 /mnt/new/orders-0
+                                                its good batches, as a new log
   seq 10 | kafkalog append /tmp/kafka/numbers-0 ten records
 
-A PATH is a data directory, a partition directory or a .log file. All commands but append only read it, even while a
-broker is running. append locks the directory, so no broker may run.
+A PATH is a data directory, a partition directory or a .log file. Most commands only read it, even while a
+broker is running. append, recover, repair and salvage lock the directory that they write to, so no broker may run.
 """
 
 EPILOG = """\b
@@ -174,6 +186,16 @@ def cli(debug: bool) -> None:
     del debug
 
 
+class _ClosedStdout(io.FileIO):
+    """/dev/null, open for reading: in the place of a closed stdout it rejects output, which would get lost."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, "stdout is closed: the output went nowhere") from None
+
+
 def _mend_closed_streams() -> None:
     """Connect closed standard streams to /dev/null.
 
@@ -183,8 +205,12 @@ def _mend_closed_streams() -> None:
         if getattr(sys, name) is None:
             with suppress(OSError):
                 os.close(number)
-            descriptor = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, os.fdopen(descriptor, "r" if number == 0 else "w", closefd=False))
+            if name == "stdout":
+                closed = _ClosedStdout(os.open(os.devnull, os.O_RDONLY), "w", closefd=False)
+                sys.stdout = io.TextIOWrapper(io.BufferedWriter(closed), "utf-8")
+            else:
+                descriptor = os.open(os.devnull, os.O_RDWR)
+                setattr(sys, name, os.fdopen(descriptor, "r" if number == 0 else "w", closefd=False))
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -15,6 +15,7 @@ import click
 
 from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath
+from kafkalog.cli.offset_steps import OffsetSteps
 from kafkalog.cli.output import abandon, complain, flush_stdout, is_terminal, write_text
 from kafkalog.cli.signals import Terminated, raised
 
@@ -30,7 +31,8 @@ EPILOG = """\
 In lines, the value is the line without its end, LF or CRLF. With --key-separator, the text before the first separator
 is the key; a line without a separator has no key. In jsonl, each line is an object as `kafkalog dump -o jsonl` prints
 it: "value" is required (null: a tombstone); "key", "timestamp" (ms since the epoch) and "headers"
-([{"key":"h","value":"v"}]) are optional; other fields are ignored. Numbers, objects and lists as key or value are
+([{"key":"h","value":"v"}]) are optional; other fields are ignored, but where "offset" has gaps, repeats or falls back,
+or the records get other offsets, stderr says so at the end. Numbers, objects and lists as key or value are
 stored as JSON.
 
 The bytes of one read from stdin become one batch of at most --batch-bytes. A batch is visible to readers before the
@@ -41,7 +43,9 @@ code 1: the records of the lines before it are in the log. Ctrl-C, SIGTERM and S
 codes are 130, 143 and 129.
 
 The parent directory is the broker's data directory: it is locked, so no broker may run, and its checkpoints are
-updated. A partition that was not closed cleanly is recovered first.
+updated. A partition that was not closed cleanly is recovered first. A new partition gets a new topic id, unless the
+directory has others of its topic: a broker sets a partition with an id that its cluster does not know aside. To move a
+log with its offsets and its id, use kafkalog salvage.
 
 \b
 Examples:
@@ -94,12 +98,16 @@ def append(
         complain("reading records from the terminal, one a line; end with Ctrl-D")
     separator = None if key_separator is None else os.fsencode(key_separator.replace("\\t", "\t"))
     records = Lines(form, separator).of_pieces(_pieces())
+    offsets = InputOffsets()
     try:
         with raised(), _opened(directory, config, output) as log:
-            problem = Appending(log, codec, batch_bytes, flush).append_all(records)
+            problem = Appending(log, codec, batch_bytes, flush, offsets).append_all(records)
     except Terminated as end:
         complain(end)
         return end.exit_code
+    finally:
+        for note in offsets.notes():
+            complain(f"{directory}: {note}")
     if problem is not None:
         complain(problem)
         return FINDINGS
@@ -163,7 +171,7 @@ def _recovery_progress() -> Callable[[int, int], None]:
     """Return a function that shows the progress of a long recovery."""
     from kafkalog.cli.progress import Progress
 
-    progress = Progress(0)
+    progress = Progress(lambda: 0)
 
     def show(done: int, to_do: int) -> None:
         progress.total = to_do
@@ -174,14 +182,43 @@ def _recovery_progress() -> Callable[[int, int], None]:
     return show
 
 
+class InputOffsets:
+    """The offsets in the lines of the input, as `dump` prints them, compared with those that the records get."""
+
+    def __init__(self) -> None:
+        self._count = self._renumbered = 0
+        self._start: tuple[int, int] | None = None
+        self._steps = OffsetSteps()
+
+    def add(self, begin: int, offsets: list[int | None]) -> None:
+        """Add the offsets in the lines of the records that were appended from offset `begin` on."""
+        for own, offset in enumerate(offsets, begin):
+            if offset is None:
+                continue
+            self._count += 1
+            self._renumbered += offset != own
+            self._start = self._start or (offset, own)
+            self._steps.add(offset)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what is remarkable about the input."""
+        if self._renumbered:
+            yield f"{self._renumbered} of {self._count} records got other offsets than they have in the input"
+        if self._start is not None and self._start[0] != self._start[1]:
+            kind = "leaves a gap" if self._start[0] > self._start[1] else "repeats or falls back"
+            yield f"the input begins at offset {self._start[0]}, where the log ended at {self._start[1]}: it {kind}"
+        yield from self._steps.notes("the input")
+
+
 @dataclass(frozen=True, slots=True)
 class Appending:
-    """The log to append to and the options of batches."""
+    """The log to append to, the options of batches, and the offsets of the input."""
 
     log: WritableLog
     codec: CompressionType | None
     batch_bytes: int
     flush: bool
+    offsets: InputOffsets
 
     def append_all(self, batches: Iterable[Given]) -> Exception | None:
         """Append all records. Return the error of the line that ended it early, if there is one."""
@@ -189,7 +226,11 @@ class Appending:
 
         try:
             for given in batches:
-                self._append(given)
+                begin = self.log.log_end_offset
+                try:
+                    self._append(given)
+                finally:
+                    self.offsets.add(begin, given.offsets[: self.log.log_end_offset - begin])
                 if self.flush:
                     self.log.flush()
         except LineError as error:
@@ -212,7 +253,7 @@ class Appending:
             # The whole batch was rejected: append the records before the invalid one.
             done = self.log.log_end_offset - begin
             refused = error.record_errors[0]
-            self._append(Given(given.first_line + done, records[done : done + refused.index]))
+            self._append(Given(given.first_line + done, records[done : done + refused.index], []))
             line = given.first_line + done + refused.index
             raise LineError(f"line {line} is rejected: {refused.message}") from error
         except (RecordTooLargeError, RecordBatchTooLargeError) as error:

@@ -25,7 +25,7 @@ class Sink:
         self._pieces: list[bytes] = []
         self._size = 0
         self._thread = ThreadPoolExecutor(1, "kafkalog-stdout")
-        self._written: Future[int] | None = None
+        self._written: Future[None] | None = None
 
     def write(self, piece: bytes) -> None:
         """Write bytes, perhaps later."""
@@ -33,21 +33,20 @@ class Sink:
         self._size += len(piece)
         if self._size >= PORTION_BYTES:
             self._wait()
-            self._written = self._thread.submit(self._stream.write, self._take())
+            self._written = self._thread.submit(self._stream.writelines, self._take())
 
     def flush(self) -> None:
         """Wait until all is written."""
         self._wait()
-        self._stream.write(self._take())
+        self._stream.writelines(self._take())
         self._stream.flush()
 
     def _wait(self) -> None:
         if self._written is not None:
             self._written.result()
 
-    def _take(self) -> bytes:
-        portion = b"".join(self._pieces)
-        self._pieces, self._size = [], 0
+    def _take(self) -> list[bytes]:
+        portion, self._pieces, self._size = self._pieces, [], 0
         return portion
 
     def __enter__(self) -> Self:

@@ -34,7 +34,7 @@ class LogPath(click.Path):
 
 paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=LogPath())
 topic_option = click.option(
-    "-t", "--topic", "topics", metavar="GLOB", multiple=True,
+    "-t", "--topic", "--partition", "topics", metavar="GLOB", multiple=True,
     help="In a data directory, only partitions whose topic or topic-partition matches. Repeatable.",
 )  # fmt: skip
 wide_option = click.option("-w", "--wide", is_flag=True, help="All columns in full width, even on a narrow terminal.")

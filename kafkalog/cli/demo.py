@@ -35,10 +35,18 @@ def main(arguments: Sequence[str]) -> int:
     write_text(f"The logs of {arguments[0]} are unpacked into a temporary directory, which is removed at the end.\n")
     with tempfile.TemporaryDirectory(prefix="kafkalog-demo-") as home:
         for archive in archives:
-            with tarfile.open(archive) as tar:
-                tar.extractall(home, filter="data")
+            unpack(archive, Path(home))
         with chdir(home):
             return _show()
+
+
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpack a tar archive."""
+    with tarfile.open(archive) as tar:
+        # Python 3.11.4 has filters, which later versions ask for.
+        if hasattr(tarfile, "data_filter"):
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(directory)  # noqa: S202 - see above
 
 
 def _show() -> int:

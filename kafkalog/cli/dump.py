@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -19,10 +20,15 @@ from kafkalog.cli.positions import Position, PositionType, check_order, range_in
 from kafkalog.cli.progress import Progress
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafkalog import RecordColumns
     from kafkalog.cli.json_lines import Array, JsonLines
     from kafkalog.cli.log_source import Source
     from kafkalog.cli.positions import Range
     from kafkalog.cli.text_lines import TextLines
+    from kafkalog.scan.records import LeftOut
     from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 
 # Megabytes of payload are of no use on a terminal.
@@ -42,9 +48,17 @@ An offset bounds offsets, of each partition by itself. A time bounds timestamps:
 from <= timestamp < to, wherever they stand, so that all is read that may hold one; those without a timestamp are in
 no time. With --batches, those whose offsets, and whose times from the first record's to the largest, reach into it.
 
+The records of aborted and open transactions are shown, too, and counted on stderr; JSON has the state of each record's
+transaction, and its producer. With --isolation committed they are left out, and a log ends at its last stable offset.
+A single file does not tell how a transaction ends whose marker is in another: it is "undecided" there, as transactions
+are that damage hides the end of, and left out like open ones.
+
 In JSON, bytes that are UTF-8 are a string; others are base64, and a field beside them says so ("value_encoding":
 "base64"). Times are ms since the epoch, null = none. Names are Kafka's: CreateTime, LogAppendTime; none, gzip, snappy,
 lz4, zstd. Each object has a "version", which rises when a field goes away or changes its meaning.
+
+If the offsets of successive batches leave gaps, repeat or fall back, stderr says so at the end, unless --limit ended
+the output or damage was left out. Compaction leaves gaps; the exit code does not change.
 
 \b
 Examples:
@@ -68,6 +82,7 @@ class Options:
         max_width: The largest length of a key, value or header in text, characters; 0: no limit.
         skip_damage: Whether to continue after damage.
         wide: Whether to show all columns on a narrow terminal.
+        committed: Whether to leave out the records that a consumer of committed records does not get.
     """
 
     form: str
@@ -78,6 +93,7 @@ class Options:
     max_width: int
     skip_damage: bool = False
     wide: bool = False
+    committed: bool = False
 
     @property
     def is_bounded(self) -> bool:
@@ -115,6 +131,9 @@ class Dump:
         self._filter = _filter(options.form)
         self._array = _array() if options.form == "json" else None
         self._hides = False
+        # How many of the log's records were shown in each transaction state that is not committed.
+        self._unfinished: Counter[str] = Counter()
+        self._left_out: dict[str, LeftOut] = {}
 
     def show(self, place: PartitionDir | LogFile) -> None:
         """Print one log. Damage and errors in reading it are reported, so that other logs can follow.
@@ -126,10 +145,15 @@ class Dump:
 
         try:
             with self._opened(place) as source:
+                self._unfinished = Counter()
+                if source.hidden is not None:
+                    self._report_problem(f"{source.hidden}: consumers get none of these records", True)
                 try:
                     self._show(source)
                 except KafkaLogError as error:
-                    self._report_damage(source, error)
+                    self._report_damage(error)
+                self._report_unfinished(source)
+                self._report_left_out()
         except BrokenPipeError:
             raise
         except (KafkaLogError, OSError) as error:
@@ -144,13 +168,16 @@ class Dump:
         if self.options.skip_damage:
             from kafkalog.cli.survivors import SurvivingSource
 
-            return SurvivingSource(place, self._report_problem)
+            return SurvivingSource(place, self._report_passed)
         from kafkalog.cli.log_source import Source
 
         return Source(place)
 
     def _show(self, source: Source) -> None:
         wanted = range_in(source, self.options.start, self.options.end)
+        if self.options.committed:
+            end = source.last_stable_offset
+            wanted = replace(wanted, stop=end if wanted.stop is None else min(wanted.stop, end))
         before = self.printed
         lines = self._lines(source)
         pieces = (
@@ -186,29 +213,48 @@ class Dump:
         return lines
 
     def _records(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
+        rows = None
         for part in source.columns(wanted):
-            shown = part if len(part) <= self.left else part[: self.left]
-            self._count(len(shown), int(part.batches["size_in_bytes"].sum()))
-            yield from lines.records(shown)
+            # Columns that are parts of the same batches have the same rows.
+            size = 0 if part.batches is rows else int(part.batches["size_in_bytes"].sum())
+            rows = part.batches
+            yield from lines.records(*self._chosen(source, part, size))
+            del part
             if not self.left:
                 return
 
     def _with_control(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
+        from kafkalog.cli.survivors import left_out_of
         from kafkalog.errors import KafkaLogError
 
         # Records may have earlier times than the first of their batch, so the header cannot exclude a batch by `until`.
-        for _, batch in source.batches(replace(wanted, until=None)):
+        for path, batch in source.batches(replace(wanted, until=None)):
             try:
                 # Read the whole batch, so that its damage is raised here.
-                records = [record for record in batch if wanted.holds(record)]
+                part = wanted.of(batch.columns())
             except KafkaLogError as error:
                 if not self.options.skip_damage:
                     raise
-                self._report_problem(error, True)
+                self._report_passed(error, str(path), left_out_of(batch))
                 continue
-            shown = records[: self.left]
-            self._count(len(shown), batch.size_in_bytes)
-            yield from lines.record_list(shown, control=batch.is_control)
+            yield from lines.record_list(*self._chosen(source, part, batch.size_in_bytes), control=batch.is_control)
+
+    def _chosen(self, source: Source, part: RecordColumns, size: int) -> tuple[RecordColumns, NDArray[np.uint8]]:
+        """Return the records to show, and their transaction states, and count them."""
+        from kafkalog.attributes import CONTROL_BIT
+        from kafkalog.scan.transaction_states import COMMITTED, STATES
+
+        states = source.states.among(part.batches)[part.batch]
+        unfinished = states > COMMITTED
+        if unfinished.any():
+            unfinished &= part.batches["attributes"][part.batch] & CONTROL_BIT == 0
+        if self.options.committed:
+            part, states = part.where(~unfinished), states[~unfinished]
+        part, states = part[: self.left], states[: self.left]
+        if not self.options.committed:
+            self._unfinished.update(STATES[state] for state in states[unfinished[: self.left]].tolist())
+        self._count(len(part), size)
+        return part, states
 
     def _batches(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
         """Yield lines for all batches, valid or not: users who inspect batches want to see damaged ones too."""
@@ -235,7 +281,7 @@ class Dump:
         self._progress.advance(size)
 
     def _report_end(self, source: Source, wanted: Range, *, nothing: bool) -> None:
-        """Report on stderr why the output is empty, or that the file ends in an incomplete batch."""
+        """Report on stderr why the output is empty, an incomplete batch at the end, and offsets out of sequence."""
         if nothing and not self._several and (self.options.is_bounded or self.options.form == "text"):
             from kafkalog.cli.emptiness import reason_for_nothing
 
@@ -243,6 +289,19 @@ class Dump:
             self._complain(reason_for_nothing(source, wanted, what, control=self.options.control))
         if wanted.stop is None and (torn := source.torn) is not None:
             self._complain(f"{source.active_path}: position {torn.position}: it ends in part of a batch, not shown")
+        if not self._left_out:
+            # Without damage that explains them.
+            for note in source.steps(wanted).notes("the log"):
+                self._complain(f"{source.name}: {note}")
+
+    def _report_unfinished(self, source: Source) -> None:
+        """Report how many records of transactions that are not committed are among those shown."""
+        if self._unfinished:
+            counts = ", ".join(f"{number} of {state}" for state, number in sorted(self._unfinished.items()))
+            self._complain(
+                f"{source.name}: among these are records of transactions that are not committed: {counts} ones"
+                " (--isolation committed leaves them out)"
+            )
 
     def report_nothing(self, logs: int) -> None:
         """Report that none of several logs had output, unless all records were asked for as JSON."""
@@ -251,13 +310,26 @@ class Dump:
         what = "batch" if self.options.batches else "record"
         self._complain(f"no {what} {'in that range ' if self.options.is_bounded else ''}in any of the {logs} logs")
 
-    def _report_damage(self, source: Source, error: Exception) -> None:
-        from kafkalog.cli.damage_advice import advice_after
+    def _report_damage(self, error: Exception) -> None:
         from kafkalog.errors import KafkaLogError
 
-        advice = "" if self.options.skip_damage or not isinstance(error, KafkaLogError) else advice_after(source, error)
+        is_damage = isinstance(error, KafkaLogError) and error.position is not None
+        advice = "; to continue after it, use --skip-damage" if is_damage and not self.options.skip_damage else ""
         self._complain(f"{error}{advice}")
         self.exit_code = max(self.exit_code, exit_code_of(error))
+
+    def _report_passed(self, problem: object, path: str, left_out: LeftOut | None) -> None:
+        """Report damage that does not end the dump, and count what is left out; None: nothing but a torn tail."""
+        self._report_problem(problem, left_out is not None)
+        if left_out is not None:
+            known = self._left_out.get(path)
+            self._left_out[path] = left_out if known is None else known.plus(left_out)
+
+    def _report_left_out(self) -> None:
+        """Report what was left out of each file because of damage."""
+        for path, left_out in self._left_out.items():
+            self._complain(f"{path}: left out because of damage: {left_out}")
+        self._left_out.clear()
 
     def _report_problem(self, problem: object, is_damage: bool) -> None:
         """Report a problem that does not end the dump; damage changes the exit code."""
@@ -291,12 +363,16 @@ def _array() -> Array:
 @topic_option
 @click.option("--batches", is_flag=True, help="A line a batch, control batches too, instead of records.")
 @click.option("--control", is_flag=True, help="Show control records among the records.")
+@click.option(
+    "--isolation", type=click.Choice(["committed", "uncommitted"]), default="uncommitted", show_default=True,
+    help="Which records to show of transactions: all, or those that a consumer of committed records gets.",
+)  # fmt: skip
 @click.option("--from", "start", type=PositionType(), metavar="POSITION", help="The first offset, or time, to show.")
 @click.option("--to", "end", type=PositionType(), metavar="POSITION", help="The first not to show any more.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="Show so many at most, of all logs together.")
 @click.option(
     "--skip-damage", is_flag=True,
-    help="Name what is damaged on stderr, and go on after it; the exit code is 1 all the same.",
+    help="Name what is damaged on stderr, go on after it, and count what is left out; the exit code is 1 all the same.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
@@ -314,6 +390,7 @@ def dump(
     topics: tuple[str, ...],
     batches: bool,
     control: bool,
+    isolation: str,
     start: Position | None,
     end: Position | None,
     limit: int | None,
@@ -325,12 +402,17 @@ def dump(
     """Print the records of data directories, partitions or .log files, or their batches.
 
     Damage ends a log's records: all before it are shown, and the exit code is 1. With --skip-damage those behind it
-    are shown, too.
+    are shown, too. A log start offset beyond the log's end hides records from consumers only: they are shown, and the
+    exit code is 1.
     """
     check_order(start, end)
+    committed = isolation == "committed"
+    if committed and batches:
+        raise click.UsageError("--isolation committed selects records, not --batches")
     if max_width is None:
         max_width = TERMINAL_MAX_WIDTH if is_terminal(sys.stdout) else 0
-    return _dump(paths, topics, Options(form, batches, control, start, end, max_width, skip_damage, wide), limit)
+    options = Options(form, batches, control, start, end, max_width, skip_damage, wide, committed)
+    return _dump(paths, topics, options, limit)
 
 
 def _dump(paths: Sequence[Path], topics: tuple[str, ...], options: Options, limit: int | None) -> int:
@@ -338,7 +420,7 @@ def _dump(paths: Sequence[Path], topics: tuple[str, ...], options: Options, limi
 
     found, problems, several = _places(paths, topics)
     # If records are printed on the same terminal, a progress line would interfere with them.
-    progress = Progress(sum(map(size_of, found)), quiet=is_terminal(sys.stdout))
+    progress = Progress(lambda: sum(map(size_of, found)), quiet=is_terminal(sys.stdout))
     with progress, Sink(stdout_bytes()) as sink:
         dump = Dump(options, limit, sink, progress, several=several)
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.output import NO_TIMESTAMP
 from kafkalog.cli.positions import Range, time_text
+from kafkalog.record.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kafkalog.cli.log_source import Source

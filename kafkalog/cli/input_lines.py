@@ -25,10 +25,11 @@ class LineError(Exception):
 
 
 class Given(NamedTuple):
-    """Records, one for each line, and the number of the first line."""
+    """Records, one for each line, the number of the first line, and the offsets in the lines (jsonl)."""
 
     first_line: int
     records: list[Record]
+    offsets: list[int | None]
 
 
 class _Header(msgspec.Struct):
@@ -44,6 +45,7 @@ class _Line(msgspec.Struct):
     timestamp: int | None = None
     key_encoding: str | None = None
     value_encoding: str | None = None
+    offset: Any = None
 
 
 class Lines:
@@ -56,6 +58,7 @@ class Lines:
 
     def __init__(self, form: str, key_separator: bytes | None) -> None:
         self._number = 0
+        self._offsets: list[int | None] = []
         self._separator = key_separator
         self._record: Callable[[bytes], Record] = self._of_line if form == "lines" else self._of_json
         self._decoder = msgspec.json.Decoder(_Line)
@@ -88,14 +91,15 @@ class Lines:
             LineError: A line is not a valid record, after the records of the lines before it.
         """
         first, records = self._number + 1, list[Record]()
+        self._offsets = []
         for line in lines:
             self._number += 1
             try:
                 records.append(self._record(line))
             except (ValueError, TypeError) as error:
-                yield Given(first, records)
+                yield Given(first, records, self._offsets)
                 raise LineError(f"line {self._number} is not a record: {error}") from error
-        yield Given(first, records)
+        yield Given(first, records, self._offsets)
 
     def _of_line(self, line: bytes) -> Record:
         line = line.removesuffix(b"\r")
@@ -109,12 +113,14 @@ class Lines:
             raise ValueError("the line is empty")
         given = self._decoder.decode(line)
         headers = [(each.key, _payload(each.value, each.value_encoding)) for each in given.headers]
-        return Record(
+        record = Record(
             _payload(given.value, given.value_encoding),
             _payload(given.key, given.key_encoding),
             headers,
             -1 if given.timestamp is None else whole("its timestamp", given.timestamp, -1, INT64_MAX, EPOCH_MS),
         )
+        self._offsets.append(given.offset if isinstance(given.offset, int) else None)
+        return record
 
 
 def _payload(meant: Any, encoding: str | None) -> bytes | None:

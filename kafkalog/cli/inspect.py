@@ -76,9 +76,7 @@ def inspect(
         raise click.UsageError(f"the inspector reads files of this machine, not {path}")
     try:
         if screen is not None:
-            return _headless(
-                path, screen, form or "text", _print_mistakes(_settings(config, utc, theme)), screen_options
-            )
+            return _headless(path, screen, form or "text", _settings(config, utc, theme), screen_options)
         return _in_terminal(path, form, lambda: _settings(config, utc, theme), screen_options)
     except NotALogError as error:
         from kafkalog.storage.data_dir.discover import log_below
@@ -115,22 +113,17 @@ def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Setti
     return settings if theme is None else replace(settings, theme=theme)
 
 
-def _print_mistakes(settings: Settings) -> Settings:
-    """Print the mistakes in the config file, because no screen shows them."""
-    for mistake in settings.mistakes:
-        complain(mistake)
-    return settings
-
-
 def _first_option_given(screen_options: dict[str, Any]) -> str:
     """Return the name of the first of these options that was given."""
     return next(name for name, value in screen_options.items() if value).replace("fields", "in").replace("_", "-")
 
 
 def _headless(path: Path, screen: str, form: str, settings: Settings, screen_options: dict[str, Any]) -> int:
-    """Print the content of a screen and return the exit code."""
+    """Print the content of a screen and return the exit code; first the mistakes in the config file, on stderr."""
     from inspector import headless
 
+    for mistake in settings.mistakes:
+        complain(mistake)
     if screen == "help":
         click.echo("\n".join(headless.SCREENS))
         return SOUND
@@ -148,8 +141,8 @@ def _options(screen_options: dict[str, Any]) -> Options:
     Raises:
         NeedsMoreError: The regular expression is invalid.
     """
-    from inspector.background.jobs import Wanted
     from inspector.headless import NeedsMoreError, Options
+    from inspector.jobs.jobs import Wanted
 
     if not screen_options["find"]:
         return Options(deep=screen_options["deep"])

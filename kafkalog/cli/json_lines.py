@@ -6,24 +6,30 @@ A file whose name and directory do not give topic and partition has `path` inste
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from kafkalog._speedups.json_lines import json_lines
 from kafkalog.attributes import TimestampType
-from kafkalog.cli.json_shapes import JSON_VERSION, of_batch, of_control, of_place, of_record
+from kafkalog.cli.chunks import chunks
+from kafkalog.cli.json_shapes import JSON_VERSION, of_batch, of_control, of_place, of_producer, of_record, pieces_of
 from kafkalog.record.layout import NO_TIMESTAMP
+from kafkalog.scan.transaction_states import STATES
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from kafkalog import Record, RecordColumns, TopicPartition
+    from kafkalog import RecordColumns, TopicPartition
     from kafkalog.cli.log_source import BatchFacts, Located
 
 # So few that their objects stay in the CPU cache and freed memory is used again.
 LINES_AT_ONCE = 512
 
+_NO_NUMBERS = np.empty(0, np.int64)
+_NO_PRODUCERS: list[NDArray[Any]] = [_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, np.empty(0, np.uint8)]
 _encoder = msgspec.json.Encoder()
 
 
@@ -42,21 +48,25 @@ class JsonLines:
         self._place = {"version": JSON_VERSION, **{name: place[name] for name in names}}
         self._head = _encoder.encode(self._place)[:-1] + b","
 
-    def records(self, part: RecordColumns) -> Iterator[bytes]:
-        """Yield chunks of whole lines.
+    def records(self, part: RecordColumns, states: NDArray[np.uint8] | None = None) -> Iterator[bytes]:
+        """Yield chunks of whole lines, or the pieces of one that is large.
 
         There are two implementations with the same result. The fast one is for UTF-8 and timestamps of one type.
+
+        Args:
+            part: The records.
+            states: The index in STATES of each record; None: not known, and not encoded.
         """
         label = _common_label(part)
-        for start in range(0, len(part), LINES_AT_ONCE):
-            some = part[start : start + LINES_AT_ONCE]
-            lines = self._by_kernel(some, label)
-            yield from self.record_list(list(some), control=False) if lines is None else (lines,)
+        states = np.zeros(len(part), np.uint8) if states is None else states
+        producers = _producers_of(part, states)
+        for chosen, is_large in chunks(part, LINES_AT_ONCE):
+            some, theirs = part[chosen], [each[chosen] for each in producers]
+            lines = None if label is None or is_large else self._by_kernel(some, label, theirs)
+            yield from self.record_list(some, states[chosen]) if lines is None else (lines,)
 
-    def _by_kernel(self, part: RecordColumns, label: str | None) -> bytes | None:
-        """Encode records in the kernel; return None if it does not support one of them."""
-        if label is None:
-            return None
+    def _by_kernel(self, part: RecordColumns, label: str, producers: list[NDArray[Any]]) -> bytes | None:
+        """Encode records in the kernel; return None if it does not support one."""
         return json_lines(
             part.buffer,
             part.offset,
@@ -69,20 +79,34 @@ class JsonLines:
             part.headers_length,
             self._head,
             label.encode(),
+            *producers,
         )
 
-    def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
-        """Yield at most one chunk of lines for `Record` objects.
+    def record_list(self, part: RecordColumns, states: NDArray[np.uint8], *, control: bool = False) -> Iterator[bytes]:
+        """Yield lines as `records` does, by way of `Record` objects.
 
         Args:
-            records: The records.
+            part: The records.
+            states: As `records`.
             control: Whether all of them, or none, are control records.
         """
-        if records:
-            documents = [{**self._place, **of_record(record)} for record in records]
-            for record, document in zip(records, documents, strict=True) if control else ():
+        for chosen, is_large in chunks(part, LINES_AT_ONCE):
+            documents = self._documents(part[chosen], states[chosen], control)
+            if is_large:
+                for document in documents:
+                    yield from pieces_of(document)
+                    yield b"\n"
+            else:
+                yield _encoder.encode_lines(list(documents))
+
+    def _documents(self, part: RecordColumns, states: NDArray[np.uint8], control: bool) -> Iterator[dict[str, Any]]:
+        producers = (part.batches[name][part.batch].tolist() for name in ("producer_id", "producer_epoch"))
+        for record, producer_id, epoch, state in zip(part, *producers, states.tolist(), strict=True):
+            producer = of_producer(producer_id, epoch, record.sequence, STATES[state])
+            document = {**self._place, **of_record(record), **producer}
+            if control:
                 document["control"] = of_control(record)
-            yield _encoder.encode_lines(documents)
+            yield document
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:
         """Encode a batch as a line."""
@@ -98,16 +122,29 @@ def _common_label(part: RecordColumns) -> str | None:
     return TimestampType(low).label
 
 
+def _producers_of(part: RecordColumns, states: NDArray[np.uint8]) -> list[NDArray[Any]]:
+    """Return producer id, producer epoch (-1: none), sequence (-1: none) and state of each record.
+
+    The arrays are empty if no batch has a producer.
+    """
+    rows, batch = part.batches, part.batch
+    if not (rows["producer_id"] >= 0).any():
+        return _NO_PRODUCERS
+    return [rows["producer_id"][batch], rows["producer_epoch"].astype(np.int64)[batch], part.sequence, states]
+
+
 class Array:
-    """Joins chunks of whole lines to one JSON array. Strings have no line breaks, because these are escaped."""
+    """Joins lines, or pieces of them, to one JSON array. Strings have no line breaks, because these are escaped."""
 
     def __init__(self) -> None:
         self._begun = False
+        self._before = b"[\n"
 
     def take(self, piece: bytes) -> bytes:
         """Return the next chunk of the array."""
-        before, self._begun = b",\n" if self._begun else b"[\n", True
-        return before + piece[:-1].replace(b"\n", b",\n")
+        before, self._begun = self._before, True
+        self._before = b",\n" if piece.endswith(b"\n") else b""
+        return before + piece.removesuffix(b"\n").replace(b"\n", b",\n")
 
     def end(self) -> bytes:
         """Return the last chunk of the array."""

@@ -1,6 +1,8 @@
 """The shapes of the JSON that all commands print. Their schema is docs/schema/kafkalog-2.json.
 
     record       offset timestamp timestamp_type key value headers [{key, value}]       names of `Record`
+                 producer_id producer_epoch sequence        if its batch has a producer id
+                 transaction_state                          if it is part of a transaction
     batch        path position size_in_bytes magic base_offset last_offset ...          names of `RecordBatch`
     segment      base_offset end_offset size_in_bytes batches records ...
     partition    topic partition log_start_offset log_end_offset size_in_bytes ...      names of `Log`
@@ -18,11 +20,11 @@ from base64 import b64encode
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.output import path_text, rfc3339
+from kafkalog.cli.output import LARGE_BYTES, PIECE_BYTES, is_text, path_text, rfc3339, texts
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from os import PathLike
 
     from kafkalog import Record
@@ -42,6 +44,49 @@ BATCH_FIELDS = (
 )  # fmt: skip
 
 
+class LargeText:
+    """The text of so many bytes that it is encoded in pieces. Iterating gives them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.is_text = is_text(data)
+
+    def __iter__(self) -> Iterator[bytes]:
+        import msgspec
+
+        yield b'"'
+        if self.is_text:
+            for text in texts(self._data):
+                yield msgspec.json.encode(text)[1:-1]
+        else:
+            for start in range(0, len(self._data), PIECE_BYTES):
+                yield b64encode(self._data[start : start + PIECE_BYTES])
+        yield b'"'
+
+
+def pieces_of(document: object) -> Iterator[bytes]:
+    """Encode one document, which may have `LargeText`, in pieces."""
+    import msgspec
+
+    match document:
+        case dict():
+            yield b"{"
+            for i, (name, value) in enumerate(document.items()):
+                yield (b"," if i else b"") + msgspec.json.encode(name) + b":"
+                yield from pieces_of(value)
+            yield b"}"
+        case list():
+            yield b"["
+            for i, value in enumerate(document):
+                yield b"," if i else b""
+                yield from pieces_of(value)
+            yield b"]"
+        case LargeText():
+            yield from document
+        case _:
+            yield msgspec.json.encode(document)
+
+
 def text_of(document: object, indent: int = 0) -> str:
     """Encode one document: as one line without `indent`, else indented by so many spaces."""
     import msgspec
@@ -55,17 +100,23 @@ def known(value: int | None) -> int | None:
     return None if value == -1 else value
 
 
-def of_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Return the field `name` with the data and, if the data is not UTF-8, the field that names its encoding."""
+def of_bytes(name: str, data: bytes | None) -> dict[str, Any]:
+    """Return the field `name` with the data and, if the data is not UTF-8, the field that names its encoding.
+
+    Large data is a `LargeText`.
+    """
     if data is None:
         return {name: None}
+    if len(data) > LARGE_BYTES:
+        large = LargeText(data)
+        return {name: large} if large.is_text else {name: large, f"{name}_encoding": "base64"}
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:
         return {name: b64encode(data).decode("ascii"), f"{name}_encoding": "base64"}
 
 
-def of_headers(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
+def of_headers(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
     """Return the headers of a record."""
     return [{"key": key, **of_bytes("value", value)} for key, value in headers]
 
@@ -80,6 +131,14 @@ def of_record(record: Record) -> dict[str, Any]:
         **of_bytes("value", record.value),
         "headers": of_headers(record.headers),
     }
+
+
+def of_producer(producer_id: int, producer_epoch: int, sequence: int, state: str) -> dict[str, Any]:
+    """Return the fields of a record about its producer and transaction, if its batch has a producer id."""
+    if producer_id < 0:
+        return {}
+    known_fields = {"producer_id": producer_id, "producer_epoch": known(producer_epoch), "sequence": known(sequence)}
+    return {**known_fields, "transaction_state": state} if state else known_fields
 
 
 def of_control(record: Record) -> dict[str, Any]:
@@ -139,10 +198,10 @@ def of_counts(summary: SegmentSummary) -> dict[str, Any]:
 
 
 def of_summary(summary: SegmentSummary, kind: str) -> dict[str, Any]:
-    """Return the fields of a summary.
+    """Return the JSON fields of a partition, a segment or a file in the output of `ls`.
 
     Args:
-        summary: The summary of a partition, a segment or a file.
+        summary: Its summary.
         kind: "partition", "segment" or "file".
     """
     start, end = ("log_start_offset", "log_end_offset") if kind == "partition" else ("base_offset", "end_offset")
@@ -160,12 +219,19 @@ def of_summary(summary: SegmentSummary, kind: str) -> dict[str, Any]:
 
 def of_finding(finding: Finding) -> dict[str, Any]:
     """Return the fields of a finding."""
-    return {**finding.as_dict(), "path": path_text(finding.path)}
+    return _named(finding.as_dict())
+
+
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields whose texts may contain names of files, with these as text for JSON."""
+    return {name: path_text(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def of_check(check: Check, *, deep: bool) -> dict[str, Any]:
     """Return the counts of a check; only a `deep` check counts records."""
-    return {"deep": deep, **check.as_dict(), **({} if deep else {"records": None})}
+    counts = check.as_dict()
+    verdicts = [_named(verdict) for verdict in counts["verdicts"]]
+    return {"deep": deep, **counts, "verdicts": verdicts, **({} if deep else {"records": None})}
 
 
 def of_appended(directory: str | PathLike[str], first: int, end: int) -> dict[str, Any]:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import codec_name
+from kafkalog.cli.offset_steps import OffsetSteps
 from kafkalog.cli.positions import Range
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import CorruptCheckpointError, KafkaLogError
+from kafkalog.fsck.health import start_beyond_end
 from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns, between
+from kafkalog.scan.transaction_states import TransactionStates
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
-from kafkalog.storage.file_names import TopicPartition, parse_partition_dir, real_path, segment_base_offset
+from kafkalog.storage.file_names import segment_base_offset
 from kafkalog.storage.log import Log
+from kafkalog.storage.read.log_scan import NO_END
 from kafkalog.storage.read_only_log import ReadOnlyLog
-from kafkalog.storage.remote_path import to_path
+from kafkalog.storage.remote_path import RemotePath, to_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
-
-# Offsets are Java longs.
-NO_END = 2**63 - 1
 
 
 class Located(NamedTuple):
@@ -69,8 +74,30 @@ def _codec(batch: RecordBatch) -> str | None:
         return f"codec {error.found}"
 
 
+def open_unhidden(path: Path) -> tuple[ReadOnlyLog, CorruptCheckpointError | None]:
+    """Open a partition. A log start offset beyond the log's end hides no records from an operator.
+
+    Returns:
+        The log, and the error of the checkpoint with such an offset; None: it has none.
+    """
+    log = ReadOnlyLog(path)
+    hidden = start_beyond_end(log)
+    if hidden is None:
+        return log, None
+    log.close()
+    return ReadOnlyLog(path, from_first_segment=True), hidden.at(str(path))
+
+
 class Source:
-    """The records of one partition or one file, by offset. All members raise the errors of the library."""
+    """The records of one partition or one file, by offset. All members raise the errors of the library.
+
+    Attributes:
+        path: The path of the partition or the file.
+        topic_partition: The partition; None if it is unknown.
+        name: How it is named in messages.
+        hidden: The error of the checkpoint that hides all records from consumers; None if none does.
+        states: The states of the transactions.
+    """
 
     def __init__(self, place: PartitionDir | LogFile) -> None:
         """Open the log or the file.
@@ -80,16 +107,13 @@ class Source:
             NotALogError: It is not a log.
         """
         self._log: Log | FileMessageSet
-        self.path = place.path
-        self.topic_partition: TopicPartition | None
+        self.path, self.topic_partition = place.path, place.topic_partition
         if isinstance(place, LogFile):
-            self._log = FileMessageSet(place.path)
-            self.name = str(place.path)
-            self.topic_partition = partition_of_file(place.path)
+            self._log, self.name = FileMessageSet(place.path), str(place.path)
+            self.hidden: CorruptCheckpointError | None = None
         else:
-            self._log = ReadOnlyLog(place.path)
-            self.name = place.name
-            self.topic_partition = self._log.topic_partition
+            (self._log, self.hidden), self.name = open_unhidden(place.path), place.name
+        self.states = TransactionStates(self._log)
 
     @property
     def files(self) -> list[FileMessageSet]:
@@ -102,7 +126,7 @@ class Source:
         if isinstance(self._log, Log):
             return self._log.log_start_offset
         batch = next(iter(self._log.batches()), None)
-        return self._base_offset if batch is None else batch.base_offset
+        return self._first_base_offset if batch is None else batch.base_offset
 
     @property
     def end_offset(self) -> int:
@@ -110,12 +134,17 @@ class Source:
         if isinstance(self._log, Log):
             return self._log.log_end_offset
         last = self._log.last_offset()
-        return self._base_offset if last is None else last + 1
+        return self._first_base_offset if last is None else last + 1
 
     @property
-    def _base_offset(self) -> int:
-        assert isinstance(self._log, FileMessageSet)
-        return segment_base_offset(to_path(self._log.path).name) or 0
+    def last_stable_offset(self) -> int:
+        """The offset before which a consumer of committed records reads; of a file the largest offset."""
+        return self._log.last_stable_offset if isinstance(self._log, Log) else NO_END
+
+    @property
+    def _first_base_offset(self) -> int:
+        """The offset in the name of the first file; 0 if it has none."""
+        return segment_base_offset(to_path(self.files[0].path).name) or 0
 
     def columns(self, wanted: Range) -> Iterator[RecordColumns]:
         """Yield the records of a range, as arrays."""
@@ -123,14 +152,15 @@ class Source:
         if first is None:
             return
         for part in self._parts(first, NO_END if wanted.stop is None else wanted.stop):
-            shown = wanted.of_times(part) if wanted.is_timed else part
+            shown = wanted.of(part)
             if len(shown):
                 yield shown
+            del part, shown
 
     def _parts(self, first: int, stop: int) -> Iterator[RecordColumns]:
         """Return the records with first <= offset < stop."""
         if isinstance(self._log, Log):
-            return self._log.columns(first, stop)
+            return self._log.columns(first, stop, on_out_of_range="latest")
         file = self._log.starting_at(first) if first else self._log
         return between(file.columns(), first, stop)
 
@@ -161,6 +191,37 @@ class Source:
         for file in self.files:
             for batch in (file.starting_at(first) if first else file).batches():
                 yield Located(to_path(file.path), batch)
+
+    def steps(self, wanted: Range) -> OffsetSteps:
+        """Return where the offsets of batches from `wanted.first` to `wanted.stop` do not follow each other.
+
+        A log in a store, where headers cost as much as records, is not read for it.
+        """
+        steps, stop = OffsetSteps(), NO_END if wanted.stop is None else wanted.stop
+        runs = () if isinstance(self.path, RemotePath) else self._header_runs(wanted.first or 0)
+        # Damage here is outside of the range: else reading its records has failed.
+        with suppress(KafkaLogError):
+            for rows in runs:
+                shown = rows[rows["last_offset"] < stop]
+                if len(shown):
+                    steps.add_rows(shown)
+                if len(shown) < len(rows):
+                    break
+        return steps
+
+    def _header_runs(self, first: int) -> Iterator[NDArray[np.void]]:
+        """Yield rows of the header table from the batch on that holds an offset, found by the index."""
+        if not isinstance(self._log, Log):
+            yield from (self._log.starting_at(first) if first else self._log).header_runs()
+            return
+        first, segments = max(first, self._log.log_start_offset), self._log.segments
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            if first <= segment.base_offset:
+                yield from segment.log.header_runs()
+            elif following is None or following.base_offset > first:
+                found = segment.translate_offset(first)
+                if found is not None:
+                    yield from segment.log.found_at(found.position).header_runs()
 
     def _first_to_read(self, wanted: Range) -> int | None:
         """Return the first offset for which a batch must be read; None: no batch must be read."""
@@ -203,11 +264,6 @@ class Source:
 
     def __exit__(self, *_: object) -> None:
         self._log.close()
-
-
-def partition_of_file(path: Path) -> TopicPartition | None:
-    """Return the partition of a segment file, by the names of file and directory; None if they do not give it."""
-    return parse_partition_dir(real_path(path).parent.name) if segment_base_offset(path.name) is not None else None
 
 
 def places(place: DataDir | PartitionDir | LogFile) -> tuple[PartitionDir | LogFile, ...]:

@@ -109,10 +109,10 @@ class Row:
 
     def document(self) -> dict[str, Any]:
         """Return the row as JSON: exact values, null if unknown."""
-        from kafkalog.cli.log_source import partition_of_file
+        from kafkalog.storage.data_dir.discover import LogFile
 
         partition = self.partition
-        mine = partition_of_file(self.path) if partition is None else partition.topic_partition
+        mine = LogFile(self.path).topic_partition if partition is None else partition.topic_partition
         return {
             "version": JSON_VERSION,
             "kind": self.kind,
@@ -159,18 +159,20 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 
 def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, list[Row]]:
     """Return the row of a partition and those of its segments. Errors are in the row of the part that has them."""
+    from kafkalog.cli.log_source import open_unhidden
     from kafkalog.errors import KafkaLogError
     from kafkalog.scan.summary import SegmentSummary, summarise
-    from kafkalog.storage.read_only_log import ReadOnlyLog
 
     total, rows = SegmentSummary(), []
     try:
-        with ReadOnlyLog(partition.path) as log:
+        log, hidden = open_unhidden(partition.path)
+        with log:
             for segment in log.segments:
                 summary = summarise(segment.path, sealed=segment.sealed, advance=progress.advance)
                 rows.append(Row("segment", segment.path, summary, partition))
                 total.add(summary)
             start = log.log_start_offset
+            total.errors += [] if hidden is None else [hidden]
             total.start_offset = start
             total.end_offset = max(start, start if total.end_offset is None else total.end_offset)
     except (OSError, KafkaLogError) as error:
@@ -313,7 +315,7 @@ def _list(listing: Listing, path: Path, topics: tuple[str, ...], *, title: bool)
 
     try:
         place = select(discover(path), topics)
-        with Progress(size_of(place)) as progress:
+        with Progress(lambda: size_of(place)) as progress:
             listing.show(path, rows_of(place, progress), title)
     except (NotALogError, OSError) as error:
         if isinstance(error, OSError) and error.filename is None:

@@ -5,17 +5,24 @@ Payloads and names come from untrusted files: no byte of them may control a term
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from shutil import get_terminal_size
 from typing import IO, Any, BinaryIO, NamedTuple, TextIO
 
 import click
 
-NO_TIMESTAMP = -1
+from kafkalog.record.layout import NO_TIMESTAMP
+
 MUST_STAY = 9
+# The text of a larger record is written in pieces, since it may take many times the memory of the bytes.
+LARGE_BYTES = 1 << 20
+# Three bytes are four characters of base64.
+PIECE_BYTES = 3 << 16
 SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -27,15 +34,11 @@ def is_terminal(stream: IO[Any]) -> bool:
         return False
 
 
-def colour_wanted(stream: IO[Any] | None = None) -> bool:
-    """Return whether to colour output: on a terminal or with CLICOLOR_FORCE, but not with NO_COLOR or TERM=dumb.
-
-    Args:
-        stream: The stream; None: stdout.
-    """
+def colour_wanted() -> bool:
+    """Return whether to colour stdout: on a terminal or with CLICOLOR_FORCE, but not with NO_COLOR or TERM=dumb."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return is_terminal(sys.stdout if stream is None else stream) or os.environ.get("CLICOLOR_FORCE", "0") != "0"
+    return is_terminal(sys.stdout) or os.environ.get("CLICOLOR_FORCE", "0") != "0"
 
 
 def styled(text: str, colour: bool, **style: Any) -> str:
@@ -100,12 +103,41 @@ def printable(text: str) -> str:
     r"""Escape the characters that are not printable (control, bidirectional, unassigned): \n, \x1b, \u202e."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(map(_escaped, text))
+
+
+@lru_cache(1 << 12)
+def _escaped(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+
+
+def texts(data: bytes) -> Iterator[str]:
+    """Decode UTF-8 a piece at a time.
+
+    Raises:
+        UnicodeDecodeError: The data is not UTF-8.
+    """
+    decoder, view = getincrementaldecoder("utf-8")(), memoryview(data)
+    for start in range(0, len(data), PIECE_BYTES):
+        yield decoder.decode(view[start : start + PIECE_BYTES], start + PIECE_BYTES >= len(data))
+
+
+def is_text(data: bytes) -> bool:
+    """Return whether the data is UTF-8."""
+    try:
+        return all(True for _ in texts(data))
+    except UnicodeDecodeError:
+        return False
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
     r"""Return a path as text for JSON, with bytes that are not UTF-8 as \xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def counted(number: int, thing: str, plural: str = "s") -> str:
+    """Return a number of things in words: 1 batch, 2 batches."""
+    return f"{number} {thing}{'' if number == 1 else plural}"
 
 
 def human_size(size: int) -> str:

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from kafkalog.cli.output import NO_TIMESTAMP, rfc3339
+from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog.cli.output import rfc3339
+from kafkalog.record.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from kafkalog import Record, RecordBatch, RecordColumns
+    from kafkalog import RecordBatch, RecordColumns
     from kafkalog.cli.log_source import Source
 
 EXAMPLES = "1234, earliest, end-500, @2026-01-31T10:00Z, @1769853600000, -1h"
@@ -88,8 +90,11 @@ class Range:
         """Whether offsets are limited."""
         return self.first is not None or self.stop is not None
 
-    def of_times(self, part: RecordColumns) -> RecordColumns:
-        """Return the records of `part` whose timestamps are in the range."""
+    def of(self, part: RecordColumns) -> RecordColumns:
+        """Return the records of `part` in the range."""
+        part = part.between(self.first or 0, INT64_MAX if self.stop is None else self.stop)
+        if not self.is_timed:
+            return part
         wanted = part.timestamp != NO_TIMESTAMP
         if self.since is not None:
             wanted &= part.timestamp >= self.since
@@ -97,20 +102,14 @@ class Range:
             wanted &= part.timestamp < self.until
         return part.where(wanted)
 
-    def holds(self, record: Record) -> bool:
-        """Return whether the record is in the range."""
-        if not (self.first or 0) <= record.offset or (self.stop is not None and record.offset >= self.stop):
-            return False
-        return self._holds_times(record.timestamp, record.timestamp)
-
     def touches_times_of(self, batch: RecordBatch) -> bool:
         """Return whether the timestamps of a batch, from its first to its largest, overlap the range."""
         largest = batch.max_timestamp
         if batch.timestamp_type == 1 or (batch.magic < 2 and not batch.is_compressed):
             return self._holds_times(largest, largest)
         # If the header does not have the first timestamp, that may be any time.
-        told = batch.magic >= 2 and batch.delete_horizon_ms is None
-        return self._holds_times(min(batch.base_timestamp, largest) if told else LEAST_LONG, largest)
+        is_known = batch.magic >= 2 and batch.delete_horizon_ms is None
+        return self._holds_times(min(batch.base_timestamp, largest) if is_known else LEAST_LONG, largest)
 
     def _holds_times(self, least: int, largest: int) -> bool:
         if not self.is_timed:

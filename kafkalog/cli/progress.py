@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -12,18 +13,18 @@ BETWEEN_UPDATES_SECONDS = 0.1
 
 
 class Progress:
-    """Shows progress in bytes: `with Progress(total) as progress: progress.advance(n)`.
+    """Shows progress in bytes: `with Progress(measure) as progress: progress.advance(n)`.
 
     Args:
-        total: The bytes of all work.
+        measure: Returns the bytes of all work. It is not called if nothing is shown: that may take long.
         quiet: Show nothing.
     """
 
-    def __init__(self, total: int, *, quiet: bool = False) -> None:
-        self.total = total
+    def __init__(self, measure: Callable[[], int], *, quiet: bool = False) -> None:
+        self._quiet = quiet or not is_terminal(sys.stderr)
+        self.total = 0 if self._quiet else measure()
         self.done = 0
         self._shown = False
-        self._quiet = quiet or not is_terminal(sys.stderr)
         self._start = time.monotonic()
         self._next = self._start + WORTH_SHOWING_SECONDS
 

@@ -7,23 +7,24 @@ from itertools import starmap
 
 from kafkalog.cli.log_source import Located, Source
 from kafkalog.errors import KafkaLogError
-from kafkalog.fsck.findings import Severity
+from kafkalog.fsck.consequences import Severity
+from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns
-from kafkalog.scan.records import Damage, batches, last_offset, records
+from kafkalog.scan.records import Damage, LeftOut, batches, last_offset, records
 from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
-from kafkalog.storage.file_names import segment_base_offset
-from kafkalog.storage.remote_path import to_path
+from kafkalog.storage.read.log_scan import NO_END
 
 
 class SurvivingSource(Source):
     """A source that continues after damage and reports it."""
 
-    def __init__(self, place: PartitionDir | LogFile, report: Callable[[object, bool], None]) -> None:
+    def __init__(self, place: PartitionDir | LogFile, report: Callable[[object, str, LeftOut | None], None]) -> None:
         """Open the source.
 
         Args:
             place: The partition or file.
-            report: Called with the damage, and whether it is more than the torn tail of an active segment.
+            report: Called with the damage, the file, and the counts of what is left out; None: the damage is only the
+                torn tail of an active segment.
         """
         super().__init__(place)
         self._report_problem = report
@@ -34,13 +35,21 @@ class SurvivingSource(Source):
         try:
             return super().start_offset
         except KafkaLogError:
-            return segment_base_offset(to_path(self.files[0].path).name) or 0
+            return self._first_base_offset
 
     @property
     def end_offset(self) -> int:
         """The offset after the last valid batch."""
         last = last_offset(self.files[-1]) if self.files else None
         return super().end_offset if last is None else max(self.start_offset, last + 1)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The last stable offset; the largest offset if damage hides which transactions are open."""
+        try:
+            return super().last_stable_offset
+        except KafkaLogError:
+            return NO_END
 
     @property
     def torn(self) -> None:
@@ -59,6 +68,13 @@ class SurvivingSource(Source):
         """Report damage, except findings of severity INFO."""
         finding = damage.finding
         if finding is None:
-            self._report_problem(damage.error, True)
+            self._report_problem(damage.error, damage.path, damage.left_out)
         elif finding.severity is not Severity.INFO:
-            self._report_problem(finding, finding.severity is Severity.ERROR)
+            left_out = damage.left_out if finding.severity is Severity.ERROR else None
+            self._report_problem(finding, damage.path, left_out)
+
+
+def left_out_of(batch: RecordBatch) -> LeftOut:
+    """Return the counts of a batch that is left out."""
+    first = batch.last_offset if batch.magic < 2 else batch.base_offset
+    return LeftOut(1, batch.size_in_bytes, max(0, batch.last_offset - first + 1))

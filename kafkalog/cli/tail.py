@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli import SOUND
+from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes
 
@@ -29,6 +29,9 @@ EPILOG = """\
 Following continues across new segments, while a broker or another process writes. Records that are deleted before they
 are shown, or truncated afterwards, are reported on stderr. Ctrl-C ends the command, as does
 the exit of the process that reads its output.
+
+Lines of JSON have no transaction_state, as those of dump have: a record is shown once, and its transaction may end
+later. --committed shows a record when its transaction is committed.
 
 \b
 Examples:
@@ -59,16 +62,20 @@ Examples:
 )  # fmt: skip
 def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: str) -> int:
     """Show the last records of the partition in DIR, and, with --follow, new ones."""
-    import kafkalog
+    from kafkalog import IsolationLevel
+    from kafkalog.cli.log_source import open_unhidden
 
-    isolation = kafkalog.IsolationLevel.TXN_COMMITTED if committed else kafkalog.IsolationLevel.LOG_END
-    with kafkalog.open(directory) as log:
+    isolation = IsolationLevel.TXN_COMMITTED if committed else IsolationLevel.LOG_END
+    log, hidden = open_unhidden(directory)
+    with log:
+        if hidden is not None:
+            complain(f"{hidden}: consumers get none of these records")
         shown = Tail(log, isolation, _lines(log, form))
         shown.show_last(count)
         while follow:
             wait_for_reader(INTERVAL_SECONDS)
             shown.show_new()
-    return SOUND
+    return SOUND if hidden is None else FINDINGS
 
 
 def _lines(log: Log, form: str) -> JsonLines | TextLines:
@@ -110,9 +117,10 @@ class Tail:
         self._batches: deque[tuple[int, int]] = deque(maxlen=BATCHES_REMEMBERED)
 
     def show_last(self, count: int) -> None:
-        """Show the last `count` records.
+        """Print the last `count` records of the log. Later calls of `show_new` continue after them.
 
         Raises:
+            LogTruncatedError: The log was truncated meanwhile.
             KafkaLogError, OSError: The log was not read.
         """
         end = self._end()
@@ -123,23 +131,33 @@ class Tail:
 
     def show_new(self) -> None:
         """Show the records appended since. Report truncation and deletion."""
+        from kafkalog.errors import LogTruncatedError
+
         end = self._end()
-        if end < self.offset and (left := self._end_of_known(end)) < self.offset:
-            complain(f"{self._log.directory}: truncated to offset {left}; showing new records from there on")
-            self.offset = left
+        if end < self.offset:
+            self._go_back(end)
         start = self._log.log_start_offset
         if start > self.offset:
             complain(f"{self._log.directory}: offsets {self.offset} to {start - 1} were deleted before they were shown")
             self.offset = start
         if end > self.offset:
-            self._show(self.offset, end)
+            try:
+                self._show(self.offset, end)
+            except LogTruncatedError:
+                self._go_back(self._end())
+
+    def _go_back(self, end: int) -> None:
+        """Report the truncation of a log that ends at `end` now, if it concerns records that were shown."""
+        if (left := self._end_of_known(end)) < self.offset:
+            complain(f"{self._log.directory}: truncated to offset {left}; showing new records from there on")
+            self.offset = left
 
     def _end_of_known(self, end: int) -> int:
         """Return the end of the known batches that are still in the log; at most `offset`."""
         oldest = end
         while self._batches:
             last, checksum = self._batches[-1]
-            found = next(self._log.batches(last, last + 1), None)
+            found = next(self._log.batches(last, last + 1, on_out_of_range="latest"), None)
             if found is not None and (found.last_offset, found.checksum) == (last, checksum):
                 return last + 1
             oldest = min(oldest, last)
@@ -153,8 +171,12 @@ class Tail:
         return self._log.last_stable_offset if committed else self._log.log_end_offset
 
     def _show(self, first: int, end: int, skip: int = 0) -> None:
-        """Show the records in [first, end) except the first `skip`."""
-        from kafkalog.errors import OffsetOutOfRangeError
+        """Show the records in [first, end) except the first `skip`.
+
+        Raises:
+            LogTruncatedError: The log was truncated meanwhile.
+        """
+        from kafkalog.errors import LogTruncatedError, OffsetOutOfRangeError
 
         out = stdout_bytes()
         self.offset = first
@@ -164,7 +186,13 @@ class Tail:
                 if len(shown):
                     out.writelines(self._lines.records(shown))
                 self.offset = int(part.offset[-1]) + 1
-                self._batches.extend(part.batches[["last_offset", "checksum"]].tolist())
+                shown_batches = part.batches[: int(part.batch[-1]) + 1]
+                # Columns that are parts of the same batches have the same rows.
+                is_new = shown_batches["last_offset"] > (self._batches[-1][0] if self._batches else -1)
+                self._batches.extend(shown_batches[is_new][["last_offset", "checksum"]].tolist())
+                del part, shown
+        except LogTruncatedError:
+            raise
         except (OffsetOutOfRangeError, FileNotFoundError):
             # The records were deleted; the next check reports it.
             return

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.output import NO_TIMESTAMP, printable, rfc3339, short_time, styled
+from kafkalog.cli.chunks import chunks
+from kafkalog.cli.output import PIECE_BYTES, is_text, printable, rfc3339, short_time, styled, texts
 from kafkalog.errors import KafkaLogError
 from kafkalog.record.control import (
     ControlRecordType,
@@ -16,8 +19,14 @@ from kafkalog.record.control import (
     control_type,
     decode_control,
 )
+from kafkalog.record.layout import NO_TIMESTAMP
+from kafkalog.record.record_columns import RECORDS_AT_A_TIME
+from kafkalog.scan.transaction_states import COMMITTED, STATES
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kafkalog import Record, RecordBatch, RecordColumns
     from kafkalog.cli.log_source import BatchFacts, Located
     from kafkalog.record.control import KRaftVoter, Voter
@@ -27,6 +36,8 @@ BATCH_LINE = "{:<15} {:>7} {:>9} {:>8} {:<3} {:<6} {:<20} {}"
 # Without the format, with times to the minute, and cut at the end, a line fits into 80 columns.
 NARROW_BATCH_LINE = "{:<13} {:>7} {:>9} {:>7} {:.0}{:<6} {:<16} {}"
 NARROW = 110
+# Indexed by transaction state.
+_NOTES = [f"  {state} transaction" if i > COMMITTED else "" for i, state in enumerate(STATES)]
 HIDDEN_HINT = "(hidden: FMT, the ends of long lines; --wide shows them)\n"
 
 
@@ -48,42 +59,59 @@ class TextLines:
         self.is_narrow = width is not None and width < NARROW
         self._file = ""
 
-    def records(self, part: RecordColumns) -> Iterator[bytes]:
-        """Yield the records as text, several lines each."""
-        for records in part.record_lists():
-            yield "".join(map(self._record, records)).encode("utf-8")
+    def records(self, part: RecordColumns, states: NDArray[np.uint8] | None = None) -> Iterator[bytes]:
+        """Yield the records as text, several lines each, with a note if their transaction is not committed.
 
-    def _record(self, record: Record, note: str = "") -> str:
-        time = _time(record)
+        Args:
+            part: The records.
+            states: The index in STATES of each record; None: not known.
+        """
+        notes = repeat("") if states is None else iter([_NOTES[state] for state in states.tolist()])
+        for chosen, is_large in chunks(part, RECORDS_AT_A_TIME):
+            pieces = chain.from_iterable(map(self._record, part[chosen], notes))
+            yield from (piece.encode() for piece in pieces) if is_large else ("".join(pieces).encode(),)
+
+    def _record(self, record: Record, note: str = "") -> Iterator[str]:
+        """Yield the pieces of a record's text."""
         title = styled(f"{self._place}offset {record.offset}", self._colour, bold=True)
-        lines = [f"{title}  {time}{note}"]
-        lines += [f"  {self._label('key')}    {self._payload(record.key)}"]
-        lines += [f"  {self._label('value')}  {self._payload(record.value)}"]
+        yield f"{title}  {_time(record)}{note}\n  {self._label('key')}    "
+        yield from self._payload(record.key)
+        yield f"\n  {self._label('value')}  "
+        yield from self._payload(record.value)
         for key, value in record.headers:
-            lines.append(f"  {self._label('header')} {self._cut(printable(key))}: {self._payload(value)}")
-        return "\n".join(lines) + "\n"
+            yield f"\n  {self._label('header')} {''.join(self._cut((printable(key),)))}: "
+            yield from self._payload(value)
+        yield "\n"
 
     def _label(self, text: str) -> str:
         return styled(text, self._colour, dim=True)
 
-    def _payload(self, data: bytes | None) -> str:
-        """Return a payload as text. Null, empty and binary payloads have a mark in angle brackets."""
+    def _payload(self, data: bytes | None) -> Iterator[str]:
+        """Yield a payload as text. Null, empty and binary payloads have a mark in angle brackets."""
         if not data:
-            return self._label("<null>" if data is None else "<empty>")
-        try:
-            return self._cut(printable(data.decode()))
-        except UnicodeDecodeError:
-            return self._label("<hex>") + " " + self._cut(data.hex())
+            yield self._label("<null>" if data is None else "<empty>")
+        elif is_text(data):
+            yield from self._cut(map(printable, texts(data)))
+        else:
+            yield self._label("<hex>") + " "
+            yield from self._cut(data[i : i + PIECE_BYTES].hex() for i in range(0, len(data), PIECE_BYTES))
 
-    def _cut(self, text: str) -> str:
-        if not self._max_width or len(text) <= self._max_width:
-            return text
-        return f"{text[: self._max_width]}… (+{len(text) - self._max_width})"
+    def _cut(self, pieces: Iterable[str]) -> Iterator[str]:
+        left, more = self._max_width or sys.maxsize, 0
+        for text in pieces:
+            yield text[:left]
+            more += max(0, len(text) - left)
+            left = max(0, left - len(text))
+        if more:
+            yield f"… (+{more})"
 
-    def record_list(self, records: list[Record], *, control: bool) -> Iterator[bytes]:
-        """Yield record objects as text; all or none of them are control records."""
-        notes = (f"  control {control_text(record)}" if control else "" for record in records)
-        yield "".join(map(self._record, records, notes)).encode("utf-8")
+    def record_list(self, part: RecordColumns, states: NDArray[np.uint8], *, control: bool = False) -> Iterator[bytes]:
+        """Yield the records as `records`; if `control`, all of them are control records."""
+        if not control:
+            yield from self.records(part, states)
+            return
+        notes = (f"  control {control_text(record)}" for record in part)
+        yield "".join(chain.from_iterable(map(self._record, part, notes))).encode()
 
     def batch(self, located: Located, facts: BatchFacts) -> bytes:
         """Return a line for a batch, after the file's name and the titles if it is the first of a file."""

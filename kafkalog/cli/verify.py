@@ -1,6 +1,7 @@
-"""`kafkalog verify PATH...`: check logs for damage. It prints a line per finding, then a summary.
+"""`kafkalog verify PATH...`: check logs for damage. It prints a line per finding, then verdicts and a summary.
 
 text    PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)
+        PATH: CONSEQUENCE: ERRORS, WARNINGS, CODES, and what a broker does: per partition, then for the directory
 json    {"version": 2, "findings": [finding, ...], "summary": {...}}
 jsonl   {"version": 2, "type": "finding", ...} per finding; {"version": 2, "type": "summary", ...} at the end
 """
@@ -17,13 +18,13 @@ from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import paths_argument, select, topic_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_check, of_finding, text_of
 from kafkalog.cli.ls import size_of
-from kafkalog.cli.output import colour_wanted, human_size, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.fsck.findings import Finding, Summary
+    from kafkalog.fsck.findings import Finding, Summary, Verdict
 
 COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -36,17 +37,19 @@ Exit codes:
      end; the rest has been checked
 
 \b
-Severities:
-  error    data is damaged or lost
-  warning  worth a look: a torn tail of the active segment, which a broker
-           cuts off at recovery; fields that do not fit together
-  info     normal: a preallocated tail
+Severities, by what follows if a broker starts with it:
+  error    no-start, data-deleted, set-aside, records-lost, served-wrongly
+  warning  rebuilt (the broker repairs it), doubtful (it accepts it, but no
+           broker writes it)
+  info     harmless: normal, or left over
 
 \b
 Examples:
   kafkalog verify /var/lib/kafka              every checksum of a broker
   kafkalog verify --deep -t orders /var/lib/kafka
                                               and every record of a topic
+  kafkalog verify --only checkpoints,layout,state /var/lib/kafka
+                                              whether a broker would start
   kafkalog verify -q orders-0 || echo damaged
   kafkalog verify -o jsonl /var/lib/kafka | jq -r .code
 """
@@ -87,6 +90,8 @@ class Report:
             return
         document = {"complete": complete, **of_check(summary, deep=deep)}
         if self._form == "text":
+            for path, verdict in summary.verdicts.items():
+                write_text("".join(f"{printable(line)}\n" for line in _verdict(path, verdict)))
             write_text(("" if complete else "INCOMPLETE, so far: ") + _sentence(summary, deep=deep) + "\n")
         elif self._form == "jsonl":
             write_text(text_of({"version": JSON_VERSION, "type": "summary", **document}) + "\n")
@@ -100,21 +105,30 @@ class Report:
             write_text(f'{{\n  "version": {JSON_VERSION},\n  "findings": [')
 
 
+def _verdict(path: str, verdict: Verdict) -> list[str]:
+    """Return the worst consequence as a line, and if it needs attention, what a broker does and what mends it."""
+    told = verdict.as_dict()
+    numbers = [counted(told[name], name.removesuffix("s")) for name in ("errors", "warnings", "infos") if told[name]]
+    lines = [f"{path_text(path)}: {told['consequence']}: {', '.join(numbers)}: {', '.join(told['codes'])}"]
+    if verdict.worst.severity != "info":
+        lines.append(f"  started after a clean stop, a broker {told['clean_start']}")
+        lines.append(f"  started after an unclean stop, it {told['unclean_start']}")
+        if told["mend"]:
+            lines.append(f"  to mend it: {told['mend']}")
+    return lines
+
+
 def _sentence(summary: Summary, *, deep: bool) -> str:
     rate = f", {human_size(int(summary.bytes / summary.seconds))}/s" if summary.seconds > 0.1 else ""
-    parts = [_count(summary.files, "file"), human_size(summary.bytes), _count(summary.batches, "sound batch", "es")]
+    parts = [counted(summary.files, "file"), human_size(summary.bytes), counted(summary.batches, "sound batch", "es")]
     if deep:
-        parts.append(_count(summary.records, "record"))
-    found = [_count(summary.errors, "error"), _count(summary.warnings, "warning")]
+        parts.append(counted(summary.records, "record"))
+    found = [counted(summary.errors, "error"), counted(summary.warnings, "warning")]
     if summary.infos:
-        found.append(_count(summary.infos, "info"))
+        found.append(counted(summary.infos, "info"))
     if summary.unreadable:
         found.append(f"{summary.unreadable} unreadable")
     return f"{', '.join(parts)} in {summary.seconds:.1f} s{rate}: {', '.join(found)}"
-
-
-def _count(number: int, thing: str, plural: str = "s") -> str:
-    return f"{number} {thing}{'' if number == 1 else plural}"
 
 
 def exit_code(summary: Summary, *, strict: bool) -> int:
@@ -124,10 +138,28 @@ def exit_code(summary: Summary, *, strict: bool) -> int:
     return FINDINGS if summary.errors or (strict and summary.warnings) else SOUND
 
 
+def _subjects(context: click.Context, option: click.Parameter, value: str | None) -> frozenset[str] | None:
+    """Return the subjects of a list separated by commas; None if there is none."""
+    del context, option
+    if value is None:
+        return None
+    from kafkalog.fsck.verifying import SUBJECTS
+
+    subjects = frozenset(value.split(","))
+    if not subjects <= SUBJECTS:
+        unknown = ", ".join(sorted(subjects - SUBJECTS))
+        raise click.BadParameter(f"{unknown!r} is none of {', '.join(sorted(SUBJECTS))}")
+    return subjects
+
+
 @click.command(short_help="Check that everything is as Kafka wrote it.", epilog=EPILOG)
 @paths_argument
 @topic_option
 @click.option("--deep", is_flag=True, help="Decompress and parse every record, not only checksums and headers.")
+@click.option(
+    "--only", metavar="SUBJECTS", callback=_subjects,
+    help="Check only some of logs,indexes,state,checkpoints,layout, separated by commas.",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
@@ -135,10 +167,16 @@ def exit_code(summary: Summary, *, strict: bool) -> int:
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
 def verify(  # noqa: PLR0917 # click passes them by name
-    paths: tuple[Path, ...], topics: tuple[str, ...], deep: bool, strict: bool, form: str, quiet: bool
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    deep: bool,
+    only: frozenset[str] | None,
+    strict: bool,
+    form: str,
+    quiet: bool,
 ) -> int:
-    """Check data directories, partitions and log files: framing, every checksum, the order of offsets; with --deep also
-    every record.
+    """Check data directories, partitions and log files: framing, every checksum, the order of offsets, and all files
+    beside the logs; with --deep also every record. At the end, what a broker would do that starts with it.
 
     A damaged batch does not end the check. Where the framing is destroyed, the next batch whose checksum holds is
     searched for, and the bytes and offsets in between are reported as lost.
@@ -149,7 +187,7 @@ def verify(  # noqa: PLR0917 # click passes them by name
     start, complete = time.monotonic(), False
     try:
         for path in paths:
-            for finding in _findings(path, topics, summary, deep=deep, quiet=quiet):
+            for finding in _findings(path, topics, summary, deep=deep, only=only, quiet=quiet):
                 report.add(finding)
         complete = True
     finally:
@@ -160,18 +198,21 @@ def verify(  # noqa: PLR0917 # click passes them by name
     return exit_code(summary, strict=strict)
 
 
-def _findings(path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, quiet: bool) -> Iterator[Finding]:
+def _findings(
+    path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, only: frozenset[str] | None, quiet: bool
+) -> Iterator[Finding]:
     """Yield the findings of one PATH, clearing the progress line before each."""
     from kafkalog.errors import NotALogError
-    from kafkalog.fsck.verifying import Options, not_readable, verify_place
+    from kafkalog.fsck.verifying import SUBJECTS, Options, not_readable, verify_place
     from kafkalog.storage.data_dir.discover import discover
 
     try:
         place = select(discover(path), topics)
     except (OSError, NotALogError) as error:
-        yield summary.count(not_readable(path, error))
+        yield summary.count(not_readable(path, error), str(path))
         return
-    with Progress(size_of(place), quiet=quiet) as progress:
-        for finding in verify_place(place, Options(deep=deep, progress=progress.advance, summary=summary)):
+    with Progress(lambda: size_of(place), quiet=quiet) as progress:
+        options = Options(deep=deep, progress=progress.advance, only=only or SUBJECTS, summary=summary)
+        for finding in verify_place(place, options):
             progress.clear()
             yield finding

@@ -1,14 +1,48 @@
-"""Checks of log files: what is damaged, where, and which offsets are lost. Nothing here writes.
+"""Checks of log files: what is damaged, where, and which offsets are lost. Only `recover`, `salvage` and repairs write.
 
     for finding in verify_path("data/orders-0", Options(deep=True)):
         print(finding)
 
-`verify_path` yields `Finding`s, each with its `Severity`, and counts them in the `Summary` of its `Options`.
+`verify_path` yields `Finding`s, each with its `Consequence` and `Severity`, and counts them in the `Summary` of its
+`Options`, which has a `Verdict` for each partition with findings.
+`explain` tells what a broker would do at its start on a data directory.
+`plan_repair` tells how to mend findings in place, `apply_repair` does it, `undo_repair` takes it back.
+`recover` does what a broker does in a data directory after an unclean stop, `salvage` copies the good batches of
+a damaged partition to a new one.
 `SoundEntries` finds the next batch among bytes whose framing is lost.
 """
 
 from kafkalog.fsck.batch_search import SoundEntries
-from kafkalog.fsck.findings import Finding, Severity, Summary
+from kafkalog.fsck.consequences import Consequence, Severity
+from kafkalog.fsck.explaining import Explanation, explain
+from kafkalog.fsck.findings import Finding, Summary, Verdict
+from kafkalog.fsck.recovering import RecoveredPartition, bytes_to_recover, recover
+from kafkalog.fsck.repair_planning import Change, Left, Mending, RepairPlan, plan_repair
+from kafkalog.fsck.repairing import apply_repair, undo_repair
+from kafkalog.fsck.salvaging import SalvagedPartition, salvage
 from kafkalog.fsck.verifying import Options, verify_path
 
-__all__ = ["Finding", "Options", "Severity", "SoundEntries", "Summary", "verify_path"]
+__all__ = [
+    "Change",
+    "Consequence",
+    "Explanation",
+    "Finding",
+    "Left",
+    "Mending",
+    "Options",
+    "RecoveredPartition",
+    "RepairPlan",
+    "SalvagedPartition",
+    "Severity",
+    "SoundEntries",
+    "Summary",
+    "Verdict",
+    "apply_repair",
+    "bytes_to_recover",
+    "explain",
+    "plan_repair",
+    "recover",
+    "salvage",
+    "undo_repair",
+    "verify_path",
+]

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.fsck.range_checksums import CRC32, CRC32C, RangeChecksums, crc_function
+from kafkalog.attributes import CompressionType
+from kafkalog.fsck.range_checksums import CRC32, CRC32C, CRC_FUNCTIONS, RangeChecksums
+from kafkalog.record import layout
 
 WINDOW_BYTES = 256 * 1024
 _LONGEST_HEADER = 64
@@ -23,25 +25,6 @@ _PIECE_BYTES = 1 << 20
 _DENSE = 8
 # A search that starts more than so many bytes after the last one computes checksums from its own start.
 _FAR = 8 << 20
-
-_LOG_OVERHEAD = 12
-_MAGIC_AT = 16
-_SIZE_AT = 8
-_SHORTEST_SIZE = 14
-
-_BATCH_CRC_AT = 17
-_BATCH_CRC_FROM = 21
-_BATCH_ATTRIBUTES_AT = 21
-_BATCH_DELTA_AT = 23
-_BATCH_COUNT_AT = 57
-_BATCH_SHORTEST_SIZE = 49
-
-_MESSAGE_CRC_AT = 12
-_MESSAGE_CRC_FROM = 16
-_MESSAGE_ATTRIBUTES_AT = 17
-# Formats 0 and 1: the position of the key's length, and the size of a message with neither key nor value.
-_MESSAGE_KEY_AT = (18, 26)
-_MESSAGE_OVERHEAD = (14, 22)
 
 Places = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -89,7 +72,7 @@ class SoundEntries:
     def checksum(self, row: np.void) -> int:
         """Compute the checksum of a row's entry in bounded memory; `first_invalid` is cheaper for entries in memory."""
         start, size = int(row["position"]), int(row["size_in_bytes"])
-        polynomial, skipped = (CRC32C, _BATCH_CRC_FROM) if row["magic"] >= 2 else (CRC32, _MESSAGE_CRC_FROM)
+        polynomial, _, skipped = crc_field(row["magic"])
         return self.range_checksum(start + skipped, start + size, polynomial)
 
     def range_checksum(self, start: int, end: int, polynomial: int) -> int:
@@ -101,7 +84,7 @@ class SoundEntries:
         return int(ranges.of(np.array([start]), np.array([end]))[0])
 
     def _stream(self, start: int, end: int, polynomial: int) -> int:
-        crc, value = crc_function(polynomial), 0
+        crc, value = CRC_FUNCTIONS[polynomial], 0
         for at in range(start, end, _PIECE_BYTES):
             value = crc(self._file.view(at, min(_PIECE_BYTES, end - at)), value)
         return value
@@ -114,20 +97,18 @@ class SoundEntries:
             return _Window(start, start + length, np.empty(0, np.int64))
         data = np.concatenate([held, np.zeros(length + _LONGEST_HEADER - len(held), np.uint8)])
         places = _plausible(data, length, self._end - start)
-        magics = data[places + _MAGIC_AT]
-        batches = self._with_right_checksum(_batches(data, places[magics == 2]), data, start, CRC32C)
-        messages = self._with_right_checksum(_messages(data, places[magics < 2]), data, start, CRC32)
+        magics = data[places + layout.MAGIC_AT]
+        batches = self._with_right_checksum(_batches(data, places[magics == 2]), data, start, 2)
+        messages = self._with_right_checksum(_messages(data, places[magics < 2]), data, start, 1)
         return _Window(start, start + length, np.sort(np.concatenate([batches, messages])) + start)
 
-    def _with_right_checksum(self, places: Places, data: NDArray[np.uint8], start: int, polynomial: int) -> Places:
+    def _with_right_checksum(self, places: Places, data: NDArray[np.uint8], start: int, magic: int) -> Places:
         """Return those of `places` whose checksum holds; data[0] is at position `start`."""
+        polynomial, crc_at, crc_from = crc_field(magic)
         ranges = self._ranges_from(start, polynomial)
         if not len(places):
             return places
-        crc_at, crc_from = (
-            (_BATCH_CRC_AT, _BATCH_CRC_FROM) if polynomial == CRC32C else (_MESSAGE_CRC_AT, _MESSAGE_CRC_FROM)
-        )
-        ends = places + _LOG_OVERHEAD + _int32(data, places + _SIZE_AT)
+        ends = places + layout.LOG_OVERHEAD + _int32(data, places + layout.SIZE_AT)
         stored = _int32(data, places + crc_at) & 0xFFFFFFFF
         holds: Flags = ranges.of(places + crc_from + start, ends + start) == stored.astype(np.uint64)
         return places[holds]
@@ -138,6 +119,13 @@ class SoundEntries:
             ranges = RangeChecksums(self._file.view, start, self._end, polynomial)
             self._ranges[polynomial] = ranges
         return ranges
+
+
+def crc_field(magic: int) -> tuple[int, int, int]:
+    """Return the polynomial of a format's checksum, its position in an entry, and that of the first byte it covers."""
+    if magic >= 2:
+        return CRC32C, layout.BATCH_CRC_AT, layout.BATCH_CRC_FROM
+    return CRC32, layout.MESSAGE_CRC_AT, layout.MESSAGE_CRC_FROM
 
 
 def _plausible(data: NDArray[np.uint8], length: int, left: int) -> Places:
@@ -152,29 +140,33 @@ def _plausible(data: NDArray[np.uint8], length: int, left: int) -> Places:
     def byte(at: int) -> NDArray[np.uint8]:
         return data[at : at + length]
 
-    magic = byte(_MAGIC_AT)
-    batch = (magic == 2) & (byte(_BATCH_ATTRIBUTES_AT) == 0) & (byte(_BATCH_ATTRIBUTES_AT + 1) < 0x80)
-    message = (magic < 2) & (byte(_MESSAGE_ATTRIBUTES_AT) < 0x10)
-    places: Places = np.flatnonzero((batch | message) & (byte(_SIZE_AT) <= min(left >> 24, 0x7F)))
-    sizes = _int32(data, places + _SIZE_AT)
-    return places[(sizes >= _SHORTEST_SIZE) & (places + _LOG_OVERHEAD + sizes <= left)]
+    magic = byte(layout.MAGIC_AT)
+    batch = (magic == 2) & (byte(layout.BATCH_ATTRIBUTES_AT) == 0) & (byte(layout.BATCH_ATTRIBUTES_AT + 1) < 0x80)
+    message = (magic < 2) & (byte(layout.MESSAGE_ATTRIBUTES_AT) < 0x10)
+    places: Places = np.flatnonzero((batch | message) & (byte(layout.SIZE_AT) <= min(left >> 24, 0x7F)))
+    sizes = _int32(data, places + layout.SIZE_AT)
+    return places[(sizes >= layout.RECORD_OVERHEAD_V0) & (places + layout.LOG_OVERHEAD + sizes <= left)]
 
 
 def _batches(data: NDArray[np.uint8], places: Places) -> Places:
     """Return those of `places` with plausible fixed fields of a v2 batch."""
-    delta = _int32(data, places + _BATCH_DELTA_AT)
-    count = _int32(data, places + _BATCH_COUNT_AT)
-    sensible = (data[places + _BATCH_ATTRIBUTES_AT + 1] & 7 <= 4) & (delta >= 0) & (count >= 0) & (count <= delta + 1)
-    return places[sensible & (_int32(data, places + _SIZE_AT) >= _BATCH_SHORTEST_SIZE)]
+    delta = _int32(data, places + layout.BATCH_LAST_OFFSET_DELTA_AT)
+    count = _int32(data, places + layout.BATCH_RECORDS_COUNT_AT)
+    codec = data[places + layout.BATCH_ATTRIBUTES_AT + 1] & layout.CODEC_MASK
+    size = layout.LOG_OVERHEAD + _int32(data, places + layout.SIZE_AT)
+    sensible = (codec <= CompressionType.ZSTD) & (delta >= 0) & (count >= 0) & (count <= delta + 1)
+    return places[sensible & (size >= layout.RECORD_BATCH_OVERHEAD)]
 
 
 def _messages(data: NDArray[np.uint8], places: Places) -> Places:
     """Return those of `places` where key and value fill a v0/v1 message exactly, as far as `data` shows."""
-    magic = data[places + _MAGIC_AT]
-    sizes = _int32(data, places + _SIZE_AT) - np.array(_MESSAGE_OVERHEAD)[magic]
-    key_at = places + np.array(_MESSAGE_KEY_AT)[magic]
+    magic = data[places + layout.MAGIC_AT]
+    key_at = places + np.array(layout.MESSAGE_KEY_AT)[magic]
+    # The bytes of key and value, without the two fields of their lengths.
+    sizes = places + layout.LOG_OVERHEAD + _int32(data, places + layout.SIZE_AT) - key_at - 8
     key = _int32(data, np.minimum(key_at, len(data) - 4))
-    fits = (data[places + _MESSAGE_ATTRIBUTES_AT] & 7 <= 3) & (sizes >= 0) & (key >= -1) & (key <= sizes)
+    codec = data[places + layout.MESSAGE_ATTRIBUTES_AT] & layout.CODEC_MASK
+    fits = (codec <= CompressionType.LZ4) & (sizes >= 0) & (key >= -1) & (key <= sizes)
     places, sizes, key_at, key = places[fits], sizes[fits], key_at[fits], np.maximum(key[fits], 0)
     value_at = key_at + 4 + key
     seen = value_at <= len(data) - 4

@@ -7,15 +7,16 @@ Files are read and never mapped: a page that a failing disk cannot read raises a
 has mapped it.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck.content_checks import RecordCheck, hexadecimal
-from kafkalog.fsck.findings import Finding, Severity, Summary
+from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, about, field_findings
 from kafkalog.fsck.walk import SHORTEST, Item, Lost, Run, Source, Tail, header_at, walk
 from kafkalog.record import decompress
@@ -35,6 +36,7 @@ class Scope:
         path: The file, as named in findings.
         bounds: The offsets that the segment may hold.
         sealed: Whether the segment has a successor.
+        stopped: Whether its broker stopped cleanly.
         deep: Whether to decompress and parse every record.
         limit: The number of bytes that one batch may decompress to.
         progress: Called with the number of bytes checked since the last call.
@@ -43,19 +45,33 @@ class Scope:
     path: str
     bounds: Bounds
     sealed: bool = False
+    stopped: bool = False
     deep: bool = False
     limit: int = decompress.DEFAULT_LIMIT
     progress: Callable[[int], object] | None = None
 
+    @property
+    def situation(self) -> str:
+        """The situation of findings about the file."""
+        return "sealed" if self.sealed else "stopped" if self.stopped else ""
+
+
+class Watcher(Protocol):
+    """What else is compared with the batches, while they are in memory."""
+
+    def see(self, item: Item, file: Source) -> None:
+        """Take note of the next batches, or of lost bytes."""
+
 
 class FileCheck:
-    """The check of one open file up to its present end. It adds to `summary` while it runs."""
+    """The check of one open file up to its present end. It adds to `summary` while it runs, and tells `watchers`."""
 
-    def __init__(self, file: Source, scope: Scope, summary: Summary) -> None:
+    def __init__(self, file: Source, scope: Scope, summary: Summary, watchers: Sequence[Watcher] = ()) -> None:
         self._file = file
         self._scope = scope
         self._path = scope.path
         self._summary = summary
+        self._watchers = watchers
         self._end = file.size
         self._done = 0
         self._order = OrderCheck(scope.path, scope.bounds)
@@ -70,9 +86,11 @@ class FileCheck:
         try:
             for item in walk(self._file, self._scope.bounds):
                 yield from sorted(self._findings(item))
+                for watcher in self._watchers:
+                    watcher.see(item, self._file)
                 self._advance(item.end)
         except CorruptRecordError as error:
-            yield Finding(Severity.WARNING, "file-changed", self._path, error.message, error.position)
+            yield Finding("file-changed", self._path, error.message, error.position)
         self._advance(self._end)
 
     def _advance(self, position: int) -> None:
@@ -87,7 +105,7 @@ class FileCheck:
             yield lost_finding(self._file, item, self._scope)
             return
         for i in np.flatnonzero(~item.valid).tolist():
-            yield damaged_batch(item, i, self._path)
+            yield replace(damaged_batch(item, i, self._path), situation=self._scope.situation)
         sound = item.rows[item.valid]
         if not len(sound):
             return
@@ -116,12 +134,12 @@ def damaged_batch(run: Run, i: int, path: str) -> Finding:
     row = run.rows[i]
     magic, size = int(row["magic"]), int(row["size_in_bytes"])
     if not 0 <= magic <= 2:
-        return about(row, path, Severity.ERROR, "unknown-magic", "the magic is none of 0, 1, 2",
+        return about(row, path, "unknown-magic", "the magic is none of 0, 1, 2",
                      first_offset=None, last_offset=None, expected="0..2", found=magic)  # fmt: skip
     if size < SHORTEST[magic]:
-        return about(row, path, Severity.ERROR, "batch-too-short", "the batch is shorter than its header",
+        return about(row, path, "batch-too-short", "the batch is shorter than its header",
                      expected=f"at least {SHORTEST[magic]}", found=size)  # fmt: skip
-    return about(row, path, Severity.ERROR, "crc-mismatch", "the checksum does not hold",
+    return about(row, path, "crc-mismatch", "the checksum does not hold",
                  expected=hexadecimal(row["checksum"]), found=hexadecimal(run.computed[i]))  # fmt: skip
 
 
@@ -130,8 +148,8 @@ def lost_finding(source: Source, item: Lost | Tail, scope: Scope) -> Finding:
     is_last, sealed, size = isinstance(item, Tail) or not item.followed, scope.sealed, item.end - item.start
     if isinstance(item, Tail) and item.kind is EndKind.ZEROED and not sealed:
         message = "only zeros up to the end of the file: preallocated, or not written back; recovery cuts them off"
-        return Finding(Severity.INFO, "preallocated-tail", scope.path, message, item.start, size)
-    severity, code, message, expected, found = _loss(item, sealed=sealed, is_last=is_last)
+        return Finding("preallocated-tail", scope.path, message, item.start, size, situation=scope.situation)
+    code, message, expected, found = _loss(item, sealed=sealed, is_last=is_last)
     last = item.previous_offset
     first = scope.bounds.base if last is None else last + 1
     following = None
@@ -141,33 +159,27 @@ def lost_finding(source: Source, item: Lost | Tail, scope: Scope) -> Finding:
         following = scope.bounds.following - 1
     if following is not None and following < (first or 0):
         first = following = None
-    return Finding(severity, code, scope.path, message, item.start, size, first, following, expected, found)
+    return Finding(code, scope.path, message, item.start, size, first, following, expected, found, scope.situation)
 
 
 _Figure = int | str | None
 
 
-def _loss(item: Lost | Tail, *, sealed: bool, is_last: bool) -> tuple[Severity, str, str, _Figure, _Figure]:
-    """Return severity, code, message, and the expected and the found value."""
+def _loss(item: Lost | Tail, *, sealed: bool, is_last: bool) -> tuple[str, str, _Figure, _Figure]:
+    """Return code, message, and the expected and the found value."""
     cause, expected, found = _cause(item.why)
-    error = Severity.ERROR
     if isinstance(item, Tail):
         if item.kind is EndKind.ZEROED:
-            return (
-                error,
-                "zeroed-tail",
-                "only zeros up to the end of the file, though the segment has a successor",
-                None,
-                None,
-            )
+            message = "only zeros up to the end of the file, though the segment has a successor"
+            return "zeroed-tail", message, None, None
         message = "though the segment has a successor" if sealed else "recovery cuts it off"
         message = f"the last batch is incomplete{', ' if sealed else '; '}{message}: {cause}"
-        return error if sealed else Severity.WARNING, "torn-tail", message, expected, found
+        return "torn-tail", message, expected, found
     if item.sizes is not None:
         message = "only the size field is wrong: with the size expected, the checksum holds"
-        return error, "wrong-size", message, *item.sizes
+        return "wrong-size", message, *item.sizes
     until = "up to the end" if is_last else "up to the next batch"
-    return error, "lost-bytes", f"no batch can be read {until}: {cause}", expected, found
+    return "lost-bytes", f"no batch can be read {until}: {cause}", expected, found
 
 
 def _cause(why: Stop) -> tuple[str, _Figure, _Figure]:

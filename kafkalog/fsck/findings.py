@@ -1,47 +1,16 @@
-"""The results of a check: `Finding`, one problem at one place, and `Summary`, the totals.
+"""The results of a check: `Finding`, one problem at one place; `Verdict`, all of a partition; `Summary`, the totals.
 
-The codes are stable; programs may rely on them. The letter is the severity: E error, W warning, I info.
-
-    file          unreadable E         it cannot be opened, or reading fails
-                  not-a-log E          it is not a log file
-                  file-changed W       it became shorter while it was read
-                  segment-gone I       it was deleted after its directory was listed
-    framing       lost-bytes E         a range without a readable batch, up to the next batch or the end of the file
-                  wrong-size E         only the size field is wrong: with the size expected, the checksum holds
-                  torn-tail W/E        the last batch is incomplete; W in the active segment (a write in progress, or
-                                       recovery will cut it off), E in one that has a successor
-                  preallocated-tail I  only zeros up to the end of the active segment
-                  zeroed-tail E        the same in a segment that has a successor
-    batch         crc-mismatch E  unknown-magic E  batch-too-short E  unknown-codec E
-                  last-offset-delta E  the last offset is less than the base offset
-                  records-count E      negative, or more records than offsets
-                  producer-fields W    a combination of producer id, epoch, sequence and flags that no producer sends
-    order         offset-order E       a batch begins no later than the one before it
-                  offset-overlap E     a batch begins within the one before it
-                  offset-below-segment E  offset-beyond-segment E  segment-overlap E
-                  leader-epoch W       the leader epoch decreases, or is less than -1
-    records       invalid-records E    they cannot be decompressed, or do not follow the format
-                  inner-crc E          a message inside a compressed message has a wrong checksum
-                  inner-offsets E      they do not rise, or leave the range that their batch states
-                  control-record E     key or value of a control record do not follow the format
-                  max-timestamp W      the largest timestamp in the header differs from that of the records
+What a broker does about each, and hence the severity, is in `consequences`, by code.
 """
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from typing import Any
 
-
-class Severity(StrEnum):
-    """The severity of a finding. ERROR: data is damaged or lost. WARNING: worth a look. INFO: normal."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
+from kafkalog.fsck.consequences import RULES, Consequence, Rule, Severity
 
 UNREADABLE_CODES = ("unreadable", "not-a-log")
+_ORDER = {consequence: place for place, consequence in enumerate(Consequence)}
 _RANKS = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
@@ -50,7 +19,6 @@ class Finding:
     """One problem at one place. Findings sort by path, position, length, severity and code.
 
     Attributes:
-        severity: How severe it is.
         code: Its stable name.
         path: The file or directory.
         message: The description of the problem.
@@ -60,9 +28,11 @@ class Finding:
         last_offset: The last offset concerned, inclusive; None if unknown.
         expected: The expected value; None if there is nothing to compare.
         found: The value found; None if there is nothing to compare.
+        situation: What else decides on the rule: "sealed" in a segment that has a successor, "stopped" in the last one
+            after a clean stop, the name of a checkpoint; `RULES` has `torn-tail, sealed`, for example.
+        partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
     """
 
-    severity: Severity
     code: str
     path: str
     message: str
@@ -72,6 +42,28 @@ class Finding:
     last_offset: int | None = None
     expected: int | str | None = None
     found: int | str | None = None
+    situation: str = ""
+    partition: str | None = None
+
+    @property
+    def rule(self) -> Rule:
+        """What a broker does about it."""
+        return RULES.get(f"{self.code}, {self.situation}") or RULES[self.code]
+
+    @property
+    def consequence(self) -> Consequence:
+        """The worst that follows from it."""
+        return self.rule.consequence
+
+    @property
+    def severity(self) -> Severity:
+        """How severe it is, by its consequence."""
+        return self.consequence.severity
+
+    @property
+    def mend(self) -> str | None:
+        """The command that mends it; None if there is nothing to mend."""
+        return self.rule.mend.format(path=self.path, directory=self.path.rpartition("/")[0] or ".") or None
 
     @property
     def end(self) -> int | None:
@@ -86,8 +78,17 @@ class Finding:
         return self.path, place, self.length or 0, _RANKS[self.severity], self.code, self.message
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields as values that JSON can represent."""
-        return {**asdict(self), "severity": str(self.severity)}
+        """Return all fields, and what a broker does, as values that JSON can represent."""
+        fields = asdict(self)
+        del fields["situation"]
+        return {
+            "severity": str(self.severity),
+            **fields,
+            "consequence": str(self.consequence),
+            "clean_start": self.rule.clean,
+            "unclean_start": self.rule.unclean,
+            "mend": self.mend,
+        }
 
     def __str__(self) -> str:
         """Return one line: PATH:POSITION: SEVERITY CODE: MESSAGE (bytes, offsets, expected, found)."""
@@ -100,10 +101,9 @@ class Finding:
         details = []
         if self.length is not None:
             details.append(f"{self.length} bytes")
-        if self.first_offset is not None and self.last_offset is not None:
-            details.append(f"offsets {self.first_offset}..{self.last_offset}")
-        elif self.first_offset is not None or self.last_offset is not None:
-            details.append(f"offsets {_offset_text(self.first_offset)}..{_offset_text(self.last_offset)}")
+        if self.first_offset is not None or self.last_offset is not None:
+            first, last = ("" if offset is None else offset for offset in (self.first_offset, self.last_offset))
+            details.append(f"offsets {first}..{last}")
         details += [
             f"{name} {value}"
             for name, value in (("expected", self.expected), ("found", self.found))
@@ -112,8 +112,39 @@ class Finding:
         return details
 
 
-def _offset_text(offset: int | None) -> str:
-    return "" if offset is None else str(offset)
+@dataclass(slots=True)
+class Verdict:
+    """The findings of one file, partition or data directory, taken together.
+
+    Attributes:
+        worst: The first of the findings with the worst consequence.
+        severities: The number of findings by severity.
+        codes: The number of findings by code.
+    """
+
+    worst: Finding
+    severities: Counter[Severity] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+
+    def count(self, finding: Finding) -> None:
+        """Add a finding."""
+        if _ORDER[finding.consequence] < _ORDER[self.worst.consequence]:
+            self.worst = finding
+        self.severities[finding.severity] += 1
+        self.codes[finding.code] += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all values as values that JSON can represent."""
+        return {
+            "consequence": str(self.worst.consequence),
+            "errors": self.severities[Severity.ERROR],
+            "warnings": self.severities[Severity.WARNING],
+            "infos": self.severities[Severity.INFO],
+            "codes": dict(sorted(self.codes.items())),
+            "clean_start": self.worst.rule.clean,
+            "unclean_start": self.worst.rule.unclean,
+            "mend": self.worst.mend,
+        }
 
 
 @dataclass(slots=True)
@@ -129,6 +160,7 @@ class Summary:
         seconds: The time the check has taken.
         severities: The number of findings by severity.
         codes: The number of findings by code.
+        verdicts: By path, the verdicts on partitions, on data directories and on files that are checked alone.
     """
 
     files: int = 0
@@ -139,13 +171,21 @@ class Summary:
     seconds: float = 0.0
     severities: Counter[Severity] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
 
-    def count(self, finding: Finding) -> Finding:
-        """Count a finding and return it."""
+    def count(self, finding: Finding, *places: str) -> Finding:
+        """Count a finding, also in the verdicts on these places, and return it."""
+        for place in places:
+            self.verdicts.setdefault(place, Verdict(finding)).count(finding)
         self.severities[finding.severity] += 1
         self.codes[finding.code] += 1
         self.unreadable += finding.code in UNREADABLE_CODES
         return finding
+
+    def put_last(self, place: str) -> None:
+        """Move the verdict on a place, if there is one, behind the others."""
+        if place in self.verdicts:
+            self.verdicts[place] = self.verdicts.pop(place)
 
     @property
     def errors(self) -> int:
@@ -174,5 +214,6 @@ class Summary:
             "warnings": self.warnings,
             "infos": self.infos,
             "codes": dict(sorted(self.codes.items())),
+            "verdicts": [{"path": path, **verdict.as_dict()} for path, verdict in self.verdicts.items()],
             "seconds": round(self.seconds, 3),
         }

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT, CompressionType
-from kafkalog.fsck.findings import Finding, Severity
+from kafkalog.fsck.findings import Finding
 
 Rows = NDArray[np.void]
 Longs = NDArray[np.int64]
@@ -56,7 +56,7 @@ class Bounds:
         return flags
 
 
-def about(row: np.void, path: str, severity: Severity, code: str, message: str, **what: Any) -> Finding:
+def about(row: np.void, path: str, code: str, message: str, **what: Any) -> Finding:
     """Return a finding about the whole entry of a row; `what` sets or replaces fields of the finding."""
     first, last = int(row["base_offset"]), int(row["last_offset"])
     place: dict[str, Any] = {
@@ -65,7 +65,7 @@ def about(row: np.void, path: str, severity: Severity, code: str, message: str, 
         "first_offset": first if first >= 0 else None,
         "last_offset": last if last >= 0 else None,
     }
-    return Finding(severity, code, path, message, **{**place, **what})
+    return Finding(code, path, message, **{**place, **what})
 
 
 def field_findings(rows: Rows, path: str) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _codecs(rows: Rows, path: str) -> Iterator[Finding]:
     for row in rows[unknown_codecs(rows)]:
         most = int(_last_codec(row["magic"]))
         yield about(
-            row, path, Severity.ERROR, "unknown-codec", f"format {int(row['magic'])} has no such codec",
+            row, path, "unknown-codec", f"format {int(row['magic'])} has no such codec",
             expected=f"0..{most}", found=int(row["compression_type"]),
         )  # fmt: skip
 
@@ -100,13 +100,13 @@ def _counts(batches: Rows, path: str) -> Iterator[Finding]:
     delta = batches["last_offset"] - batches["base_offset"]
     for i in np.flatnonzero(delta < 0).tolist():
         yield about(
-            batches[i], path, Severity.ERROR, "last-offset-delta", "the last offset is less than the base offset",
+            batches[i], path, "last-offset-delta", "the last offset is less than the base offset",
             expected="at least 0", found=int(delta[i]),
         )  # fmt: skip
     count = batches["records_count"]
     for i in np.flatnonzero((count < 0) | ((count > delta + 1) & (delta >= 0))).tolist():
         yield about(
-            batches[i], path, Severity.ERROR, "records-count", "invalid number of records",
+            batches[i], path, "records-count", "invalid number of records",
             expected=f"0..{int(delta[i]) + 1}", found=int(count[i]),
         )  # fmt: skip
 
@@ -127,7 +127,7 @@ def _producers(batches: Rows, path: str) -> Iterator[Finding]:
     ):
         for row in batches[flags]:
             found = f"id {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['base_sequence']}"
-            yield about(row, path, Severity.WARNING, "producer-fields", message, found=found)
+            yield about(row, path, "producer-fields", message, found=found)
 
 
 class OrderCheck:
@@ -192,26 +192,26 @@ class OrderCheck:
 
     def _offset_finding(self, row: np.void, code: str, message: str, bound: int | None, found: Any) -> Finding:
         expected = f"at least {bound}" if code == "offset-below-segment" else f"at most {bound}"
-        return about(row, self._path, Severity.ERROR, code, message, expected=expected, found=int(found))
+        return about(row, self._path, code, message, expected=expected, found=int(found))
 
     def _offsets(self, work: Rows, known: int, peek: Callable[[], Rows]) -> Iterator[Finding]:
         first, last = first_offsets(work), work["last_offset"]
         for place, at in _order_breaks(first, last, known, lambda: first_offsets(peek())):
             if place < at:
                 message, expected = "the batch after it begins with a lower offset", f"less than {int(first[at])}"
-                yield about(work[place], self._path, Severity.ERROR, "offset-order", message,
+                yield about(work[place], self._path, "offset-order", message,
                             expected=expected, found=int(last[place]))  # fmt: skip
                 continue
             before = int(last[at - 1])
             overlaps = first[at] > first[at - 1]
             message = "the batch begins within the one before it" if overlaps else "the offset does not rise"
             code = "offset-overlap" if overlaps else "offset-order"
-            yield about(work[at], self._path, Severity.ERROR, code, message,
+            yield about(work[at], self._path, code, message,
                         expected=f"at least {before + 1}", found=int(first[at]))  # fmt: skip
 
     def _epochs(self, rows: Rows, work: Rows, known: int, peek: Callable[[], Rows]) -> Iterator[Finding]:
         for row in rows[rows["partition_leader_epoch"] < -1]:
-            yield about(row, self._path, Severity.WARNING, "leader-epoch", "the leader epoch is less than -1",
+            yield about(row, self._path, "leader-epoch", "the leader epoch is less than -1",
                         expected="at least -1", found=int(row["partition_leader_epoch"]))  # fmt: skip
         epochs = work["partition_leader_epoch"].astype(np.int64)
         for place, at in _order_breaks(
@@ -220,7 +220,7 @@ class OrderCheck:
             most = place < at
             message = "the leader epoch is higher than that of the next batch" if most else "the leader epoch decreases"
             bound = f"at most {int(epochs[at])}" if most else f"at least {int(epochs[at - 1])}"
-            yield about(work[place], self._path, Severity.WARNING, "leader-epoch", message,
+            yield about(work[place], self._path, "leader-epoch", message,
                         expected=bound, found=int(epochs[place]))  # fmt: skip
 
 

@@ -2,11 +2,18 @@
 
 checkpoints   recovery point ...... high watermark        the log once had both offsets,
 log           |------------------------------| end        so a log that ends before one of them has lost records
+
+log           |------------------------------| end  ...  log start       no consumer gets a record of it
 """
 
 import struct
 
-from kafkalog.storage.file_names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kafkalog.errors import CorruptCheckpointError, KafkaLogError
+from kafkalog.storage.file_names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from kafkalog.storage.log import Log
 from kafkalog.storage.segment.log_segment import LogSegment
 
@@ -32,6 +39,9 @@ def damage_of(log: Log, end: int | None, *, high_watermark: int | None, recovery
     active = log.segments[-1] if log.segments else None
     if active is not None and not _begins_with_batch(active):
         return f"{active.path.name}: it does not begin with a batch of this segment"
+    beyond = start_beyond_end(log)
+    if beyond is not None:
+        return beyond.message
     for what, offset, name in (
         ("high watermark", high_watermark, HIGH_WATERMARK_CHECKPOINT),
         ("recovery point", recovery_point, RECOVERY_POINT_CHECKPOINT),
@@ -39,6 +49,27 @@ def damage_of(log: Log, end: int | None, *, high_watermark: int | None, recovery
         if end is not None and offset is not None and offset > end:
             return f"the log ends at {end:,}, before its {what}, which is {offset:,} in {name}"
     return None
+
+
+def start_beyond_end(log: Log) -> CorruptCheckpointError | None:
+    """Return the error of a checkpoint whose log start offset is beyond the log's end; None if it is not.
+
+    Consumers get no record of such a log, and a broker deletes its segments when it starts. Damage that hides either
+    offset is not reported.
+
+    Raises:
+        OSError: The active segment was not read.
+    """
+    try:
+        start, segments = log.log_start_offset, log.segments
+        if not segments or start <= segments[-1].base_offset or start <= (end := segments[-1].read_next_offset()):
+            return None
+        # An error if the log goes on behind damage.
+        _ = segments[-1].log.end_of_data
+    except KafkaLogError:
+        return None
+    what = f"before its start, which is {start:,} in {LOG_START_OFFSET_CHECKPOINT}"
+    return CorruptCheckpointError(f"the log ends at {end:,}, {what}")
 
 
 def _begins_with_batch(segment: LogSegment) -> bool:

@@ -15,7 +15,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from crc32c import crc32c
 from numpy.typing import NDArray
+
+from kafkalog._speedups.checksum import crc32
 
 BLOCK_BYTES = 16 * 1024
 _READ_BYTES = 64 * BLOCK_BYTES
@@ -30,20 +33,8 @@ _FEW = 16
 Read = Callable[[int, int], memoryview]
 
 
-def crc_function(polynomial: int) -> Callable[[memoryview, int], int]:
-    """Return the function (bytes, checksum of the bytes before) -> checksum."""
-    function: Callable[[memoryview, int], int]
-    if polynomial == CRC32C:
-        from crc32c import crc32c
-
-        function = crc32c
-    else:
-        try:
-            from isal.isal_zlib import crc32
-        except ImportError:  # isal has no wheel for this platform
-            from zlib import crc32
-        function = crc32
-    return function
+# Functions (bytes, checksum of the bytes before) -> checksum.
+CRC_FUNCTIONS: dict[int, Callable[[memoryview, int], int]] = {CRC32C: crc32c, CRC32: crc32}
 
 
 class _Piece(NamedTuple):
@@ -59,7 +50,7 @@ class RangeChecksums:
         self._read = read
         self._end = end
         self._polynomial = polynomial
-        self._crc = crc_function(polynomial)
+        self._crc = CRC_FUNCTIONS[polynomial]
         self._marks = array("Q", [0])
 
     @property

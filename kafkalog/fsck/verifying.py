@@ -1,7 +1,7 @@
-"""Checks of files, partitions and data directories: `verify_file`, `verify_partition`, `verify_data_dir`.
+"""Checks of files, partitions and data directories: `verify_path`.
 
     options = Options(deep=True)
-    for finding in verify_partition("data/orders-0", options):
+    for finding in verify_path("data/orders-0", options):
         print(finding)
     print(options.summary.errors)
 
@@ -11,22 +11,43 @@ deletes during the check is no damage, and an append in progress may look like a
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from kafkalog.errors import NotALogError
-from kafkalog.fsck.file_check import FileCheck, Scope
-from kafkalog.fsck.findings import Finding, Severity, Summary
+from kafkalog.fsck.checkpoint_checks import Checkpoints
+from kafkalog.fsck.consequences import Severity
+from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
+from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary
+from kafkalog.fsck.gathering import Gathering
 from kafkalog.fsck.header_checks import Bounds
+from kafkalog.fsck.index_checks import IndexCheck
+from kafkalog.fsck.layout_checks import Names, directory_layout, names_in, partition_layout
+from kafkalog.fsck.log_history import LogHistory
+from kafkalog.fsck.producer_checks import ProducerCheck
+from kafkalog.fsck.segment_checks import gap_findings
+from kafkalog.fsck.state_checks import epoch_findings, metadata_findings
 from kafkalog.record import decompress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
-from kafkalog.storage.file_names import segment_base_offset, segment_files
+from kafkalog.storage.file_names import (
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    segment_base_offset,
+    segment_files,
+)
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.remote_path import to_path
 
 PathLike = str | os.PathLike[str]
 Place = DataDir | PartitionDir | LogFile
+
+
+SUBJECTS = frozenset({"logs", "indexes", "state", "checkpoints", "layout"})
+"""logs: batches and records. indexes: offset and time index. state: transaction index, snapshots, leader epochs,
+`partition.metadata`. checkpoints: the files of the data directory. layout: names, links and modes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +58,15 @@ class Options:
         deep: Whether to decompress and parse every record.
         limit: The number of bytes that one batch may decompress to.
         progress: Called with the number of bytes checked since the last call.
+        only: What to check: the names in `SUBJECTS`.
         summary: The totals, updated during the check.
     """
 
     deep: bool = False
     limit: int = decompress.DEFAULT_LIMIT
     progress: Callable[[int], object] | None = None
+    only: frozenset[str] = SUBJECTS
     summary: Summary = field(default_factory=Summary)
-
-
-def verify_file(path: PathLike, options: Options | None = None, *, sealed: bool | None = None) -> Iterator[Finding]:
-    """Check one log file.
-
-    The offsets that it may hold are derived from its name and from the names of the segments beside it. A file that
-    cannot be read is a finding (`unreadable`), not an error.
-
-    Args:
-        path: The file.
-        options: How to check.
-        sealed: Whether the segment has a successor; None looks for one in the directory.
-
-    Returns:
-        The findings, computed while they are read.
-    """
-    path, options = to_path(path), options or Options()
-    scope = scope_of(path)
-    is_sealed = scope.sealed if sealed is None else sealed
-    return _timed(_file(path, scope.bounds, is_sealed, options), options.summary)
 
 
 def scope_of(path: Path) -> Scope:
@@ -73,101 +76,192 @@ def scope_of(path: Path) -> Scope:
     return Scope(str(path), Bounds(base, following), following is not None)
 
 
-def verify_partition(directory: PathLike, options: Options | None = None) -> Iterator[Finding]:
-    """Check the segments of a partition directory; a segment that cannot be read is a finding, not an error."""
-    options = options or Options()
-    return _timed(_partition(to_path(directory), options), options.summary)
-
-
 def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Finding]:
     """Check a data directory, a partition or a file.
 
-    A path that is none of these, or cannot be read, is a finding, not an error.
+    A path that is none of these, or a file that cannot be read, is a finding, not an error. The offsets that a file may
+    hold are derived from its name and from the names of the segments beside it.
+
+    Returns:
+        The findings, computed while they are read.
     """
     options = options or Options()
     try:
         place = discover(path)
     except (OSError, NotALogError) as error:
-        return _timed(iter([not_readable(to_path(path), error)]), options.summary)
+        return _counted(iter([not_readable(to_path(path), error)]), options.summary, str(to_path(path)))
     return verify_place(place, options)
 
 
 def verify_place(place: Place, options: Options) -> Iterator[Finding]:
     """Check a place that `discover` returned."""
-    if isinstance(place, DataDir):
-        return verify_data_dir(place, options)
-    return verify_file(place.path, options) if isinstance(place, LogFile) else verify_partition(place.path, options)
+    if isinstance(place, LogFile):
+        return _counted(_file(place.path, scope_of(place.path), options), options.summary, str(place.path))
+    if isinstance(place, PartitionDir):
+        check = PartitionCheck(place, Checkpoints(place.path.parent), options)
+        return _counted(check.findings(), options.summary, str(place.path))
+    return _data_dir(place, options)
 
 
-def verify_data_dir(directory: PathLike | DataDir, options: Options | None = None) -> Iterator[Finding]:
-    """Check all partitions of a data directory; one that cannot be read is a finding and does not end the check.
+def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
+    checkpoints = Checkpoints(place.path)
+    yield from _counted(_directory_findings(place, checkpoints, options), options.summary, str(place.path))
+    own = {each.path: each.topic_partition for each in place.partitions if each.mark is None}
+    metadata = metadata_findings(own) if "state" in options.only else {}
+    for each in place.partitions:
+        findings = chain(
+            [metadata[each.path]] if each.path in metadata else [],
+            PartitionCheck(each, checkpoints, options).findings(),
+        )
+        yield from _counted(findings, options.summary, str(each.path), str(place.path))
+    options.summary.put_last(str(place.path))
 
-    Raises:
-        OSError: The directory cannot be listed.
-        NotALogError: It is not a data directory.
-    """
-    place = directory if isinstance(directory, DataDir) else discover(directory)
-    if not isinstance(place, DataDir):
-        raise NotALogError("not a data directory", str(place.path))
-    options = options or Options()
-    return _timed(_partitions(place, options), options.summary)
+
+def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Options) -> Iterator[Finding]:
+    try:
+        names = names_in(place.path)
+    except OSError as error:
+        yield not_readable(place.path, error)
+        return
+    if "checkpoints" in options.only:
+        yield from checkpoints.file_findings()
+        yield from checkpoints.gone(names)
+    if "layout" in options.only:
+        yield from directory_layout(place.path, names)
 
 
-def _timed(findings: Iterator[Finding], summary: Summary) -> Iterator[Finding]:
-    """Yield the findings, counting them and the time it takes to find them."""
+def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Iterator[Finding]:
+    """Yield the findings, counting them, also for the verdicts on `places`, and the time it takes to find them."""
     start = time.monotonic()
     for finding in findings:
         summary.seconds += time.monotonic() - start
-        yield summary.count(finding)
+        yield summary.count(finding, *places)
         start = time.monotonic()
     summary.seconds += time.monotonic() - start
 
 
-def _partitions(place: DataDir, options: Options) -> Iterator[Finding]:
-    for partition in place.partitions:
-        yield from _partition(partition.path, options)
+class PartitionCheck:
+    """The check of one partition: its segments, and then what belongs to them."""
+
+    def __init__(self, place: PartitionDir, checkpoints: Checkpoints, options: Options) -> None:
+        self._directory = place.path
+        self._checkpoints = checkpoints
+        self._options = options
+        # The checkpoints are not about a partition that is being deleted or moved.
+        self._partition = None if place.mark else place.topic_partition
+        self._history = LogHistory()
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield all findings."""
+        try:
+            names = names_in(self._directory)
+            files = [(base, path) for base, path in segment_files(self._directory) if path.name not in names.dangling]
+            producers = ProducerCheck(self._directory)
+        except OSError as error:
+            yield not_readable(self._directory, error)
+            return
+        only = self._options.only
+        if "layout" in only:
+            yield from partition_layout(self._directory, names)
+        if not only - {"layout"}:
+            return
+        self._history.first_base = files[0][0] if files else 0
+        if only <= {"layout", "checkpoints"}:
+            # Only the log's end is wanted.
+            files = files[-1:]
+        bases: list[int | None] = [base for base, _ in files]
+        for (base, path), following in zip(files, [*bases[1:], None], strict=False):
+            yield from self._segment(path, Bounds(base, following), names, producers)
+        if "logs" in only:
+            swaps = yield from self._swaps(names)
+            if self._checkpoints.know_compaction(self._partition):
+                yield from gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps)
+        if "state" in only:
+            yield from self._state_findings(names, producers)
+        if "checkpoints" in only:
+            yield from self._checkpoints.partition_findings(self._partition, self._history, self._directory)
+
+    def _segment(self, path: Path, bounds: Bounds, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
+        base, sealed, only = bounds.base or 0, bounds.following is not None, self._options.only
+        scope = Scope(str(path), bounds, sealed, self._checkpoints.was_clean)
+        indexes = None
+        if "indexes" in only:
+            indexes = IndexCheck(path, base, scope)
+        gathering = Gathering(base, self._history, *([indexes] if indexes is not None else []))
+        watchers: list[Watcher] = [gathering, *([producers] if "state" in only else [])]
+        self._history.begin(path, base)
+        whole = True
+        for finding in _file(path, scope, self._options, watchers, listed=True):
+            broken_off = finding.code in {*UNREADABLE_CODES, "segment-gone", "file-changed"}
+            if broken_off:
+                self._history.lose()
+                producers.lose()
+                whole = False
+            if "logs" in only or broken_off:
+                yield finding
+        gathering.flush()
+        if indexes is not None and whole:
+            yield from indexes.findings(missing=names.by_broker)
+        if "state" in only:
+            end = self._history.extents[-1].end if bounds.following is None else bounds.following
+            yield from producers.end_segment(path, base, end)
+
+    def _swaps(self, names: Names) -> Generator[Finding, None, list[int]]:
+        """Check the segments that a broker will put in place; return their base offsets."""
+        bases = []
+        for name in sorted(each for each in names.files if each.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+            base = segment_base_offset(name.removesuffix(SWAP_SUFFIX))
+            if base is not None:
+                bases.append(base)
+                path = self._directory / name
+                scope = Scope(str(path), Bounds(base), sealed=True)
+                for finding in _file(path, scope, replace(self._options, progress=None, summary=Summary())):
+                    if finding.severity is Severity.ERROR:
+                        yield Finding("swap-damaged", str(path), finding.message, finding.position, finding.length,
+                                      finding.first_offset, finding.last_offset)  # fmt: skip
+                        break
+        return bases
+
+    def _state_findings(self, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
+        yield from producers.finish()
+        rolled = len(self._history.extents) > 1 or self._checkpoints.was_clean
+        if producers.has_producers and not producers.has_snapshots and rolled and names.by_broker:
+            yield Finding("snapshot-missing", str(self._directory), "no snapshot of the producers that the log has")
+        yield from epoch_findings(
+            self._directory,
+            self._history,
+            by_broker=names.by_broker,
+            log_start=self._checkpoints.log_start(self._partition),
+        )
 
 
-def _partition(directory: Path, options: Options) -> Iterator[Finding]:
-    try:
-        files = segment_files(directory)
-    except OSError as error:
-        yield not_readable(directory, error)
-        return
-    bases: list[int | None] = [base for base, _ in files]
-    for (base, path), following in zip(files, [*bases[1:], None], strict=False):
-        yield from _file(path, Bounds(base, following), following is not None, options, listed=True)
-
-
-def _file(path: Path, bounds: Bounds, sealed: bool, options: Options, *, listed: bool = False) -> Iterator[Finding]:
+def _file(
+    path: Path, scope: Scope, options: Options, watchers: Sequence[Watcher] = (), *, listed: bool = False
+) -> Iterator[Finding]:
     try:
         file = open_source(path)
     except (OSError, NotALogError) as error:
         if listed and isinstance(error, FileNotFoundError):
-            yield Finding(
-                Severity.INFO, "segment-gone", str(path), "the segment was deleted after its directory was listed"
-            )
+            message = "the segment was deleted after its directory was listed"
+            yield Finding("segment-gone", scope.path, message)
         else:
             yield not_readable(path, error)
         return
-    scope = Scope(str(path), bounds, sealed, options.deep, options.limit, options.progress)
     options.summary.files += 1
-    try:
-        yield from FileCheck(file, scope, options.summary).findings()
-    except OSError as error:
-        yield not_readable(path, error)
-    finally:
-        file.close()
+    scope = replace(scope, deep=options.deep, limit=options.limit, progress=options.progress)
+    with closing(file):
+        try:
+            yield from FileCheck(file, scope, options.summary, watchers).findings()
+        except OSError as error:
+            yield not_readable(path, error)
 
 
 def not_readable(path: Path, error: OSError | NotALogError) -> Finding:
     """Return the finding that a path cannot be read, or is not a log."""
     if isinstance(error, NotALogError):
         expected, found = (value if isinstance(value, (int, str)) else None for value in (error.expected, error.found))
-        return Finding(
-            Severity.ERROR, "not-a-log", str(path), error.message, error.position, expected=expected, found=found
-        )
-    return Finding(Severity.ERROR, "unreadable", str(path), error.strerror or str(error))
+        return Finding("not-a-log", str(path), error.message, error.position, expected=expected, found=found)
+    return Finding("unreadable", str(path), error.strerror or str(error))
 
 
 def _next_base_offset(path: Path, base: int) -> int | None:

@@ -22,22 +22,11 @@ from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.header_table import first_unreadable
-from kafkalog.fsck.batch_search import SoundEntries, Viewed
+from kafkalog.fsck.batch_search import SoundEntries, Viewed, crc_field
 from kafkalog.fsck.header_checks import Bounds, Flags, Rows
-from kafkalog.fsck.range_checksums import CRC32, CRC32C
+from kafkalog.record import layout
 from kafkalog.record.decoding import Entries
 from kafkalog.record.framing import TOO_SHORT, WRONG_CHECKSUM, EndKind, Stop
-from kafkalog.record.layout import (
-    BATCH_CRC_AT,
-    BATCH_CRC_FROM,
-    LOG_OVERHEAD,
-    MAGIC_AT,
-    MESSAGE_CRC_AT,
-    MESSAGE_CRC_FROM,
-    RECORD_BATCH_OVERHEAD,
-    RECORD_OVERHEAD_V0,
-    SIZE_AT,
-)
 
 RUN_ROWS = 8192
 RUN_BYTES = 4 << 20
@@ -50,7 +39,7 @@ _PEEK_BYTES = 64
 _ZEROS_BYTES = 1 << 20
 _HEAD_BYTES = 23
 # The size in bytes of an empty entry of each format.
-SHORTEST = (26, 34, RECORD_BATCH_OVERHEAD)
+SHORTEST = (26, 34, layout.RECORD_BATCH_OVERHEAD)
 
 
 class Source(Viewed, Protocol):
@@ -222,14 +211,14 @@ class _Walk:
             return entries, Stop(framing.LIMIT, stop.position, 0, 0)
         if stop.status == framing.ZEROED:
             return entries, stop if self._is_zero(position) else Stop(
-                framing.SIZE_TOO_SMALL, position, RECORD_OVERHEAD_V0, 0
+                framing.SIZE_TOO_SMALL, position, layout.RECORD_OVERHEAD_V0, 0
             )
         length = stop.expected
         if length > left:
             return entries, stop._replace(found=left)
         if length > INT32_MAX:
-            size = length - LOG_OVERHEAD
-            return entries, Stop(framing.SIZE_TOO_LARGE, position, INT32_MAX - LOG_OVERHEAD, size)
+            size = length - layout.LOG_OVERHEAD
+            return entries, Stop(framing.SIZE_TOO_LARGE, position, INT32_MAX - layout.LOG_OVERHEAD, size)
         return entries._replace(rows=_row_of(view, position, length)), Stop(framing.LIMIT, position + length, 0, 0)
 
     def _is_zero(self, position: int) -> bool:
@@ -344,15 +333,12 @@ class _Walk:
     def _right_size(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the right and the stored size, if only the size field of a batch over [start, end) is wrong."""
         head = self._first_bytes(start, end)
-        if len(head) < _HEAD_BYTES or head[MAGIC_AT] > 2:
+        if len(head) < _HEAD_BYTES or head[layout.MAGIC_AT] > 2:
             return None
-        size, found = end - start - LOG_OVERHEAD, _int32(head, SIZE_AT)
+        size, found = end - start - layout.LOG_OVERHEAD, _int32(head, layout.SIZE_AT)
         if size == found or size > INT32_MAX:
             return None
-        is_batch = head[MAGIC_AT] == 2
-        polynomial, crc_at, crc_from = (
-            (CRC32C, BATCH_CRC_AT, BATCH_CRC_FROM) if is_batch else (CRC32, MESSAGE_CRC_AT, MESSAGE_CRC_FROM)
-        )
+        polynomial, crc_at, crc_from = crc_field(head[layout.MAGIC_AT])
         stored = _int32(head, crc_at) & 0xFFFFFFFF
         holds = end - start > crc_from and self._sound.range_checksum(start + crc_from, end, polynomial) == stored
         return (size, found) if holds else None
@@ -360,13 +346,13 @@ class _Walk:
     def _may_be_torn(self, start: int) -> bool:
         """Return whether the bytes from `start` on may be the beginning of the batch that was to follow."""
         head = self._first_bytes(start, self._size)
-        if len(head) >= SIZE_AT:
+        if len(head) >= layout.SIZE_AT:
             least, most = self._offsets_ahead()
-            if not max(0, least) <= int.from_bytes(head[:SIZE_AT], "big", signed=True) <= most:
+            if not max(0, least) <= int.from_bytes(head[: layout.SIZE_AT], "big", signed=True) <= most:
                 return False
-        if len(head) >= LOG_OVERHEAD and _int32(head, SIZE_AT) < RECORD_OVERHEAD_V0:
+        if len(head) >= layout.LOG_OVERHEAD and _int32(head, layout.SIZE_AT) < layout.RECORD_OVERHEAD_V0:
             return False
-        return len(head) <= MAGIC_AT or head[MAGIC_AT] <= 2
+        return len(head) <= layout.MAGIC_AT or head[layout.MAGIC_AT] <= 2
 
     def _first_bytes(self, start: int, end: int) -> memoryview:
         return self._source.view(start, min(_HEAD_BYTES, end - start))
@@ -374,8 +360,8 @@ class _Walk:
 
 def _row_of(view: memoryview, position: int, length: int) -> Rows:
     """Return the header row, shape (1,), of a batch of `length` bytes of which `view` is only the beginning."""
-    head = bytearray(view[:RECORD_BATCH_OVERHEAD])
-    head[SIZE_AT:LOG_OVERHEAD] = (len(head) - LOG_OVERHEAD).to_bytes(LOG_OVERHEAD - SIZE_AT, "big")
+    head = bytearray(view[: layout.RECORD_BATCH_OVERHEAD])
+    head[layout.SIZE_AT : layout.LOG_OVERHEAD] = (len(head) - layout.LOG_OVERHEAD).to_bytes(4, "big")
     rows: Rows = scan_headers(head, position)[0].copy()
     rows["size_in_bytes"] = length
     return rows

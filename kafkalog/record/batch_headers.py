@@ -27,21 +27,10 @@ from kafkalog.attributes import (
     TimestampType,
 )
 from kafkalog.errors import UnsupportedForMessageFormatError
-from kafkalog.record.layout import (
-    BATCH_ATTRIBUTES_AT,
-    BATCH_CRC_AT,
-    BATCH_CRC_FROM,
-    BATCH_LEADER_EPOCH_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    CODEC_MASK,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_CRC_AT,
-    MESSAGE_CRC_FROM,
-    MESSAGE_TIMESTAMP_AT,
-)
+from kafkalog.record import layout
 
 # The attributes that remain when the timestamp type changes: Kafka clears the unused bits.
-KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+KEPT_ATTRIBUTES = layout.CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
 def ensure_offsets(first_offset: int, count: int) -> int:
@@ -65,7 +54,7 @@ def set_last_offsets(buffer: bytearray, rows: NDArray[np.void], last_offsets: ND
 def set_leader_epoch(buffer: bytearray, rows: NDArray[np.void], epoch: int) -> None:
     """Set the leader epoch of the v2 batches; the other formats have none."""
     batches = rows[rows["magic"] >= 2]
-    _put(buffer, batches["position"] + BATCH_LEADER_EPOCH_AT, np.full(len(batches), epoch, ">i4"))
+    _put(buffer, batches["position"] + layout.BATCH_LEADER_EPOCH_AT, np.full(len(batches), epoch, ">i4"))
 
 
 def set_max_timestamps(
@@ -93,15 +82,16 @@ def set_max_timestamps(
 def stamp_batch(entry: memoryview, attributes: int, type_bit: int, timestamp: int) -> None:
     """Write the timestamp type and the largest timestamp of a v2 batch, and its CRC."""
     attributes = attributes & KEPT_ATTRIBUTES | type_bit
-    entry[BATCH_ATTRIBUTES_AT : BATCH_ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
-    entry[BATCH_MAX_TIMESTAMP_AT : BATCH_MAX_TIMESTAMP_AT + 8] = timestamp.to_bytes(8, "big", signed=True)
-    entry[BATCH_CRC_AT : BATCH_CRC_AT + 4] = crc32c(entry[BATCH_CRC_FROM:]).to_bytes(4, "big")
+    entry[layout.BATCH_ATTRIBUTES_AT : layout.BATCH_ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
+    entry[layout.BATCH_MAX_TIMESTAMP_AT : layout.BATCH_MAX_TIMESTAMP_AT + 8] = timestamp.to_bytes(8, "big", signed=True)
+    entry[layout.BATCH_CRC_AT : layout.BATCH_CRC_AT + 4] = crc32c(entry[layout.BATCH_CRC_FROM :]).to_bytes(4, "big")
 
 
 def _stamp_message(entry: memoryview, attributes: int, type_bit: int, timestamp: int) -> None:
-    entry[MESSAGE_ATTRIBUTES_AT] = attributes & CODEC_MASK | type_bit
-    entry[MESSAGE_TIMESTAMP_AT : MESSAGE_TIMESTAMP_AT + 8] = timestamp.to_bytes(8, "big", signed=True)
-    entry[MESSAGE_CRC_AT : MESSAGE_CRC_AT + 4] = crc32(entry[MESSAGE_CRC_FROM:]).to_bytes(4, "big")
+    entry[layout.MESSAGE_ATTRIBUTES_AT] = attributes & layout.CODEC_MASK | type_bit
+    entry[layout.MESSAGE_TIMESTAMP_AT : layout.MESSAGE_TIMESTAMP_AT + 8] = timestamp.to_bytes(8, "big", signed=True)
+    checksum = crc32(entry[layout.MESSAGE_CRC_FROM :])
+    entry[layout.MESSAGE_CRC_AT : layout.MESSAGE_CRC_AT + 4] = checksum.to_bytes(4, "big")
 
 
 def _put(buffer: bytearray, places: NDArray[np.int64], values: NDArray[np.generic]) -> None:

@@ -8,6 +8,7 @@ zstd     zstandard
 """
 
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -17,42 +18,17 @@ if TYPE_CHECKING:
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 
 
+# Imports a library by its name.
+library = cache(import_module)
+
+
 @cache
 def gzip_library() -> ModuleType:
     """Import `isal_zlib`, or `zlib` if isal is not installed; both have the same functions."""
     try:
-        from isal import isal_zlib
+        return import_module("isal.isal_zlib")
     except ImportError:
-        import zlib
-
-        return zlib
-    library: ModuleType = isal_zlib
-    return library
-
-
-@cache
-def lz4_library() -> ModuleType:
-    """Import `lz4.frame`."""
-    from lz4 import frame
-
-    library: ModuleType = frame
-    return library
-
-
-@cache
-def snappy_library() -> ModuleType:
-    """Import `cramjam`."""
-    import cramjam
-
-    return cramjam
-
-
-@cache
-def zstd_library() -> ModuleType:
-    """Import `zstandard`."""
-    import zstandard
-
-    return zstandard
+        return import_module("zlib")
 
 
 def with_lz4_checksum(frame: "ReadableBuffer", at: int, covered: "ReadableBuffer") -> bytes:

@@ -81,7 +81,7 @@ def _gzip(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _snappy(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
-    compress_raw = codecs.snappy_library().snappy.compress_raw
+    compress_raw = codecs.library("cramjam").snappy.compress_raw
     parts: list[ReadableBuffer] = [codecs.XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
     for start in range(0, len(data), SNAPPY_BLOCK_BYTES):
         block = compress_raw(data[start : start + SNAPPY_BLOCK_BYTES])
@@ -90,7 +90,7 @@ def _snappy(data: memoryview, _level: int, _magic: int) -> "ReadableBuffer":
 
 
 def _lz4(data: memoryview, level: int, magic: int) -> "ReadableBuffer":
-    library = codecs.lz4_library()
+    library = codecs.library("lz4.frame")
     frame: bytes = library.compress(
         data,
         compression_level=0 if level == DEFAULT_LEVELS[CompressionType.LZ4] else level,
@@ -105,7 +105,7 @@ def _lz4(data: memoryview, level: int, magic: int) -> "ReadableBuffer":
 def _zstd(data: memoryview, level: int, _magic: int) -> "ReadableBuffer":
     compressors = _of_thread.__dict__.setdefault("zstd", {})
     if level not in compressors:
-        compressors[level] = codecs.zstd_library().ZstdCompressor(level=level, write_content_size=False)
+        compressors[level] = codecs.library("zstandard").ZstdCompressor(level=level, write_content_size=False)
     compressed: bytes = compressors[level].compress(data)
     return compressed
 

@@ -40,6 +40,10 @@ class ControlRecordType(IntEnum):
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ControlRecordType":  # noqa: ARG003 - whatever the number is
+        return cls.UNKNOWN
+
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
@@ -136,8 +140,7 @@ def control_type(key: bytes | None) -> tuple[ControlRecordType, int]:
     if (version := reader.integer(2)) < 0:
         raise InvalidRecordError("a control record's key has a negative version", expected="0", found=version)
     type_id = reader.integer(2)
-    known = type_id in ControlRecordType.__members__.values() and type_id >= 0
-    return (ControlRecordType(type_id) if known else ControlRecordType.UNKNOWN), type_id
+    return ControlRecordType(type_id), type_id
 
 
 def control_name(key: bytes | None) -> str | None:

@@ -18,19 +18,26 @@ from kafkalog._speedups import decode as kernel
 from kafkalog._speedups.buffer_pool import Block
 from kafkalog._speedups.header_table import cut_rows, stored_regions
 from kafkalog.attributes import CONTROL_BIT, CompressionType
-from kafkalog.errors import InvalidRecordError, KafkaLogError
+from kafkalog.errors import DecompressedSizeError, InvalidRecordError, KafkaLogError
 from kafkalog.record import decompress
 from kafkalog.record.batch_validity import check_entries
+from kafkalog.record.framing import end_of
 from kafkalog.record.record_columns import RecordColumns
-from kafkalog.record.wrapper import decompressed_messages
+from kafkalog.record.wrapper import decompressed_messages, wrapper_value
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 # The first buffer is four times the size of the compressed records, but at most so many bytes larger.
 MOST_GUESSED_BYTES = 4 << 20
-# The most records in a RecordColumns of several batches: its arrays then fit in the cache of a core.
+# The most records in a RecordColumns: its arrays then fit in the cache of a core.
 RECORDS_A_PIECE = 8192
+# A RecordColumns ends with the record with which its bytes, and the objects for its headers, come to so much. Readers
+# make several times as much of it: objects, Arrow arrays, text.
+WEIGHT_A_PIECE = 4 << 20
+# The size of the arrays for one record, and how large they may be if all records of a batch are read together.
+BYTES_A_ROW = 68
+MOST_ARRAYS = 64 << 20
 # After so many decompressed bytes, the records are decoded before the next batch is decompressed, to bound the memory:
 # a few hundred bytes may decompress to a megabyte.
 BYTES_A_PIECE = 16 << 20
@@ -49,15 +56,22 @@ class Entries(NamedTuple):
     view: memoryview
     position: int
 
+    @property
+    def end(self) -> int:
+        """The position after the last entry."""
+        return end_of(self.rows)
+
     def only(self, rows: NDArray[np.void]) -> "Entries":
         """Return the entries of `rows`, which are consecutive, with only their bytes."""
-        start, end = int(rows["position"][0]), int(rows["position"][-1] + rows["size_in_bytes"][-1])
-        return Entries(rows, self.view[start - self.position : end - self.position], start)
+        if len(rows) == len(self.rows):
+            return self
+        start = int(rows["position"][0])
+        return Entries(rows, self.view[start - self.position : end_of(rows) - self.position], start)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How to read entries.
+    """Settings for decoding entries.
 
     Attributes:
         check_crcs: Whether a wrong checksum is an error, as for a consumer.
@@ -79,12 +93,7 @@ def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
         CorruptRecordError: An entry is not a batch, or its checksum is wrong.
         InvalidRecordError: The content of an entry does not follow the format.
     """
-    for regions in _regions(entries, reading, control=reading.control):
-        columns, error = _decode(entries, regions)
-        if len(columns):
-            yield columns
-        if error is not None:
-            raise error.at(reading.path)
+    return _parts(entries, reading, whole=False)
 
 
 def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> RecordColumns:
@@ -92,9 +101,10 @@ def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> Recor
 
     Raises:
         CorruptRecordError: An entry is not a batch or, with `check_crcs`, its checksum is wrong.
+        DecompressedSizeError: There are more records than the decompression limit allows.
         InvalidRecordError: The content does not follow the format.
     """
-    found = list(read_columns(entries, replace(reading, check_crcs=check_crcs, control=True)))
+    found = list(_parts(entries, replace(reading, check_crcs=check_crcs, control=True), whole=True))
     return found[0] if found else RecordColumns.empty()
 
 
@@ -121,7 +131,8 @@ def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int
     """
     for regions in _regions(entries, reading, control=True):
         buffer, rows, starts, ends, error = regions
-        found, fault = kernel.find_record(buffer, rows, starts, ends, entries.position, offset, timestamp)
+        part = RECORDS_A_PIECE, WEIGHT_A_PIECE
+        found, fault = kernel.find_record(buffer, rows, starts, ends, entries.position, offset, timestamp, part)
         if fault is not None:
             error = _fault_error(fault, entries, regions)
         if error is not None:
@@ -131,11 +142,36 @@ def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int
     return None
 
 
-def _decode(entries: Entries, regions: "_Regions") -> tuple[RecordColumns, KafkaLogError | None]:
-    buffer, rows, starts, ends, error = regions
-    block, batch, count, fault = kernel.decode_batches(buffer, rows, starts, ends, entries.position)
-    columns = RecordColumns(buffer, block[:, :count], batch[:count], rows)
-    return columns, error if fault is None else _fault_error(fault, entries, regions)
+def _parts(entries: Entries, reading: Reading, *, whole: bool) -> Iterator[RecordColumns]:
+    """Yield the records in parts or, if `whole`, all together. Raise errors as `read_columns`, `read_whole`.
+
+    Nothing refers to a part, or to decompressed bytes, when the next ones are made.
+    """
+    for regions in _regions(entries, reading, control=reading.control):
+        buffer, rows, starts, ends, error = regions
+        part = _most_together(regions, reading) if whole else (RECORDS_A_PIECE, WEIGHT_A_PIECE)
+        stop, more = None, True
+        while more:
+            block, batch, count, stop = kernel.decode_batches(buffer, rows, starts, ends, entries.position, part, stop)
+            more = stop is not None and stop[0] == kernel.NO_FAULT
+            if whole and more:
+                position, most = int(entries.rows["position"][0]), f"at most {part[0]}"
+                message = "the batch has more records than may be read at once"
+                raise DecompressedSizeError(message, reading.path, position, most, f"more than {count}")
+            if count:
+                yield RecordColumns(buffer, block[:, :count], batch[:count], rows)
+            del block, batch
+        if stop is not None:
+            error = _fault_error(stop, entries, regions)
+        del regions, buffer
+        if error is not None:
+            raise error.at(reading.path)
+
+
+def _most_together(regions: "_Regions", reading: Reading) -> tuple[int, int]:
+    """Return the most records that may be read at once: their arrays fit in the memory that the limits leave."""
+    decompressed = 0 if regions.starts is None else regions.buffer.nbytes
+    return max(1, (reading.decompression_limit + MOST_ARRAYS - decompressed) // BYTES_A_ROW), kernel.NO_LIMIT[1]
 
 
 def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[_Regions]":
@@ -150,14 +186,7 @@ def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[
     if not compressed:
         yield _Regions(entries.view, rows, error=error)
         return
-    while True:
-        regions = _decompressed(entries._replace(rows=rows), reading.decompression_limit)
-        rows = rows[len(regions.rows) :]
-        if regions.error is None and len(rows):
-            yield regions
-            continue
-        yield regions if regions.error is not None else regions._replace(error=error)
-        return
+    yield from _decompressed(entries._replace(rows=rows), reading.decompression_limit, error)
 
 
 class _Regions(NamedTuple):
@@ -173,57 +202,73 @@ class _Regions(NamedTuple):
     error: KafkaLogError | None = None
 
 
-def _decompressed(entries: Entries, limit: int) -> _Regions:
-    """Decompress regions into one buffer, up to the first error, or until BYTES_A_PIECE is reached."""
+def _decompressed(entries: Entries, limit: int, error: KafkaLogError | None) -> Iterator[_Regions]:
+    """Decompress regions into buffers of at most BYTES_A_PIECE, up to an error. A larger region has its own buffer.
+
+    Args:
+        entries: The entries.
+        limit: The number of bytes that one may decompress to.
+        error: The error of the entry after the last one.
+    """
     rows = entries.rows
     starts, ends = stored_regions(rows, entries.position)
-    stored = int((ends - starts).sum())
-    out = Gathered(stored + min(3 * stored, MOST_GUESSED_BYTES))
-    error: KafkaLogError | None = None
-    for i, start, end in zip(range(len(rows)), starts.tolist(), ends.tolist(), strict=True):
-        if out.size >= BYTES_A_PIECE:
-            break
+    sizes = ends - starts
+    first, out = 0, Gathered(sizes)
+    for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         try:
-            out.append(_region(rows[i], entries.view[start:end], limit))
+            region = memoryview(_region(rows[i], entries.view[start:end], limit))
         except KafkaLogError as found:
-            error = found.at(None, int(rows["position"][i]))
+            rows, error = rows[:i], found.at(None, int(rows["position"][i]))
             break
-    ends = np.array(out.ends, np.int64)
-    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    return _Regions(out.view(), rows[: len(ends)], starts, ends, error)
+        if out.size and out.size + region.nbytes > BYTES_A_PIECE:
+            yield out.regions(rows[first:i])
+            first, out = i, Gathered(sizes[i:])
+        out.append(region)
+        del region
+        if out.size >= BYTES_A_PIECE:
+            yield out.regions(rows[first : i + 1])
+            first, out = i + 1, Gathered(sizes[i + 1 :])
+    yield out.regions(rows[first:], error)
 
 
 class Gathered:
-    """Chunks of bytes, concatenated in recycled memory; `ends` has the end index of each chunk."""
+    """Chunks of bytes, concatenated in recycled memory.
 
-    def __init__(self, room: int) -> None:
-        self._bytes = memoryview(Block(room))
-        self.ends: list[int] = []
+    Args:
+        sizes: The compressed sizes of the chunks that may follow.
+    """
+
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        stored = int(sizes.sum())
+        self._bytes = memoryview(Block(min(stored + min(3 * stored, MOST_GUESSED_BYTES), BYTES_A_PIECE)))
+        self._ends: list[int] = []
 
     @property
     def size(self) -> int:
         """The number of bytes so far."""
-        return self.ends[-1] if self.ends else 0
+        return self._ends[-1] if self._ends else 0
 
-    def append(self, piece: "ReadableBuffer") -> None:
+    def append(self, data: memoryview) -> None:
         """Append a copy of a chunk, or the chunk itself if it is the first and large."""
-        data = memoryview(piece)
         start = self.size
         end = start + data.nbytes
+        self._ends.append(end)
         if not start and end >= BYTES_A_PIECE:
             self._bytes = data
-            self.ends.append(end)
             return
         if end > len(self._bytes):
             larger = memoryview(Block(end + end // 2))
             larger[:start] = self._bytes[:start]
             self._bytes = larger
         self._bytes[start:end] = data
-        self.ends.append(end)
 
-    def view(self) -> memoryview:
-        """Return all bytes, read-only."""
-        return self._bytes[: self.size].toreadonly()
+    def regions(self, rows: NDArray[np.void], error: KafkaLogError | None = None) -> _Regions:
+        """Return the chunks, which are the regions of `rows`, and keep no reference to them."""
+        ends = np.array(self._ends, np.int64)
+        starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+        view = self._bytes[: self.size].toreadonly()
+        self._bytes, self._ends = memoryview(b""), []
+        return _Regions(view, rows, starts, ends, error)
 
 
 def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
@@ -237,6 +282,20 @@ def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
     return decompressed_messages(row, stored, limit)
 
 
+def has_linked_lz4_blocks(entry: Entries) -> bool:
+    """Return whether the records of a single entry are in LZ4 blocks that Kafka's Java clients do not read.
+
+    Raises:
+        InvalidRecordError: A wrapper has no value, or the value ends after the entry.
+    """
+    row = entry.rows[0]
+    if row["compression_type"] != CompressionType.LZ4 or not row["records_count"]:
+        return False
+    (start,), (end,) = stored_regions(entry.rows, entry.position)
+    stored = entry.view[start:end]
+    return decompress.has_linked_lz4_blocks(stored if row["magic"] >= 2 else wrapper_value(stored, int(row["magic"])))
+
+
 _FAULTS = {
     kernel.UNDERRUN: "a field needs more bytes than are left",
     kernel.VARINT_TOO_LONG: "a varint is too long",
@@ -245,6 +304,7 @@ _FAULTS = {
     kernel.HEADER_COUNT: "invalid number of headers",
     kernel.HEADER_KEY_LENGTH: "a header's key has a negative length",
     kernel.RECORDS_COUNT: "the header gives an invalid number of records",
+    kernel.TOO_MANY_HEADERS: "a record has more headers than allowed",
     kernel.TRAILING_BYTES: "bytes are left after the last record that the header counts",
     kernel.MESSAGE_SIZE: "a message's size is less than the smallest message's",
     kernel.NESTED_WRAPPER: "a message inside a compressed message is itself compressed",
@@ -263,4 +323,6 @@ def _fault_error(fault: tuple[int, int, int, int, int], entries: Entries, region
         position = entries.position + at
     elif regions.rows["compression_type"][row]:
         message += f", byte {at - int(regions.starts[row])} of its decompressed records"
+    if code == kernel.TOO_MANY_HEADERS:
+        return DecompressedSizeError(message, None, position, f"at most {expected}", found)
     return InvalidRecordError(message, None, position, expected, found)

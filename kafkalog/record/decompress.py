@@ -4,7 +4,7 @@
     snappy   xerial stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32, then [length int32, raw block]...;
              or one raw block without any of that, as librdkafka writes it
     lz4      one LZ4 frame of independent blocks. In format 0 the frame header's checksum is wrong by design: it
-             covers the frame's magic too
+             covers the frame's magic too. Linked blocks, which Java's clients refuse, are decompressed as well
     zstd     one or more frames, mostly without a content size
 
 A length from the stream is never trusted: output buffers are bounded by the limit and by the size that the compressed
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 256 * 1024 * 1024
 
+# Libraries return at most so many bytes at a time, if there may be more to follow.
+BYTES_AT_A_TIME = 16 << 20
+
 XERIAL_HEADER_SIZE = 16
 # A copy element of three bytes yields at most 64 bytes, so a raw block never expands further.
 SNAPPY_MOST_EXPANSION = 64
@@ -41,6 +44,8 @@ SMALLEST_GZIP_STEP = 256
 _OUT_OF_MEMORY = re.compile("Error -4 while|allocation|not enough memory", re.IGNORECASE)
 GZIP_MAGIC = b"\x1f\x8b"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_FLAGS_AT = 4
+LZ4_INDEPENDENT_BLOCKS = 0x20
 
 
 def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> "ReadableBuffer":
@@ -69,6 +74,22 @@ def _failed(codec: CompressionType, error: Exception) -> Exception:
     return _damaged(codec, error)
 
 
+def _appended(output: bytes | bytearray, piece: bytes, limit: int) -> bytes | bytearray:
+    """Append to the output, in place if possible: joining pieces at the end would take their memory twice.
+
+    Raises:
+        DecompressedSizeError: There are more than `limit` bytes.
+    """
+    if len(output) + len(piece) > limit:
+        raise _too_large(limit)
+    if not output:
+        return piece
+    if isinstance(output, bytes):
+        output = bytearray(output)
+    output += piece
+    return output
+
+
 def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     if len(data) > limit:
         raise _too_large(limit)
@@ -77,45 +98,43 @@ def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
 
 def _gzip(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     """Decompress all members. Bytes after the last one are ignored, as by Java's reader."""
-    members: list[bytes] = []
-    left, first_step = limit, len(data)
-    while not members or data[:2] == GZIP_MAGIC:
-        member, size = _gzip_member(data, left, first_step)
-        left -= len(member)
-        if left < 0:
-            raise _too_large(limit)
-        members.append(member)
-        data, first_step = data[size:], SMALLEST_GZIP_STEP
-    return members[0] if len(members) == 1 else b"".join(members)
+    output: bytes | bytearray | None = None
+    step = len(data)
+    while output is None or data[:2] == GZIP_MAGIC:
+        output, size = _gzip_member(data, limit, step, output or b"")
+        data, step = data[size:], SMALLEST_GZIP_STEP
+    return output
 
 
-def _gzip_member(data: memoryview, limit: int, step: int) -> tuple[bytes, int]:
-    """Decompress the first member of `data`, up to a little more than `limit` bytes.
+def _gzip_member(data: memoryview, limit: int, step: int, output: bytes | bytearray) -> tuple[bytes | bytearray, int]:
+    """Decompress the first member of `data`.
 
     The library copies the input after the member's end. So it gets `step` bytes, then twice as many and so on: with all
     the input at once, a thousand small members would be copied a thousand times.
 
     Returns:
-        The decompressed bytes, and the size of the member in `data`.
+        `output` with the decompressed bytes, and the size of the member in `data`.
     """
     zlib = codecs.gzip_library()
     stream = zlib.decompressobj(wbits=31)
-    pieces: list[bytes] = []
-    at = filled = 0
+    at = 0
     try:
-        while not stream.eof and at < len(data) and filled <= limit:
-            pieces.append(stream.decompress(data[at : at + step], limit + 1 - filled))
-            filled += len(pieces[-1])
-            at, step = min(at + step, len(data)), 2 * step
+        while not stream.eof and (at < len(data) or stream.unconsumed_tail):
+            source = stream.unconsumed_tail
+            if not source:
+                source = data[at : at + step]
+                at, step = min(at + step, len(data)), 2 * step
+            room = min(limit + 1 - len(output), BYTES_AT_A_TIME)
+            output = _appended(output, stream.decompress(source, room), limit)
     except zlib.error as error:
         raise _failed(CompressionType.GZIP, error) from None
-    if not stream.eof and filled <= limit:
+    if not stream.eof:
         raise _damaged(CompressionType.GZIP, "it ends before the stream does")
-    return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at - len(stream.unused_data)
+    return output, at - len(stream.unused_data)
 
 
 def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
-    cramjam = codecs.snappy_library()
+    cramjam = codecs.library("cramjam")
     snappy = cramjam.snappy
     blocks = list(_xerial_blocks(data)) if data[:8] == codecs.XERIAL_MAGIC else [data]
     try:
@@ -155,24 +174,26 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
-    frame = codecs.lz4_library()
+    frame = codecs.library("lz4.frame")
     stream = frame.LZ4FrameDecompressor()
-    pieces: list[bytes] = []
-    left = limit
+    output: bytes | bytearray = b""
     try:
         source: ReadableBuffer = _mend_lz4_header(data) if magic == 0 else data
         while not stream.eof:
             # The library allocates max_length bytes at once; mostly one chunk of this size is enough.
-            pieces.append(stream.decompress(source, max_length=min(left + 1, max(65536, 5 * len(data)))))
-            left -= len(pieces[-1])
-            if left < 0:
-                raise _too_large(limit)
-            if not pieces[-1] and not stream.eof:
+            room = min(limit + 1 - len(output), max(65536, 5 * len(data)), BYTES_AT_A_TIME)
+            piece = stream.decompress(source, max_length=room)
+            if not piece and not stream.eof:
                 raise _damaged(CompressionType.LZ4, "it ends before the frame does")
-            source = b""
+            output, source = _appended(output, piece, limit), b""
     except (RuntimeError, EOFError) as error:
         raise _failed(CompressionType.LZ4, error) from None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return output
+
+
+def has_linked_lz4_blocks(frame: memoryview) -> bool:
+    """Return whether the blocks of an LZ4 frame refer to earlier ones: Kafka's Java clients do not read that."""
+    return len(frame) > LZ4_FLAGS_AT and not frame[LZ4_FLAGS_AT] & LZ4_INDEPENDENT_BLOCKS
 
 
 def _mend_lz4_header(data: memoryview) -> bytes:
@@ -186,26 +207,38 @@ def _mend_lz4_header(data: memoryview) -> bytes:
 def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     if magic < 2:
         raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
-    zstandard = codecs.zstd_library()
-    pieces: list[bytes] = []
+    zstandard = codecs.library("zstandard")
+    output: bytes | bytearray | None = None
     left = limit
     size = most = 0
     try:
-        while data or not pieces:
+        while data or output is None:
             if data[1:4] == ZSTD_SKIPPABLE and data[0] & 0xF0 == 0x50:
                 data = data[_skippable_size(data) :]
                 continue
             size, most, exact = _zstd_frame(zstandard, data)
             if exact and most > left:
                 raise _too_large(limit)
-            pieces.append(_zstd_decompressor().decompress(data[:size], max_output_size=max(1, min(most, left))))
-            left -= len(pieces[-1])
+            room = max(1, min(most, left))
+            if (room > BYTES_AT_A_TIME and size < len(data)) or output:
+                output = _zstd_read(zstandard, data[:size], output or b"", limit)
+            else:
+                output = _zstd_decompressor().decompress(data[:size], max_output_size=room)
+            left = limit - len(output)
             data = data[size:]
     except zstandard.ZstdError as error:
         if most > left and _zstd_exceeds(zstandard, data[:size], left):
             raise _too_large(limit) from None
         raise _failed(CompressionType.ZSTD, error) from None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return output
+
+
+def _zstd_read(zstandard: ModuleType, frame: memoryview, output: bytes | bytearray, limit: int) -> bytes | bytearray:
+    """Decompress one of several frames, and return `output` with its bytes."""
+    stream = zstandard.ZstdDecompressor().stream_reader(frame)
+    while piece := stream.read(BYTES_AT_A_TIME):
+        output = _appended(output, piece, limit)
+    return output
 
 
 def _skippable_size(data: memoryview) -> int:
@@ -265,7 +298,7 @@ def _zstd_exceeds(zstandard: ModuleType, frame: memoryview, limit: int) -> bool:
 def _zstd_decompressor() -> Any:
     """Return this thread's decompressor: creating one costs as much as a small batch, and it is not thread-safe."""
     if not hasattr(_of_thread, "zstd"):
-        _of_thread.zstd = codecs.zstd_library().ZstdDecompressor()
+        _of_thread.zstd = codecs.library("zstandard").ZstdDecompressor()
     return _of_thread.zstd
 
 

@@ -5,8 +5,7 @@
     v0, v1 message  offset | size | crc | magic | attributes | (v1) timestamp | key | value
 
 The header is parsed by a table of fields, and uncompressed records one after the other. Lengths are not trusted: a
-field that exceeds its entry, or its record, ends the list. Positions of header fields are those of
-`kafkalog.record.layout`.
+field that exceeds its entry, or its record, ends the list.
 """
 
 import struct
@@ -18,26 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from kafkalog.attributes import CONTROL_BIT, codec_name
 from kafkalog.record.control import ControlRecordType
-from kafkalog.record.layout import (
-    BATCH_ATTRIBUTES_AT,
-    BATCH_BASE_SEQUENCE_AT,
-    BATCH_BASE_TIMESTAMP_AT,
-    BATCH_CRC_AT,
-    BATCH_LAST_OFFSET_DELTA_AT,
-    BATCH_LEADER_EPOCH_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    BATCH_PRODUCER_EPOCH_AT,
-    BATCH_PRODUCER_ID_AT,
-    BATCH_RECORDS_COUNT_AT,
-    CODEC_MASK,
-    MAGIC_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_CRC_AT,
-    MESSAGE_KEY_AT,
-    MESSAGE_TIMESTAMP_AT,
-    RECORD_BATCH_OVERHEAD,
-    SIZE_AT,
-)
+from kafkalog.record.layout import CODEC_MASK, MAGIC_AT, MESSAGE_KEY_AT, RECORD_BATCH_OVERHEAD
 
 # The position of every 64th record is cached, so that parsing can continue from there.
 _NOTED_EVERY = 64
@@ -85,59 +65,43 @@ class Field(NamedTuple):
 
 
 class _Fixed(NamedTuple):
+    """A field of a header, which begins where the one before it ends; `code` is its format for `struct`."""
+
     name: str
-    at: int
     code: str
     meaning: str
     kind: Kind = "number"
 
 
 _BATCH = (
-    _Fixed("base offset", 0, ">q", "offset of the first record; the checksum does not cover it"),
-    _Fixed("length", SIZE_AT, ">i", "bytes of the batch after this field"),
-    _Fixed("partition leader epoch", BATCH_LEADER_EPOCH_AT, ">i",
-           "epoch of the leader that appended the batch; not under the checksum", "nullable"),
-    _Fixed("magic", MAGIC_AT, ">b", "format of the batch: 2"),
-    _Fixed("crc", BATCH_CRC_AT, ">I", "CRC-32C of all from the attributes to the end of the batch", "checksum"),
-    _Fixed("attributes", BATCH_ATTRIBUTES_AT, ">h",
-           "bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon", "batch attributes"),
-    _Fixed("last offset delta", BATCH_LAST_OFFSET_DELTA_AT, ">i",
-           "last offset less base offset; compaction leaves it as it was"),
-    _Fixed("base timestamp", BATCH_BASE_TIMESTAMP_AT, ">q",
-           "ms that timestamps of records count from, or the delete horizon", "timestamp"),
-    _Fixed("max timestamp", BATCH_MAX_TIMESTAMP_AT, ">q",
-           "largest timestamp of the records, ms; the append time with LogAppendTime", "timestamp"),
-    _Fixed("producer id", BATCH_PRODUCER_ID_AT, ">q", "id of the idempotent producer", "nullable"),
-    _Fixed("producer epoch", BATCH_PRODUCER_EPOCH_AT, ">h", "epoch of that producer; a newer one fences it",
+    _Fixed("base offset", ">q", "offset of the first record; the checksum does not cover it"),
+    _Fixed("length", ">i", "bytes of the batch after this field"),
+    _Fixed("partition leader epoch", ">i", "epoch of the leader that appended the batch; not under the checksum",
            "nullable"),
-    _Fixed("base sequence", BATCH_BASE_SEQUENCE_AT, ">i",
-           "sequence of the first record, by which repetitions are known", "nullable"),
-    _Fixed("records count", BATCH_RECORDS_COUNT_AT, ">i",
-           "how many records follow; compaction makes it less than the range of offsets"),
+    _Fixed("magic", ">b", "format of the batch: 2"),
+    _Fixed("crc", ">I", "CRC-32C of all from the attributes to the end of the batch", "checksum"),
+    _Fixed("attributes", ">h", "bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon",
+           "batch attributes"),
+    _Fixed("last offset delta", ">i", "last offset less base offset; compaction leaves it as it was"),
+    _Fixed("base timestamp", ">q", "ms that timestamps of records count from, or the delete horizon", "timestamp"),
+    _Fixed("max timestamp", ">q", "largest timestamp of the records, ms; the append time with LogAppendTime",
+           "timestamp"),
+    _Fixed("producer id", ">q", "id of the idempotent producer", "nullable"),
+    _Fixed("producer epoch", ">h", "epoch of that producer; a newer one fences it", "nullable"),
+    _Fixed("base sequence", ">i", "sequence of the first record, by which repetitions are known", "nullable"),
+    _Fixed("records count", ">i", "how many records follow; compaction makes it less than the range of offsets"),
 )  # fmt: skip
-_MESSAGE = (
-    _Fixed("offset", 0, ">q", "offset of the message; of a compressed one that of the last message inside"),
-    _Fixed("size", SIZE_AT, ">i", "bytes of the message after this field"),
-    _Fixed("crc", MESSAGE_CRC_AT, ">I", "CRC-32 of all from the magic to the end of the message", "checksum"),
-    _Fixed("magic", MAGIC_AT, ">b", "format of the message: 0 or 1"),
-    _Fixed("attributes", MESSAGE_ATTRIBUTES_AT, ">b", "bits 0-2 codec, 3 timestamp type (format 1)",
-           "message attributes"),
-)  # fmt: skip
-_MESSAGE_TIMESTAMP = _Fixed(
-    "timestamp", MESSAGE_TIMESTAMP_AT, ">q", "ms; of a compressed message the largest of those inside", "timestamp"
+_MESSAGE_V0 = (
+    _Fixed("offset", ">q", "offset of the message; of a compressed one that of the last message inside"),
+    _Fixed("size", ">i", "bytes of the message after this field"),
+    _Fixed("crc", ">I", "CRC-32 of all from the magic to the end of the message", "checksum"),
+    _Fixed("magic", ">b", "format of the message: 0 or 1"),
+    _Fixed("attributes", ">b", "bits 0-2 codec, 3 timestamp type (format 1)", "message attributes"),
 )
-
-
-class _Record(NamedTuple):
-    """A record of an uncompressed batch: its number in the batch, its start and end in the file."""
-
-    number: int
-    start: int
-    end: int
-
-    @property
-    def path(self) -> tuple[str]:
-        return (f"record {self.number}",)
+_MESSAGE_V1 = (
+    *_MESSAGE_V0,
+    _Fixed("timestamp", ">q", "ms; of a compressed message the largest of those inside", "timestamp"),
+)
 
 
 class EntryFields:
@@ -221,11 +185,11 @@ class EntryFields:
     def _header_fields(self) -> Iterator[Field]:
         with suppress(IndexError):
             magic = self._bytes.integer(self._position + MAGIC_AT, ">b")
-            table = _BATCH if magic >= 2 else _MESSAGE if magic == 0 else (*_MESSAGE, _MESSAGE_TIMESTAMP)
-            for each in table:
-                start, length = self._position + each.at, struct.calcsize(each.code)
-                value = self._bytes.integer(start, each.code)
-                yield Field(each.name, start, length, each.kind, value, each.meaning)
+            at = self._position
+            for each in _BATCH if magic >= 2 else _MESSAGE_V0 if magic == 0 else _MESSAGE_V1:
+                length = struct.calcsize(each.code)
+                yield Field(each.name, at, length, each.kind, self._bytes.integer(at, each.code), each.meaning)
+                at += length
 
     def _body_fields(self) -> Iterator[Field]:
         with suppress(IndexError):
@@ -255,7 +219,7 @@ class EntryFields:
 
     # --- records
 
-    def _records(self, number: int, at: int) -> Iterator[_Record]:
+    def _records(self, number: int, at: int) -> "Iterator[_Record]":
         """Yield the records from `number` on, by their lengths.
 
         Args:
@@ -272,58 +236,63 @@ class EntryFields:
                 return
             if i == len(self._starts) * _NOTED_EVERY:
                 self._starts.append(at)
-            yield _Record(i, at, end)
+            yield _Record(self._bytes, i, at, end)
             at = end
 
-    def _fields_of(self, record: _Record) -> list[Field]:
+    def _fields_of(self, record: "_Record") -> list[Field]:
         """Return all fields of a record, up to one that exceeds it."""
         found: list[Field] = []
-        totals = self._base_timestamp, self._base_offset
         with suppress(IndexError):
-            found.extend(_RecordParser(self._bytes, record, totals, is_control=self._is_control).fields())
+            found.extend(record.fields(self._base_timestamp, self._base_offset, is_control=self._is_control))
         return [each for each in found if each.end <= record.end]
 
 
-class _RecordParser:
-    """Parses the fields of one record."""
+class _Record:
+    """A record of an uncompressed batch, and the parser of its fields."""
 
-    def __init__(self, data: "_Bytes", record: _Record, totals: tuple[int, int], *, is_control: bool) -> None:
+    def __init__(self, data: "_Bytes", number: int, start: int, end: int) -> None:
         """Prepare to parse a record.
 
         Args:
             data: The bytes of the file.
-            record: The record.
-            totals: The base timestamp and the base offset of the batch.
-            is_control: Whether it is a control record.
+            number: The number of the record in its batch.
+            start: The position of its first byte.
+            end: The position after its last byte.
         """
         self._bytes = data
-        self._record = record
-        self._totals = totals
-        self._is_control = is_control
-        self._at = record.start
-        self._path: tuple[str, ...] = record.path
+        self.number = number
+        self.start = start
+        self.end = end
+        self.path = (f"record {number}",)
+        self._at = start
+        self._header: tuple[str, ...] = ()
         self._control: ControlRecordType | None = None
 
-    def fields(self) -> Iterator[Field]:
+    def fields(self, base_timestamp: int, base_offset: int, *, is_control: bool) -> Iterator[Field]:
         """Yield the fields in the order of their positions.
+
+        Args:
+            base_timestamp: The base timestamp of the batch, ms.
+            base_offset: The base offset of the batch.
+            is_control: Whether it is a control record.
 
         Raises:
             IndexError: A field exceeds the record or the entry.
         """
+        self._at = self.start
         yield self._varint("length", "bytes of the record after this field; varint")
         value = self._bytes.take(self._at, 1)[0]
         yield self._field("attributes", 1, "record attributes", value, "no bit of a record's attributes is in use")
-        timestamp, offset = self._totals
         delta = self._varint("timestamp delta", "timestamp less the batch's base timestamp, ms; varint")
-        yield delta._replace(kind="timestamp delta", total=timestamp + _number(delta.value))
+        yield delta._replace(kind="timestamp delta", total=base_timestamp + _number(delta.value))
         delta = self._varint("offset delta", "offset less the batch's base offset; varint")
-        yield delta._replace(kind="offset delta", total=offset + _number(delta.value))
+        yield delta._replace(kind="offset delta", total=base_offset + _number(delta.value))
         for name in ("key", "value"):
-            yield from self._control_part(name) if self._is_control else self._part(name, f"the record's {name}")
+            yield from self._control_part(name) if is_control else self._part(name, f"the record's {name}")
         yield from self._headers()
 
     def _field(self, name: str, length: int, kind: Kind, value: int | bytes | None, meaning: str) -> Field:
-        field = Field(name, self._at, length, kind, value, meaning, self._path)
+        field = Field(name, self._at, length, kind, value, meaning, (*self.path, *self._header))
         self._at += length
         return field
 
@@ -339,7 +308,7 @@ class _RecordParser:
         yield field
         length = _number(field.value)
         if length > 0:
-            if self._at + length > self._record.end:
+            if self._at + length > self.end:
                 raise IndexError(self._at)
             yield self._field(name, length, "bytes", self._bytes.take(self._at, min(length, VALUE_BYTES)), meaning)
 
@@ -351,7 +320,7 @@ class _RecordParser:
         if name == "key" and length >= 4:
             yield self._short("version", "version of the control record's key")
             field = self._short("type", "what the control record says", "control type")
-            self._control = control_type_of(_number(field.value))
+            self._control = ControlRecordType(_number(field.value))
             yield field
         elif name == "value" and length >= 2:
             yield self._short("version", "version of the control record's value")
@@ -369,12 +338,10 @@ class _RecordParser:
     def _headers(self) -> Iterator[Field]:
         field = self._varint("headers count", "how many headers follow; varint")
         yield field
-        path = self._path
         for number in range(max(0, _number(field.value))):
-            self._path = (*path, f"header {number}")
+            self._header = (f"header {number}",)
             yield from self._part("header key", "the header's name, UTF-8")
             yield from self._part("header value", "the header's value")
-        self._path = path
 
 
 class _Bytes:
@@ -409,11 +376,6 @@ class _Bytes:
             if byte < 0x80:
                 return value >> 1 ^ -(value & 1), i + 1
         raise IndexError(position)
-
-
-def control_type_of(number: int) -> ControlRecordType | None:
-    """Return the type of control records with a number; None: the number is unknown."""
-    return ControlRecordType(number) if number in set(ControlRecordType) and number >= 0 else None
 
 
 def _number(value: int | bytes | None) -> int:

@@ -134,6 +134,7 @@ def _renumbered(entry: Entries, offset: int, reading: Reading) -> tuple[int, byt
     row = entry.rows[0]
     if row["magic"] < 2:
         inner, _ = inner_messages(row, entry.view, reading.decompression_limit)
+        ensure_offsets(offset, len(inner))
         first = 0 if row["magic"] == 1 else offset
         if (inner["last_offset"] == first + np.arange(len(inner))).all():
             return len(inner), None
@@ -302,7 +303,15 @@ def _converted(
         columns = columns.between(start_offset, INT64_MAX)
     if batch and not lossy:
         _check_nothing_is_lost(row, columns, reading.path)
-    return _build_converted(columns, settings_of(row, magic))
+    settings = settings_of(row, magic)
+    if not len(columns):
+        return b""
+    first = int(columns.offset[0])
+    if first < 0:
+        raise InvalidRecordError("a record has a negative offset", expected="at least 0", found=first)
+    if magic < 2:
+        columns = _without_headers(columns)
+    return rebuild(columns, replace(settings, base_offset=first), keep_offsets=True)
 
 
 def _check_nothing_is_lost(row: np.void, columns: RecordColumns, path: str | None) -> None:
@@ -318,17 +327,7 @@ def _check_nothing_is_lost(row: np.void, columns: RecordColumns, path: str | Non
             raise UnsupportedForMessageFormatError(message, path, int(row["position"]), "magic 2")
 
 
-def _build_converted(columns: RecordColumns, settings: BatchSettings) -> bytearray:
-    if not len(columns):
-        return bytearray()
-    first = int(columns.offset[0])
-    if first < 0:
-        raise InvalidRecordError("a record has a negative offset", expected="at least 0", found=first)
-    settings = replace(settings, base_offset=first)
-    return rebuild(without_headers(columns) if settings.magic < 2 else columns, settings, keep_offsets=True)
-
-
-def without_headers(columns: RecordColumns) -> RecordColumns:
+def _without_headers(columns: RecordColumns) -> RecordColumns:
     """Return the records without their headers."""
     block = columns._block.copy()
     block[7] = 0

@@ -21,6 +21,11 @@ WRONG_CHECKSUM = -1
 TOO_SHORT = -2
 
 
+def end_of(rows: NDArray[np.void]) -> int:
+    """Return the position after the last of `rows` (HEADER_DTYPE), shape (n,), n > 0."""
+    return int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+
+
 class EndKind(Enum):
     """How the entries of a log end."""
 

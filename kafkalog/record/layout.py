@@ -23,7 +23,7 @@ MESSAGE_CRC_FROM = 16
 MESSAGE_ATTRIBUTES_AT = 17
 MESSAGE_TIMESTAMP_AT = 18
 # The position of the key's length, by magic; the same in a wrapper.
-MESSAGE_KEY_AT = {0: 18, 1: 26}
+MESSAGE_KEY_AT = (18, 26)
 # The size field of the smallest message, and the size in bytes of the smallest entry.
 RECORD_OVERHEAD_V0 = 14
 SMALLEST_ENTRY = LOG_OVERHEAD + RECORD_OVERHEAD_V0

@@ -42,7 +42,7 @@ from kafkalog.record.batch_headers import (
 )
 from kafkalog.record.batch_validity import ensure_end, ensure_readable
 from kafkalog.record.compress import checked_level
-from kafkalog.record.decoding import Entries, Reading, read_columns, read_whole
+from kafkalog.record.decoding import Entries, Reading, has_linked_lz4_blocks, read_whole
 from kafkalog.record.format_conversion import ensure_writable, unwritable
 from kafkalog.record.framing import Header, headers_of
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD
@@ -194,9 +194,9 @@ def _validate_fitting_batch(entries: Entries, reading: Reading, rules: Rules) ->
     if len(entries.rows) != 1:
         return None
     header = headers_of(entries.rows)[0]
-    if not _header_fits(header, rules):
+    if not _header_fits(header, rules) or has_linked_lz4_blocks(entries):
         return None
-    (records,) = read_columns(entries, Reading(False, True, reading.decompression_limit))
+    records = read_whole(entries, Reading(decompression_limit=reading.decompression_limit), check_crcs=False)
     largest = int(records.timestamp.max())
     if not _records_fit(records, largest, header, rules):
         return None
@@ -359,6 +359,9 @@ def _checked_content(given: _Given, rules: Rules, columns: RecordColumns | None)
     if len(given.rows) > 1 and (given.magic >= 2 or given.is_compressed):
         raise InvalidRecordError("there is more than one batch", expected=1, found=len(given.rows))
     _check_batch(given, rules, columns is not None)
+    if has_linked_lz4_blocks(given.entries):
+        message = "the blocks of the LZ4 frame are linked, which Kafka does not read"
+        raise InvalidRecordError(message, None, 0, "independent blocks", "linked blocks")
     other = given.rows["magic"] != given.magic
     content = _content_of(given, int(other.argmax()) if other.any() else len(given.rows))
     taken = TimestampRange(rules.now, rules.before_max_ms, rules.after_max_ms)

@@ -9,6 +9,7 @@ Kafka: `Records` and `MemoryRecords` (before 0.11 `MessageSet` and `ByteBufferMe
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Self
@@ -20,11 +21,11 @@ from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT32_MAX, INT64_MAX, 
 from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
-from kafkalog.attributes import CompressionType, TimestampType
+from kafkalog.attributes import CodecName, CompressionType, TimestampType
 from kafkalog.record import decompress
 from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
 from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
-from kafkalog.record.framing import EndOfData, Stop
+from kafkalog.record.framing import EndOfData, Stop, end_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
@@ -132,7 +133,7 @@ class MessageSet(ABC):
         decode = partial(self._decoded, self._reading_as(check_crcs))
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
-        return ordered_map(decode, self._units(), threads, _memory_of, MOST_WAITING_BYTES)
+        return ordered_map(decode, self._units(), threads, memory_of, MOST_WAITING_BYTES)
 
     def _reading_as(self, check_crcs: bool) -> Reading:
         reading = self._reading
@@ -296,8 +297,7 @@ class MessageSet(ABC):
 
     def _entries(self, run: NDArray[np.void]) -> Entries:
         start = int(run["position"][0])
-        end = int(run["position"][-1]) + int(run["size_in_bytes"][-1])
-        return Entries(run, self._view(start, end - start), start)
+        return Entries(run, self._view(start, end_of(run) - start), start)
 
     def _like(self, buffer: "ReadableBuffer") -> "ByteBufferMessageSet":
         return ByteBufferMessageSet(buffer, decompression_limit=self._reading.decompression_limit)
@@ -326,6 +326,9 @@ class ByteBufferMessageSet(MessageSet):
         super().__init__(_DEFAULT if limit == decompress.DEFAULT_LIMIT else Reading(decompression_limit=limit))
         self._buffer = memoryview(buffer).cast("B").toreadonly()
 
+    def __bytes__(self) -> bytes:
+        return bytes(self._buffer)
+
     @property
     def _start(self) -> int:
         return 0
@@ -353,13 +356,13 @@ class ByteBufferMessageSet(MessageSet):
         cls,
         records: Iterable[Record],
         *,
-        compression_type: CompressionType = CompressionType.NONE,
+        compression_type: CompressionType | CodecName = CompressionType.NONE,
         compression_level: int | None = None,
         magic: int = 2,
         base_offset: int = 0,
         offsets: Iterable[int] | None = None,
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         producer_id: int = -1,
         producer_epoch: int = -1,
         base_sequence: int = -1,
@@ -403,7 +406,7 @@ class ByteBufferMessageSet(MessageSet):
             base_offset, assigned = _rising(offsets, base_offset)
         settings = BatchSettings(
             magic=magic,
-            compression_type=compression_type,
+            compression_type=member("compression_type", compression_type, CompressionType),
             compression_level=compression_level,
             timestamp_type=timestamp_type,
             log_append_time=timestamp if log_append and timestamp is not None else -1,
@@ -560,7 +563,10 @@ def _append_at(builder: "RecordsBuilder", records: Iterable[Record], offsets: It
         builder.append(record.value, record.key, record.headers, record.timestamp, offset=offset)
 
 
-def _memory_of(columns: RecordColumns) -> int:
+def memory_of(columns: RecordColumns) -> int:
     """Return the size in bytes of the arrays and of the decompressed records."""
-    is_compressed = bool(columns.batches["compression_type"].any())
-    return 8 * columns.offset.nbytes + columns.batch.nbytes + is_compressed * columns.buffer.nbytes
+    arrays = 8 * columns.offset.nbytes + columns.batch.nbytes
+    if not columns.batches["compression_type"].any():
+        return arrays
+    # Others of the same buffer follow: the last record ends with its headers.
+    return arrays + int(columns.headers_start[-1] + columns.headers_length[-1] - columns.key_start[0])

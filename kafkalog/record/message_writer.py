@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast, overload
 from kafkalog._speedups.arguments import EPOCH_MS, INT64_MAX, member, whole
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.output_stream import BufferingOutputStream
-from kafkalog.attributes import LOG_APPEND_TIME_BIT, CompressionType, TimestampType
+from kafkalog.attributes import CodecName, CompressionType, TimestampType
+from kafkalog.record.records_builder import BatchSettings
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -57,7 +58,7 @@ class MessageWriter(BufferingOutputStream):
         self,
         *,
         key: "ReadableBuffer | None" = None,
-        compression_type: CompressionType = CompressionType.NONE,
+        compression_type: CompressionType | CodecName = CompressionType.NONE,
         timestamp: int = -1,
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
         magic: int = 1,
@@ -102,7 +103,7 @@ class MessageWriter(BufferingOutputStream):
         self,
         *,
         key: "ReadableBuffer | None" = None,
-        compression_type: CompressionType = CompressionType.NONE,
+        compression_type: CompressionType | CodecName = CompressionType.NONE,
         timestamp: int = -1,
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
         magic: int = 1,
@@ -112,12 +113,12 @@ class MessageWriter(BufferingOutputStream):
         timestamp = whole("timestamp", timestamp, -1, INT64_MAX, EPOCH_MS)
         compression_type = member("compression_type", compression_type, CompressionType)
         timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
-        attributes = _attributes(magic, compression_type, timestamp_type)
+        settings = BatchSettings(magic, compression_type, timestamp_type=timestamp_type, log_append_time=0)
         key = _bytes(key)
         value = None if callable(payload) else _bytes(payload)
         with self.with_crc32_prefix():
             self.write_byte(magic)
-            self.write_byte(attributes)
+            self.write_byte(settings.attributes)
             if magic > 0:
                 self.write_long(timestamp)
             self._write_sized(key)
@@ -133,15 +134,6 @@ class MessageWriter(BufferingOutputStream):
             return
         self.write_int(len(data))
         super().write(data)
-
-
-def _attributes(magic: int, compression_type: CompressionType, timestamp_type: TimestampType) -> int:
-    if compression_type is CompressionType.ZSTD:
-        raise ValueError(f"magic {magic} does not support ZStandard compression")
-    if magic > 0 and timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
-        raise ValueError("a timestamp type is needed from magic 1 on")
-    log_append = magic > 0 and timestamp_type is TimestampType.LOG_APPEND_TIME
-    return int(compression_type) | (LOG_APPEND_TIME_BIT if log_append else 0)
 
 
 def _bytes(data: "ReadableBuffer | None") -> memoryview | None:

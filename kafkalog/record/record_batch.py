@@ -83,7 +83,8 @@ class RecordBatch:
             CorruptRecordError: A wrapper of an unknown format, or shorter than its header.
         """
         if self._is_wrapper and self._base_offset is None:
-            self._base_offset = int(self.columns(check_crcs=False).offset[0])
+            reading = replace(self._reading, check_crcs=False)
+            self._base_offset = int(next(read_columns(self._entries, reading)).offset[0])
         return self._fields[_FIELD["base_offset"]] if self._base_offset is None else self._base_offset
 
     @property
@@ -160,6 +161,8 @@ class RecordBatch:
 
         Raises:
             CorruptRecordError: The batch is not valid or, with `check_crcs`, its checksum is wrong.
+            DecompressedSizeError: The arrays and the decompressed records are larger than the decompression limit and
+                64 MiB. Iterating reads such a batch, and so do the columns of its message set.
             InvalidRecordError: The content does not follow the format.
         """
         return read_whole(self._entries, self._reading, check_crcs=check_crcs)

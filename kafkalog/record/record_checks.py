@@ -137,7 +137,8 @@ def _key_faults(content: Content) -> NDArray[np.uint8]:
         return (NO_KEY * (content.columns.key_length < 0)).astype(np.uint8)
     assert content.messages is not None
     rows, view, position = content.messages
-    at = np.where(rows["magic"] == 0, MESSAGE_KEY_AT[0], MESSAGE_KEY_AT[1])
+    # A wrapper may hold messages of another magic, which are refused too.
+    at = np.where(rows["magic"] == 0, *MESSAGE_KEY_AT)
     short = at + 4 > rows["size_in_bytes"]
     # The first byte of the length has its sign.
     signs = np.frombuffer(view, np.int8)[rows["position"] - position + np.where(short, 0, at)]

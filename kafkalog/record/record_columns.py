@@ -6,11 +6,12 @@ records. Keys and values are not copied, so a `RecordColumns` keeps its buffer (
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog._speedups.decode import span_of
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog._speedups.record import Record, build_records
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 # So many objects are created at a time: few enough that they stay in the cache until they are used.
 RECORDS_AT_A_TIME = 1024
+
+
+def _column(row: int, doc: str) -> Any:
+    return property(lambda self: self._block[row], doc=doc)
 
 
 class RecordColumns:
@@ -44,15 +49,23 @@ class RecordColumns:
         self.batches = batches
         self._block = block
 
+    offset: NDArray[np.int64] = _column(0, "The absolute offsets, int64.")
+    timestamp: NDArray[np.int64] = _column(1, "The timestamps, milliseconds since the epoch, int64; -1 = none.")
+    key_start: NDArray[np.int64] = _column(2, "The index in `buffer` of each key, int64.")
+    key_length: NDArray[np.int64] = _column(3, "The length in bytes of each key, int64; -1 = null.")
+    value_start: NDArray[np.int64] = _column(4, "The index in `buffer` of each value, int64.")
+    value_length: NDArray[np.int64] = _column(5, "The length in bytes of each value, int64; -1 = null.")
+    headers_start: NDArray[np.int64] = _column(
+        6, "The index in `buffer` of the encoded headers of each record, after their count, int64."
+    )
+    headers_length: NDArray[np.int64] = _column(
+        7, "The length in bytes of the encoded headers of each record, int64; 0 = no headers."
+    )
+
     @classmethod
     def empty(cls) -> "RecordColumns":
         """Return columns without records."""
         return cls(memoryview(b""), np.empty((8, 0), np.int64), np.empty(0, np.int32), np.empty(0, HEADER_DTYPE))
-
-    @property
-    def offset(self) -> NDArray[np.int64]:
-        """The absolute offsets, int64."""
-        return self._field(0)
 
     @property
     def offset_span(self) -> tuple[int, int]:
@@ -64,49 +77,16 @@ class RecordColumns:
         return span_of(self._block[0], 0, 0)[:2]
 
     @property
-    def timestamp(self) -> NDArray[np.int64]:
-        """The timestamps, milliseconds since the epoch, int64; -1 = none."""
-        return self._field(1)
-
-    @property
     def timestamp_type(self) -> NDArray[np.int8]:
         """The `TimestampType` of each timestamp, int8: -1 none (format 0), 0 set by the producer, 1 by the broker."""
         types: NDArray[np.int8] = self.batches["timestamp_type"][self.batch]
         return types
 
     @property
-    def key_start(self) -> NDArray[np.int64]:
-        """The index in `buffer` of each key, int64."""
-        return self._field(2)
-
-    @property
-    def key_length(self) -> NDArray[np.int64]:
-        """The length in bytes of each key, int64; -1 = null."""
-        return self._field(3)
-
-    @property
-    def value_start(self) -> NDArray[np.int64]:
-        """The index in `buffer` of each value, int64."""
-        return self._field(4)
-
-    @property
-    def value_length(self) -> NDArray[np.int64]:
-        """The length in bytes of each value, int64; -1 = null."""
-        return self._field(5)
-
-    @property
-    def headers_start(self) -> NDArray[np.int64]:
-        """The index in `buffer` of the encoded headers of each record, after their count, int64."""
-        return self._field(6)
-
-    @property
-    def headers_length(self) -> NDArray[np.int64]:
-        """The length in bytes of the encoded headers of each record, int64; 0 = no headers."""
-        return self._field(7)
-
-    def _field(self, row: int) -> NDArray[np.int64]:
-        field: NDArray[np.int64] = self._block[row]
-        return field
+    def sequence(self) -> NDArray[np.int64]:
+        """The sequence of each record as `Record.sequence`, int64; 0 follows 2**31 - 1; -1 = none."""
+        first = self.batches["base_sequence"].astype(np.int64)[self.batch]
+        return np.where(first < 0, -1, (first + self.offset - self.batches["base_offset"][self.batch]) & INT32_MAX)
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -202,6 +182,11 @@ class RecordColumns:
 
         return to_arrow(self)
 
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Export the records to a library of Arrow, as `to_arrow()` does."""
+        exported: tuple[object, object] = self.to_arrow().__arrow_c_array__(requested_schema)
+        return exported
+
     def __repr__(self) -> str:
         span = f"offsets {self.offset[0]}..{self.offset[-1]}" if len(self) else "empty"
         return f"<RecordColumns of {len(self)} records, {span}>"
@@ -216,3 +201,4 @@ def between(parts: Iterable[RecordColumns], start: int, stop: int) -> Iterator[R
             yield wanted
         if high >= stop - 1:
             return
+        del part, wanted

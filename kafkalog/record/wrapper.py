@@ -36,10 +36,15 @@ def decompressed_messages(row: np.void, entry: memoryview, limit: int) -> "Reada
         DecompressedSizeError: It decompresses to more than `limit` bytes.
     """
     magic = int(row["magic"])
-    return decompress.decompress(int(row["compression_type"]), _value(entry, magic), limit=limit, magic=magic)
+    return decompress.decompress(int(row["compression_type"]), wrapper_value(entry, magic), limit=limit, magic=magic)
 
 
-def _value(entry: memoryview, magic: int) -> memoryview:
+def wrapper_value(entry: memoryview, magic: int) -> memoryview:
+    """Return the compressed bytes of a wrapper.
+
+    Raises:
+        InvalidRecordError: It has no value, or the value ends after the entry.
+    """
     key_length_at = MESSAGE_KEY_AT[magic]
     key_length = int.from_bytes(entry[key_length_at : key_length_at + 4], "big", signed=True)
     at = key_length_at + 4 + max(0, key_length)

@@ -7,6 +7,7 @@
 The state is read from the newest snapshot and the log once, then continued batch by batch.
 """
 
+from kafkalog.errors import LogTruncatedError
 from kafkalog.storage.log import Log
 from kafkalog.storage.producer.rebuild_producer_state import load_producers
 
@@ -30,7 +31,11 @@ class LastStableOffset:
         """
         known = self._state.map_end_offset
         if end > known:
-            load_producers(self._state, (each for each in log.batches(known, end) if each.producer_id >= 0))
+            try:
+                batches = log.batches(known, end, on_out_of_range="earliest")
+                load_producers(self._state, (each for each in batches if each.producer_id >= 0))
+            except LogTruncatedError:
+                return False
             self._state.update_map_end_offset(end)
         return end >= known
 

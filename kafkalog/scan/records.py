@@ -36,6 +36,22 @@ from kafkalog.storage.remote_path import to_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 
+class LeftOut(NamedTuple):
+    """The counts of what readers leave out of a file. Lost bytes count as no batch; offsets may have had no record."""
+
+    batches: int = 0
+    bytes: int = 0
+    offsets: int = 0
+
+    def plus(self, other: "LeftOut") -> "LeftOut":
+        """Return the sums."""
+        return LeftOut(self.batches + other.batches, self.bytes + other.bytes, self.offsets + other.offsets)
+
+    def __str__(self) -> str:
+        """Return the counts in words."""
+        return f"batches {self.batches}, bytes {self.bytes}, offsets {self.offsets}"
+
+
 class Damage(NamedTuple):
     """A damaged batch, or lost bytes.
 
@@ -46,6 +62,7 @@ class Damage(NamedTuple):
         error: The error that describes the damage.
         finding: The finding that `verify` reports, if it is about framing or checksums.
         is_tail: Whether the data ends there.
+        left_out: The counts of what is left out.
     """
 
     path: str
@@ -54,6 +71,7 @@ class Damage(NamedTuple):
     error: KafkaLogError
     finding: Finding | None = None
     is_tail: bool = False
+    left_out: LeftOut = LeftOut()
 
     @property
     def message(self) -> str:
@@ -96,6 +114,7 @@ def _records(log: Log | FileMessageSet, start: int, report: Report, control: boo
                         report(part)
                     else:
                         yield part
+                    del part
 
 
 def batches(log: Log | FileMessageSet, start: int = 0, *, report: Report) -> Iterator[tuple[Path, RecordBatch]]:
@@ -199,10 +218,10 @@ def surviving(
 
 
 def surviving_backwards(source: Source, scope: Scope, end: int | None = None) -> Iterator[Entries | Damage]:
-    """Read the batches that begin before `end` as `surviving`, in the order of falling positions.
+    """Read the batches that begin before `end` as `surviving` does, from the last one to the first.
 
-    The entries themselves have rising positions. The file is read twice, because only a scan from its start finds the
-    batches in a damaged file.
+    Each `Entries` holds neighbouring batches in the order of the file; the one with the last batches comes first. The
+    file is read twice, because only a scan from its start finds the batches of a damaged file.
     """
     found = [
         (item.position, item.end) if isinstance(item, Run) else _lost(item, source, scope)
@@ -231,7 +250,10 @@ def _surviving_in(run: Run, source: Source, scope: Scope) -> Iterator[Entries | 
 
 def _lost(item: Lost | Tail, source: Source, scope: Scope) -> Damage:
     finding = lost_finding(source, item, scope)
-    return Damage(scope.path, item.start, None, _loss(item, scope), finding, isinstance(item, Tail))
+    first, last = finding.first_offset, finding.last_offset
+    offsets = 0 if first is None or last is None else last - first + 1
+    left_out = LeftOut(0, item.end - item.start, offsets)
+    return Damage(scope.path, item.start, None, _loss(item, scope), finding, isinstance(item, Tail), left_out)
 
 
 def _damaged(run: Run, i: int, scope: Scope) -> Damage:
@@ -246,10 +268,13 @@ def _damaged(run: Run, i: int, scope: Scope) -> Damage:
     return _about(row, error.at(scope.path), scope.path)._replace(finding=finding)
 
 
-def _about(row: np.void, error: KafkaLogError, path: str) -> Damage:
+def _about(row: np.void, error: KafkaLogError, path: str, given_to: int = -1) -> Damage:
+    """Return the damage of a batch, whose records up to offset `given_to` are not left out."""
     # The header of a wrapper does not have its base offset.
     offset = int(row["base_offset"]) if row["base_offset"] >= 0 else int(row["last_offset"])
-    return Damage(path, int(row["position"]), offset, error)
+    offsets = max(0, int(row["last_offset"]) - max(offset, given_to + 1) + 1)
+    left_out = LeftOut(1, int(row["size_in_bytes"]), offsets)
+    return Damage(path, int(row["position"]), offset, error, left_out=left_out)
 
 
 def _foreign(position: int, offset: int, bounds: Bounds) -> CorruptRecordError:
@@ -277,20 +302,22 @@ def decoded(entries: Entries, reading: Reading, bounds: Bounds) -> Iterator[Reco
     Yields:
         Records and damage, in the order of the entries.
     """
-    rows, path = entries.rows, reading.path or ""
+    rows, path, given_to = entries.rows, reading.path or "", -1
     while len(rows):
         here = entries._replace(rows=rows)
         try:
             for columns in read_columns(here, reading):
                 own = _own(columns, bounds)
                 if own:
+                    given_to = int(columns.offset[own - 1])
                     yield columns[:own] if own < len(columns) else columns
                 if own < len(columns):
                     position = int(columns.batches["position"][columns.batch[own]])
                     raise _foreign(position, int(columns.offset[own]), bounds).at(path)
+                del columns
         except KafkaLogError as error:
             bad = row_of(error, here, reading)
-            yield _about(rows[bad], error, path)
+            yield _about(rows[bad], error, path, given_to)
             rows = rows[bad + 1 :]
         else:
             return

@@ -85,19 +85,19 @@ class RecordStatistics:
         self._times = _Times()
         self._sizes = np.zeros(_SIZES, np.int64)
         self._codecs: dict[int, list[int]] = {}
+        self._rows: NDArray[np.void] | None = None
+        self._counted = 0
         self._keys = TopKeys()
 
     def add(self, columns: RecordColumns) -> None:
         """Add records of batches with the same codec; of control batches, only that they are there."""
         if not len(columns):
             return
-        rows = columns.batches[: int(columns.batch[-1]) + 1]
-        codec, stored = int(rows["compression_type"][0]), int(_stored_bytes(rows).sum())
-        use = self._codecs.setdefault(codec, [0, 0, 0])
-        use[0] += len(rows)
-        use[1] += stored
-        use[2] += columns.buffer.nbytes if codec else stored
-        self._batches += len(rows)
+        # Columns that are parts of the same batches have the same rows.
+        first = self._counted if columns.batches is self._rows else 0
+        self._rows, self._counted = columns.batches, int(columns.batch[-1]) + 1
+        rows = columns.batches[: self._counted]
+        self._count_batches(columns, rows[first:])
         is_control = (rows["magic"] >= 2) & (rows["attributes"] & CONTROL_BIT != 0)
         if is_control.any():
             columns = columns.where(~is_control[columns.batch])
@@ -114,6 +114,17 @@ class RecordStatistics:
         self._count_sizes(values[values >= 0])
         self._times.add(columns.timestamp)
         self._keys.add(columns)
+
+    def _count_batches(self, columns: RecordColumns, rows: NDArray[np.void]) -> None:
+        if not len(rows):
+            return
+        codec, stored = int(rows["compression_type"][0]), int(_stored_bytes(rows).sum())
+        use = self._codecs.setdefault(codec, [0, 0, 0])
+        use[0] += len(rows)
+        use[1] += stored
+        # The first part counts all decompressed bytes.
+        use[2] += stored if not codec else columns.buffer.nbytes if len(rows) == self._counted else 0
+        self._batches += len(rows)
 
     def _count_sizes(self, sizes: NDArray[np.int64]) -> None:
         # 0 -> 0, 1 -> 1, 2-3 -> 2, 4-7 -> 3: the exponent that brings a number to [0.5, 1).

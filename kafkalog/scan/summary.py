@@ -18,12 +18,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.header_table import first_unreadable
-from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, CompressionType, codec_name
+from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog._speedups.row_counts import count_rows
+from kafkalog.attributes import CompressionType, codec_name
 from kafkalog.errors import KafkaLogError, NotALogError
-from kafkalog.fsck.findings import Severity
+from kafkalog.fsck.consequences import Severity
 from kafkalog.fsck.header_checks import Rows
 from kafkalog.fsck.verifying import scope_of
+from kafkalog.record.batch_validity import ensure_readable, ensure_valid
+from kafkalog.record.framing import end_of
 from kafkalog.record.layout import NO_TIMESTAMP
 from kafkalog.scan.records import Damage, surviving
 from kafkalog.storage.file_names import segment_base_offset
@@ -107,43 +110,23 @@ class SegmentSummary:
             # The header of a compressed message of formats 0 and 1 does not have its first offset.
             base = int(rows["base_offset"][0])
             self.start_offset = base if base >= 0 else None
-        is_batch = rows["magic"] >= 2
-        control = is_batch & (rows["attributes"] & CONTROL_BIT != 0)
-        control_batches = int(np.count_nonzero(control))
+        end = self.start_offset if self.end_offset is None else self.end_offset
+        control_batches, control_records, records, more, first, last, codecs, magics = count_rows(
+            rows, counts, -INT64_MAX - 1 if end is None else end - 1
+        )
         self.batches += len(rows)
-        each = np.where(is_batch, np.maximum(rows["records_count"], 0), 1) if counts is None else counts
-        control_records = int(each[control].sum()) if control_batches else 0
         self.control_batches += control_batches
         self.control_records += control_records
-        least = int(each.sum()) - control_records
-        self.records_min += least
+        self.records_min += records
         if self.records_max is not None:
-            wrapper = ~is_batch & (rows["compression_type"] > 0)
-            more = self._more_than_one(rows["last_offset"], wrapper) if counts is None and wrapper.any() else 0
-            self.records_max = None if more is None else self.records_max + least + more
+            more = 0 if counts is not None else more
+            self.records_max = None if more < 0 else self.records_max + records + more
         self.end_offset = int(rows["last_offset"][-1]) + 1
-        self._add_times(*_times(rows, is_batch))
-        for codec, number in enumerate(np.bincount(rows["compression_type"]).tolist()):
+        self._add_times(first, last)
+        for codec, number in enumerate(codecs):
             if number:
                 self.codecs[codec_name(codec)] += number
-        self.magics.update(set(rows["magic"].tolist()))
-
-    def _more_than_one(self, last: NDArray[np.int64], wrapper: NDArray[np.bool_]) -> int | None:
-        """Return an upper bound for the number of records in wrappers beyond one each; None: no bound."""
-        end = self.start_offset if self.end_offset is None else self.end_offset
-        if end is None and wrapper[0]:
-            return None
-        spans = np.diff(last, prepend=last[0] - 1 if end is None else end - 1)
-        return int(np.maximum(0, spans[wrapper] - 1).sum())
-
-
-def _times(rows: Rows, is_batch: NDArray[np.bool_]) -> tuple[int, int]:
-    """Return the first and the last timestamp of records, ms; -1: none."""
-    largest = rows["max_timestamp"]
-    is_own = is_batch & (rows["attributes"] & DELETE_HORIZON_BIT == 0) & (rows["timestamp_type"] == 0)
-    first = np.where(is_own, rows["base_timestamp"], largest)
-    first = first[(first >= 0) & (largest >= 0)]
-    return (int(first.min()) if len(first) else NO_TIMESTAMP), max(NO_TIMESTAMP, int(largest.max()))
+        self.magics |= magics
 
 
 def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], object] | None = None) -> SegmentSummary:
@@ -180,55 +163,35 @@ def _read_headers(
     file: FileMessageSet, summary: SegmentSummary, advance: Callable[[int], object]
 ) -> KafkaLogError | None:
     """Add all headers of a file to a summary. Return the first damage; the summary is not valid then."""
-    last: np.void | None = None
+    last: Rows | None = None
     end = 0
     try:
         for rows in file.header_runs():
-            _ensure_known(file, rows)
+            ensure_readable(rows)
             behind = summary.end_offset
             # The base offset of a wrapper is not in its header: -1 is never greater.
             if last is not None and behind is not None and rows["base_offset"][0] > behind:
-                _ensure_valid(file, last, last)
-            gaps = np.flatnonzero(rows["base_offset"][1:] > rows["last_offset"][:-1] + 1)
-            for group in np.split(gaps, np.flatnonzero(np.diff(gaps) > 1) + 1) if len(gaps) else ():
-                _ensure_valid(file, rows[group[0]], rows[group[-1]])
+                ensure_valid(*file._entries(last))
+            for group in _gaps(rows) if len(rows) > 1 else ():
+                ensure_valid(*file._entries(rows[group[0] : group[-1] + 1]))
             summary.add_rows(rows)
-            last = rows[-1]
-            begin, end = end, int(last["position"]) + int(last["size_in_bytes"])
+            last = rows[-1:]
+            begin, end = end, end_of(last)
             advance(end - begin)
         if last is not None:
-            _ensure_valid(file, last, last)
+            ensure_valid(*file._entries(last))
     except KafkaLogError as error:
-        return error
+        return error.at(file.path)
     summary.tail_size = max(0, summary.size_in_bytes - end)
     if summary.tail_size:
         summary.tail = file.read(end, summary.tail_size).end_of_data.kind.value
     return None
 
 
-def _ensure_known(file: FileMessageSet, rows: Rows) -> None:
-    """Check that all batches have a readable header and a known codec.
-
-    Raises:
-        KafkaLogError: A batch has not.
-    """
-    bad = first_unreadable(rows)
-    if rows["compression_type"].max() > CompressionType.ZSTD:
-        bad = min(bad, int((rows["compression_type"] > CompressionType.ZSTD).argmax()))
-    if bad < len(rows):
-        batch = next(file.batches(int(rows["position"][bad])))
-        _ = batch.compression_type
-        batch.ensure_valid()
-
-
-def _ensure_valid(file: FileMessageSet, first: np.void, last: np.void) -> None:
-    """Check the checksums from one batch to another.
-
-    Raises:
-        CorruptRecordError: A checksum is wrong.
-    """
-    start = int(first["position"])
-    file.read(start, int(last["position"]) + int(last["size_in_bytes"]) - start).ensure_valid()
+def _gaps(rows: Rows) -> list[NDArray[np.int64]]:
+    """Return the rows before gaps of offsets, in groups of successive ones."""
+    gaps = np.flatnonzero(rows["base_offset"][1:] > rows["last_offset"][:-1] + 1)
+    return np.split(gaps, np.flatnonzero(np.diff(gaps) > 1) + 1) if len(gaps) else []
 
 
 def _surviving(path: Path, sealed: bool, error: KafkaLogError) -> SegmentSummary:

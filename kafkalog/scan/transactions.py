@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from kafkalog.errors import KafkaLogError
 from kafkalog.fsck.header_checks import Rows
 from kafkalog.record.control import control_name
-from kafkalog.record.layout import NO_TIMESTAMP
+from kafkalog.record.decoding import Reading, read_columns
+from kafkalog.record.framing import end_of
 from kafkalog.scan.progress import Progress
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.log import Log
@@ -43,6 +45,8 @@ LISTED_ENDED = 1_000
 LISTED_OPEN = 10_000
 STEP_SECONDS = 0.05
 _FAILURES = (OSError, KafkaLogError, ValueError)
+# The most bytes that are read at once to find markers; a larger control batch is not read.
+_READ_AT_ONCE = 4 << 20
 
 TransactionState: TypeAlias = Literal["hanging", "open", "undecided", "aborted", "committed"]
 _ENDS: dict[str, TransactionState] = {"COMMIT": "committed", "ABORT": "aborted"}
@@ -250,18 +254,6 @@ def _known(timestamp: int) -> int | None:
 # --- from all headers
 
 
-@dataclass(slots=True)
-class _Growing:
-    """A transaction whose marker has not been read."""
-
-    epoch: int
-    first_offset: int
-    start: int
-    batches: int = 0
-    records: int = 0
-    size_in_bytes: int = 0
-
-
 class TransactionScan:
     """A scan of the headers of a partition or a file for transactions.
 
@@ -280,7 +272,7 @@ class TransactionScan:
         self._opened: ReadOnlyLog | FileMessageSet | None = None
         self._known = Transactions()
         self._problems: list[str] = []
-        self._growing: dict[int, _Growing] = {}
+        self._growing: dict[int, TransactionRow] = {}
         self._ended: dict[TransactionState, deque[TransactionRow]] = {
             state: deque(maxlen=LISTED_ENDED) for state in _ENDS.values()
         }
@@ -337,18 +329,18 @@ class TransactionScan:
         try:
             for rows in file.header_runs():
                 self._add(file, rows)
-                self._done = before + int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+                self._done = before + end_of(rows)
                 yield
         except _FAILURES as error:
             self._problems.append(f"not read through: {error}")
         self._done = before
 
     def _add(self, file: FileMessageSet, rows: Rows) -> None:
-        own = (rows["magic"] >= 2) & (rows["attributes"] & TRANSACTIONAL_BIT != 0)
-        for i in np.flatnonzero(own).tolist():
-            row = rows[i]
+        rows = rows[transactional(rows)]
+        markers = marker_types(file, rows[rows["attributes"] & CONTROL_BIT != 0])
+        for row in rows:
             if row["attributes"] & CONTROL_BIT:
-                self._end(row, _marker(file, row))
+                self._end(row, markers.get(int(row["position"])))
             else:
                 self._grow(row)
 
@@ -357,31 +349,32 @@ class TransactionScan:
         found = self._growing.get(producer)
         if found is None:
             # Compaction may have written the delete horizon over the base timestamp.
-            start = NO_TIMESTAMP if row["attributes"] & DELETE_HORIZON_BIT else int(row["base_timestamp"])
-            found = self._growing[producer] = _Growing(int(row["producer_epoch"]), int(row["base_offset"]), start)
-        found.batches += 1
-        found.records += int(row["records_count"])
-        found.size_in_bytes += int(row["size_in_bytes"])
+            start = None if row["attributes"] & DELETE_HORIZON_BIT else _known(int(row["base_timestamp"]))
+            found = replace(_begun(row), start_timestamp=start)
+        self._growing[producer] = replace(
+            found,
+            batches=(found.batches or 0) + 1,
+            records=(found.records or 0) + int(row["records_count"]),
+            size_in_bytes=(found.size_in_bytes or 0) + int(row["size_in_bytes"]),
+        )
 
     def _end(self, row: np.void, marker: str | None) -> None:
         state = _ENDS.get(marker or "")
         if state is None:
             return
-        producer, offset = int(row["producer_id"]), int(row["base_offset"])
-        found = self._growing.pop(producer, None)
-        if found is None:
-            # Its batches were deleted, or it had none.
-            found = _Growing(int(row["producer_epoch"]), offset, NO_TIMESTAMP)
+        # If it is not known, its batches were deleted, or it had none.
+        found = self._growing.pop(int(row["producer_id"]), None) or _begun(row)
         self._counts[state] += 1
-        ended = replace(_row(producer, found), state=state, last_offset=offset)
-        self._ended[state].append(replace(ended, end_timestamp=int(row["max_timestamp"])))
+        end, at = int(row["base_offset"]), int(row["max_timestamp"])
+        self._ended[state].append(replace(found, state=state, last_offset=end, end_timestamp=at))
 
     # --- state
 
     def state(self) -> TransactionsState:
         """Return the transactions found so far."""
         known = self._known
-        open_rows = self._undecided_rows() if self._is_file else self._open_rows()
+        # In a single file, those that no marker in it ends.
+        open_rows = list(self._growing.values()) if self._is_file else self._open_rows()
         ended = sorted(
             [*self._aborted_rows(), *self._ended["committed"]], key=lambda row: row.last_offset or 0, reverse=True
         )
@@ -397,10 +390,6 @@ class TransactionScan:
             "; ".join(problems) or None,
         )
 
-    def _undecided_rows(self) -> list[TransactionRow]:
-        """Return the transactions of a single file that no marker in it ends."""
-        return [replace(_row(producer, found), state="undecided") for producer, found in self._growing.items()]
-
     def _open_rows(self) -> list[TransactionRow]:
         """Return the open transactions: hanging ones first, then the oldest."""
         rows = []
@@ -408,7 +397,7 @@ class TransactionScan:
             found = self._growing.get(each.producer_id)
             row = TransactionRow("open", each.producer_id, each.producer_epoch, each.first_offset)
             if found is not None and found.first_offset == each.first_offset:
-                row = _row(each.producer_id, found)
+                row = found
             rows.append(
                 replace(
                     row,
@@ -434,24 +423,41 @@ class TransactionScan:
         return [*rows, *read.values()]
 
 
-def _row(producer: int, found: _Growing) -> TransactionRow:
-    return TransactionRow(
-        "open",
-        producer,
-        found.epoch,
-        found.first_offset,
-        start_timestamp=_known(found.start),
-        batches=found.batches,
-        records=found.records,
-        size_in_bytes=found.size_in_bytes,
-    )
+def _begun(row: np.void) -> TransactionRow:
+    """Return the transaction that begins with a batch, before that is counted."""
+    producer, epoch, offset = int(row["producer_id"]), int(row["producer_epoch"]), int(row["base_offset"])
+    return TransactionRow("undecided", producer, epoch, offset, batches=0, records=0, size_in_bytes=0)
 
 
-def _marker(file: FileMessageSet, row: np.void) -> str | None:
-    """Return the name of the type of a control batch; None: it is damaged."""
-    try:
-        batch = next(file.read(int(row["position"]), int(row["size_in_bytes"])).batches(), None)
-        record = None if batch is None else next(iter(batch.columns(check_crcs=False)), None)
-    except _FAILURES:
-        return None
-    return None if record is None else control_name(record.key)
+def transactional(rows: Rows) -> NDArray[np.bool_]:
+    """Return a mask of the rows of transactional batches, markers too."""
+    found: NDArray[np.bool_] = (rows["magic"] >= 2) & (rows["attributes"] & TRANSACTIONAL_BIT != 0)
+    return found
+
+
+def marker_types(file: FileMessageSet, rows: Rows) -> dict[int, str]:
+    """Return the names of the types of control batches by their positions, without those that are damaged.
+
+    Args:
+        file: The file.
+        rows: The rows of its control batches, shape (n,).
+    """
+    if not len(rows):
+        return {}
+    start = int(rows["position"][0])
+    size = end_of(rows) - start
+    found: dict[int, str] = {}
+    if size <= _READ_AT_ONCE:
+        try:
+            for columns in read_columns(file._entries(rows), Reading(check_crcs=False, control=True)):
+                batches, firsts = np.unique(columns.batch, return_index=True)
+                positions = columns.batches["position"][batches].tolist()
+                names = (control_name(columns.key(i)) for i in firsts.tolist())
+                found.update((position, name) for position, name in zip(positions, names, strict=True) if name)
+        except _FAILURES:
+            found.clear()
+        else:
+            return found
+    # Too many bytes at once, or damage in one of the batches.
+    half = len(rows) // 2
+    return {} if not half else {**marker_types(file, rows[:half]), **marker_types(file, rows[half:])}

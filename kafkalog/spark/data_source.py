@@ -12,6 +12,7 @@ enabled it mixes up the filters of queries over one DataFrame. Offsets and times
 columns.
 """
 
+import glob
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ except ImportError as error:
 
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.planner import plan_splits
-from kafkalog.spark.read.tasks import SplitPartition, columns_of_struct, read_partition
-from kafkalog.spark.schema import Column, ddl
+from kafkalog.spark.read.split_reader import read_split
+from kafkalog.spark.schema import Column, columns_of_struct, ddl
 from kafkalog.spark.write.options import WRITE_ONLY
 from kafkalog.storage.remote_path import is_remote, to_path
 
@@ -127,11 +128,11 @@ class KafkaLogReader(DataSourceReader):
         Raises:
             OSError, ValueError, KafkaLogError: As `plan_splits`.
         """
-        return [SplitPartition(split) for split in plan_splits(self._options)]
+        return [InputPartition(split) for split in plan_splits(self._options)]
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of one split; none for a partition without a split. Raise errors as `read_split`."""
-        return read_partition(partition, self._columns, self._options)
+        return read_split(getattr(partition, "value", None), self._columns, self._options)
 
 
 def _is_write(options: Mapping[str, Any]) -> bool:
@@ -150,9 +151,5 @@ def _read_options(options: Mapping[str, Any]) -> ReadOptions:
 def _ensure_there(options: ReadOptions) -> None:
     """Check at load() that paths exist, as other file sources do. Globs are expanded when the read is planned."""
     for path in options.paths:
-        if not is_remote(path) and not to_path(path).exists() and not _is_glob(path):
+        if not is_remote(path) and not to_path(path).exists() and not glob.has_magic(path):
             raise FileNotFoundError(f"option path: there is no {path!r}")
-
-
-def _is_glob(path: str) -> bool:
-    return any(character in path for character in "*?[")

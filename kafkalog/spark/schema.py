@@ -16,6 +16,7 @@ from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
 
 CORRUPT = "_corrupt"
 HEADERS = "headers"
@@ -82,11 +83,6 @@ def ddl(options: ReadOptions) -> str:
     return ", ".join(f"{name} {_ALL[name].ddl}" for name in column_names(options))
 
 
-def default_columns(options: ReadOptions) -> tuple[Column, ...]:
-    """Return these columns, all nullable, as in Spark's source."""
-    return tuple(Column(name, name) for name in column_names(options))
-
-
 def chosen_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:
     """Return the columns of the user's schema. All columns may be chosen, in any order and with any options.
 
@@ -112,20 +108,17 @@ def _chosen(name: str, found: str, nullable: bool) -> Column:
     Raises:
         ValueError: The column does not exist or has another type.
     """
-    source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower())
-    if source is None:
-        raise ValueError(f"schema: there is no column {name!r}; there are {', '.join(_ALL)}")
-    expected = _ALL[source]
+    column = _named((name, nullable))
+    expected = _ALL[column.source]
     if found.replace(" ", "").lower() != expected.spark:
         raise ValueError(f"schema: column {name} is {expected.ddl}, not {found}")
-    return Column(source, name, nullable)
+    return column
 
 
 def columns_of(wanted: "Sequence[Column | str | tuple[str, bool]] | None", options: ReadOptions) -> tuple[Column, ...]:
-    """Return columns given by name, or by name and nullability; None: the default columns."""
-    if wanted is None:
-        return default_columns(options)
-    return tuple(each if isinstance(each, Column) else _named(each) for each in wanted)
+    """Return columns given by name, or by name and nullability; None: the default columns, all nullable."""
+    given = column_names(options) if wanted is None else wanted
+    return tuple(each if isinstance(each, Column) else _named(each) for each in given)
 
 
 def _named(wanted: str | tuple[str, bool]) -> Column:
@@ -137,8 +130,27 @@ def _named(wanted: str | tuple[str, bool]) -> Column:
     name, nullable = (wanted, True) if isinstance(wanted, str) else wanted
     source = name if name in _ALL else _BY_LOWER_CASE.get(name.lower(), name)
     if source not in _ALL:
-        raise ValueError(f"there is no column {name!r}; there are {', '.join(_ALL)}")
+        raise ValueError(f"schema: there is no column {name!r}; there are {', '.join(_ALL)}")
     return Column(source, name, nullable)
+
+
+def columns_of_struct(schema: "StructType") -> tuple[Column, ...]:
+    """Return the columns of Spark's schema.
+
+    Raises:
+        ValueError: A column does not exist or has another type.
+    """
+    return chosen_columns((field.name, _type_name(field.dataType), field.nullable) for field in schema.fields)
+
+
+def _type_name(data_type: "DataType") -> str:
+    """Return Spark's name of a type, with a note if elements or fields may not be null.
+
+    `simpleString` does not say whether they may.
+    """
+    name = data_type.simpleString()
+    strict = any(f'"{word}":false' in data_type.json() for word in ("containsNull", "nullable"))
+    return f"{name} whose elements or fields may not be null" if strict else name
 
 
 def arrow_schema(columns: Sequence[Column]) -> "pa.Schema":

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkalog.errors import OffsetOutOfRangeError
+from kafkalog.scan.records import LeftOut
+from kafkalog.spark.read.corrupt_report import log_left_out, read_reports
 from kafkalog.spark.read.offset_ranges import OffsetRange, earliest_offsets, latest_offsets, starting_offsets
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.partition import Partition
 from kafkalog.spark.read.planner import plan_splits, with_partitions
 from kafkalog.spark.read.split import AnySplit
-from kafkalog.spark.read.tasks import SplitPartition, read_partition
+from kafkalog.spark.read.split_reader import read_split
 from kafkalog.spark.schema import Column
 from kafkalog.storage.file_names import TopicPartition
 
@@ -58,15 +60,16 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._initial: Json | None = None
-        self._told: Json | None = None
+        self._latest: Json | None = None
         self._target: Offsets | None = None
+        self._counted: set[str] = set()
         if options.max_offsets_per_trigger is not None and ReadMaxRows is None:
             _log.warning("maxOffsetsPerTrigger has no effect before Spark 4.2")
 
     # --- offsets
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Return the start of a new query.
+        """Return the first offset of each partition for a new query: what startingOffsets means at this moment.
 
         Raises:
             ValueError, OSError, KafkaLogError: As `discover` and `starting_offsets`.
@@ -94,12 +97,19 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = latest_offsets(self._options, sources) if self._target is None else self._target
             return self._same_or(_to_json(ends)) if start is None else self._after(start, ends, limit, sources)
 
-        self._told = with_partitions(self._options, latest)
-        return self._told
+        self._log_left_out()
+        self._latest = with_partitions(self._options, latest)
+        return self._latest
+
+    def _log_left_out(self) -> None:
+        """Log what the tasks of the previous micro-batch left out. Spark may not call `commit` after the last one."""
+        directory = self._options.corrupt_report
+        if directory is not None and (left_out := read_reports(directory, self._counted)) != LeftOut():
+            log_left_out(str(directory), left_out)
 
     def _same_or(self, latest: Json) -> Json:
         """Return the previous JSON if its offsets are the same: Spark takes another text for new data."""
-        for known in (self._told, self._initial):
+        for known in (self._latest, self._initial):
             if known is not None and _from_json(known) == _from_json(latest):
                 return known
         return latest
@@ -149,7 +159,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         splits = with_partitions(self._options, partial(self._splits, start, end))
-        return [SplitPartition(split) for split in splits]
+        return [InputPartition(split) for split in splits]
 
     def _splits(self, start: Json, end: Json, sources: list[Partition]) -> list[AnySplit]:
         """Plan the splits of a micro-batch, whose start may be stored in its end."""
@@ -181,7 +191,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of one task. Raise errors as `read_split`."""
-        return read_partition(partition, self._columns, self._options)
+        return read_split(getattr(partition, "value", None), self._columns, self._options)
 
     # --- lost data
 

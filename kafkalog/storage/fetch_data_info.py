@@ -10,7 +10,7 @@ Kafka: `FetchIsolation`, `FetchDataInfo`, `LogAppendInfo`.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from kafkalog.attributes import CompressionType
 from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
@@ -20,11 +20,20 @@ NO_MESSAGES = ByteBufferMessageSet(b"")
 
 
 class IsolationLevel(Enum):
-    """The end of what a read returns. TXN_COMMITTED also returns the aborted transactions."""
+    """The end of what a read returns. TXN_COMMITTED also returns the aborted transactions.
+
+    A consumer's `isolation.level` names two of them: READ_UNCOMMITTED and READ_COMMITTED.
+    """
 
     LOG_END = "log_end"
     HIGH_WATERMARK = "high_watermark"
     TXN_COMMITTED = "txn_committed"
+    READ_UNCOMMITTED = HIGH_WATERMARK
+    READ_COMMITTED = TXN_COMMITTED
+
+
+IsolationName: TypeAlias = Literal["log_end", "high_watermark", "txn_committed", "read_uncommitted", "read_committed"]
+"""The name of an isolation level, which functions accept for it."""
 
 
 class AbortedTransaction(NamedTuple):

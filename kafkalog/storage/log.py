@@ -12,19 +12,20 @@ Source: `UnifiedLog` in storage/.../internals/log/UnifiedLog.java.
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeAlias, TypeVar, get_args, overload
 
-from kafkalog._speedups.arguments import BYTES, member, whole
+from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT32_MAX, flag, member, whole
 from kafkalog._speedups.record import Record
-from kafkalog.errors import OffsetOutOfRangeError
+from kafkalog.errors import LogStateError, OffsetOutOfRangeError
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.record.serialization import DecodedRecord, Deserializer, decode, deserialize_bytes
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
-from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel
+from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel, IsolationName
 from kafkalog.storage.file_names import (
     TopicPartition,
     parse_partition_dir,
@@ -33,22 +34,38 @@ from kafkalog.storage.file_names import (
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
-from kafkalog.storage.read import fetch, list_offsets
+from kafkalog.storage.read import fetch, follow, list_offsets
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
-from kafkalog.storage.read.count_records import count_records
+from kafkalog.storage.read.count_records import count_in_segments
 from kafkalog.storage.read.fetch import Fetch
+from kafkalog.storage.read.follow import Follower
 from kafkalog.storage.read.log_scan import NO_END, Walk
 from kafkalog.storage.read.retry import retry
 from kafkalog.storage.segment.file_message_set import TimestampAndOffset
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # The number of records converted to objects first.
 FIRST_RECORDS = 8
+
+# What to do if the first offset wanted is before the log start or after the log end.
+OnOutOfRange: TypeAlias = Literal["raise", "earliest", "latest"]
+_Part = TypeVar("_Part", RecordColumns, RecordBatch)
 
 
 class Log(ABC):
     """The log of one partition. Iterating over it gives the records from the log start offset on.
+
+    The log may change while an iterator (`records`, `columns`, `batches`) reads it. Its offsets rise, and each batch is
+    as it was at one moment. It ends before `end`, or at the log end; not before the end that the log had when reading
+    began, or, if it began within a segment, when the second batch was requested. If the log is truncated so that it
+    ends earlier, or that a batch which was read is cut off, it raises LogTruncatedError, even if the log has been
+    appended to again. This is noticed by the header of the last batch that was read, which includes the checksum. It
+    is not noticed if an equal batch has the same offsets again; nor if the log was deleted and begun anew (as by
+    `truncate_fully_and_start_at`) after the last offset read, which looks like retention.
 
     Attributes:
         directory: The absolute path of the partition.
@@ -90,7 +107,11 @@ class Log(ABC):
     @property
     @abstractmethod
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is completed; at most the high watermark."""
+        """The offset up to which every transaction is completed; at most the high watermark.
+
+        A log that is only read has the high watermark of the data directory's checkpoint, which a broker writes every
+        few seconds: the offset may be less than the broker's. Without a checkpoint it is the log end.
+        """
 
     @property
     @abstractmethod
@@ -118,6 +139,13 @@ class Log(ABC):
     @abstractmethod
     def _log_end(self) -> LogOffsetMetadata:
         """Return the log end offset and its place."""
+
+    def _end_to_reach(self) -> LogOffsetMetadata | None:
+        """Return the log end and its place as quickly as possible.
+
+        None if a reader is not to reach it: in a store, where it costs requests, and after a failed change.
+        """
+        return self._log_end()
 
     @abstractmethod
     def _high_watermark(self) -> LogOffsetMetadata:
@@ -165,7 +193,7 @@ class Log(ABC):
         self,
         start_offset: int,
         max_length: int,
-        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
         min_one_message: bool = False,
     ) -> FetchDataInfo:
         """Return stored batches of one segment, from the batch that contains `start_offset` on.
@@ -181,7 +209,7 @@ class Log(ABC):
         Raises:
             OffsetOutOfRangeError: `start_offset` is before the log start or after the log end.
             ValueError: `max_length` is negative.
-            TypeError: `isolation` is not an `IsolationLevel`.
+            TypeError, ValueError: `isolation` is not an `IsolationLevel`, or the name of one.
             CorruptRecordError: The log is damaged on the way to the batch.
         """
         at, isolation = (
@@ -211,19 +239,23 @@ class Log(ABC):
             return self._log_end()
         return self._high_watermark() if isolation is IsolationLevel.HIGH_WATERMARK else self._last_stable()
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+    def offset_for_timestamp(self, timestamp: int | datetime) -> TimestampAndOffset | None:
         """Return the first record whose timestamp is `timestamp` or later; None if there is none.
 
+        A broker finds none if the first segment with such a timestamp has them all before the log start offset; here
+        later segments are searched then. A broker also answers only up to the high watermark, or for readers of
+        committed records the last stable offset; here all up to the log end is searched.
+
         Args:
-            timestamp: Milliseconds, or one of Kafka's special values: -2 and -4 give the log start offset, -1 the log
-                end offset (both with timestamp -1), -3 the first record with the largest timestamp. -5 and -6 ask for
-                remote storage, which is not supported: they give offset -1.
+            timestamp: Milliseconds, a datetime with a time zone, or one of Kafka's special values: -2 and -4 give the
+                log start offset, -1 the log end offset (both with timestamp -1), -3 the first record with the largest
+                timestamp. -5 and -6 ask for remote storage, which is not supported: they give offset -1.
 
         Raises:
             ValueError: Another negative value.
         """
-        timestamp = operator.index(timestamp)
-        return retry(lambda: self._found_by_time(timestamp))
+        wanted = whole("timestamp", timestamp, -NO_END - 1, NO_END, EPOCH_MS)
+        return retry(lambda: self._found_by_time(wanted))
 
     def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
         """Return the result of `offset_for_timestamp`, without retries."""
@@ -236,8 +268,36 @@ class Log(ABC):
         return self.records()
 
     @overload
+    def __getitem__(self, index: SupportsIndex) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Iterator[Record]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Record | Iterator[Record]:
+        """Return the record with an offset; for `log[start:end]` what `records(start, end)` does.
+
+        Raises:
+            IndexError: No record has the offset: it was removed by compaction, is that of a control record, or is the
+                log end offset.
+            ValueError: A slice has a step.
+            OffsetOutOfRangeError, CorruptRecordError, InvalidRecordError: As `records`.
+        """
+        if isinstance(index, slice):
+            if index.step is not None:
+                raise ValueError(f"a slice of a log has no step, not {index.step!r}")
+            return self.records(index.start, index.stop)
+        offset = operator.index(index)
+        record = next(self.records(offset, offset + 1), None)
+        if record is None:
+            raise IndexError(f"{self.directory}: no record has offset {offset}")
+        return record
+
+    @overload
     def records(
-        self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
     ) -> Iterator[Record]: ...
     @overload
     def records(
@@ -245,7 +305,8 @@ class Log(ABC):
         start: int | None = None,
         end: int | None = None,
         *,
-        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
     ) -> Iterator[DecodedRecord[Any, Any]]: ...
@@ -254,7 +315,8 @@ class Log(ABC):
         start: int | None = None,
         end: int | None = None,
         *,
-        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
     ) -> Iterator[Record] | Iterator[DecodedRecord[Any, Any]]:
@@ -264,17 +326,22 @@ class Log(ABC):
             start: The first offset; None: the log start offset.
             end: The offset after the last; None: the log end offset.
             isolation: The end of the read. TXN_COMMITTED also leaves out the records of aborted transactions.
+            on_out_of_range: What to do if `start` is before the log start offset or after the log end offset: "raise"
+                an error, or read from the "earliest" offset, or from the "latest" one, where nothing is yet.
             key_deserializer: With either deserializer, the iterator gives `DecodedRecord`s.
             value_deserializer: The default, if only the other one is given, keeps bytes.
 
         Raises:
-            TypeError: `isolation` is not an `IsolationLevel`.
+            TypeError, ValueError: `isolation` is not an `IsolationLevel`, or the name of one.
             CorruptRecordError, InvalidRecordError: The log is damaged (see `MessageSet`), a sealed segment ends within
                 a batch, or a segment contains an offset outside its range.
+            OffsetOutOfRangeError: `start` is before the log start offset or after the log end offset.
+            ValueError: `on_out_of_range` is something else.
             FileNotFoundError, OffsetOutOfRangeError: Retention deleted a segment before it was read.
+            LogTruncatedError: The log was truncated while it was read (see `Log`).
             SerializationError: A deserializer failed.
         """
-        columns = self.columns(start, end, isolation=isolation)
+        columns = self.columns(start, end, isolation=isolation, on_out_of_range=on_out_of_range)
         found = chain.from_iterable(_record_lists(columns))
         if key_deserializer is None and value_deserializer is None:
             return found
@@ -285,7 +352,8 @@ class Log(ABC):
         start: int | None = None,
         end: int | None = None,
         *,
-        isolation: IsolationLevel = IsolationLevel.LOG_END,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
         threads: int = 1,
         check_crcs: bool = True,
     ) -> Iterator[RecordColumns]:
@@ -295,33 +363,164 @@ class Log(ABC):
             start: As `records`.
             end: As `records`.
             isolation: As `records`.
+            on_out_of_range: As `records`.
             threads: The number of threads that decompress and parse.
             check_crcs: Whether checksums are checked.
 
         Raises:
             ValueError: `threads` is less than 1.
         """
-        return self._columns(start, end, member("isolation", isolation, IsolationLevel), threads, check_crcs)
+        level, threads = member("isolation", isolation, IsolationLevel), whole("threads", threads, 1, INT32_MAX)
+        check_crcs = flag("check_crcs", check_crcs)
 
-    def _columns(
-        self, start: int | None, end: int | None, isolation: IsolationLevel, threads: int, check_crcs: bool
-    ) -> Iterator[RecordColumns]:
-        first, stop = self._range(start, end, isolation)
-        aborted = self._aborted(first, stop, isolation)
-        yield from self._walk(first, stop).columns(aborted, threads=threads, check_crcs=check_crcs)
+        def read(start: int | None) -> Iterator[RecordColumns]:
+            first, stop = self._range(start, end, level)
+            aborted = self._aborted(first, stop, level)
+            return self._walk(first, stop).columns(aborted, threads=threads, check_crcs=check_crcs)
+
+        return self._from(start, read, on_out_of_range)
 
     def batches(
-        self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
     ) -> Iterator[RecordBatch]:
-        """Yield the batches whose offset range overlaps [start, end), control batches too. Decompresses nothing."""
-        return self._batches(start, end, member("isolation", isolation, IsolationLevel))
+        """Yield the batches whose offset range overlaps [start, end), control batches too. Decompresses nothing.
 
-    def _batches(self, start: int | None, end: int | None, isolation: IsolationLevel) -> Iterator[RecordBatch]:
-        first, stop = self._range(start, end, isolation)
-        yield from self._walk(first, stop).batches()
+        Args and errors as `records`.
+        """
+        level = member("isolation", isolation, IsolationLevel)
+        return self._from(start, lambda start: self._walk(*self._range(start, end, level)).batches(), on_out_of_range)
+
+    def follow(
+        self,
+        start: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
+    ) -> Iterator[Record]:
+        """Yield the records from an offset on, and then each new one, whoever appends it.
+
+        New records are noticed within 0.1 s. The iterator goes through new segments, as `records` does.
+
+        Args:
+            start: The first offset, or the log end offset; None: the log start offset.
+            timeout: The iterator ends when no record came for this many seconds; None: never.
+            isolation: As `records`.
+            on_out_of_range: As `records`.
+
+        Raises:
+            LogTruncatedError: A record that was read has been cut off, or the log ends before `start` now.
+            OffsetOutOfRangeError: `start` is out of range; or retention deleted records before they were read.
+            KafkaLogError, OSError: As `records`.
+        """
+        return follow.follow(self._follower(start, isolation, on_out_of_range), timeout)
+
+    def afollow(
+        self,
+        start: int | None = None,
+        *,
+        timeout: float | None = None,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
+    ) -> AsyncIterator[Record]:
+        """Do as `follow`, for `async for`. The log is read in another thread."""
+        return follow.afollow(self._follower(start, isolation, on_out_of_range), timeout)
+
+    def _follower(
+        self, start: int | None, isolation: IsolationLevel | IsolationName, on_out_of_range: OnOutOfRange
+    ) -> Follower:
+        _check_choice(on_out_of_range)
+        level = member("isolation", isolation, IsolationLevel)
+        first = log_start = self.log_start_offset
+        if start is not None and not log_start <= (first := operator.index(start)) <= self.log_end_offset:
+            first = self._instead_of(first, on_out_of_range)
+        return Follower(
+            self._walk(first, first),
+            lambda: self._end_now(level),
+            lambda start, end: self._aborted(start, end, level),
+        )
+
+    def _end_now(self, isolation: IsolationLevel) -> int:
+        if self.closed:
+            raise LogStateError("the log has been closed", str(self.directory))
+        return retry(lambda: self._bound(isolation)).message_offset
+
+    def to_arrow_reader(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
+        threads: int = 1,
+    ) -> "pa.RecordBatchReader":
+        """Return a reader of the records as Arrow batches, for Parquet, DuckDB, Polars or pandas.
+
+        A batch has up to 65,536 records, or about 16 MiB. A batch is read when it is asked for; errors of `records` are
+        raised then.
+
+        Args:
+            start: As `records`.
+            end: As `records`.
+            columns: The names of the columns, among those of `kafkalog.arrow.SCHEMA`; None: all of them.
+            isolation: As `records`.
+            on_out_of_range: As `records`.
+            threads: As `columns`.
+
+        Raises:
+            ImportError: pyarrow (the extra `arrow`) is not installed.
+            ValueError: There is no such column.
+        """
+        from kafkalog.arrow import reader, schema_of
+
+        parts = self.columns(start, end, isolation=isolation, on_out_of_range=on_out_of_range, threads=threads)
+        return reader(parts, schema_of(columns))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export all records to a library of Arrow, as `to_arrow_reader()` reads them."""
+        return self.to_arrow_reader().__arrow_c_stream__(requested_schema)
+
+    def _from(
+        self, start: int | None, read: Callable[[int | None], Iterator[_Part]], on_out_of_range: OnOutOfRange
+    ) -> Iterator[_Part]:
+        """Check the arguments, and return what `read` yields from `start`, or from where it is to begin instead."""
+        _check_choice(on_out_of_range)
+        return self._in_range(None if start is None else operator.index(start), read, on_out_of_range)
+
+    def _in_range(
+        self, start: int | None, read: Callable[[int | None], Iterator[_Part]], on_out_of_range: OnOutOfRange
+    ) -> Iterator[_Part]:
+        if start is None or start >= self.log_start_offset:
+            is_empty = True
+            for part in read(start):
+                is_empty = False
+                yield part
+                del part
+            # Only now, since the search for the log end takes longer than that for one record.
+            if start is None or not is_empty or start <= self.log_end_offset:
+                return
+        yield from read(self._instead_of(start, on_out_of_range))
+
+    def _instead_of(self, start: int, on_out_of_range: OnOutOfRange) -> int:
+        """Return the offset to begin at instead of `start`, which is out of range; or raise OffsetOutOfRangeError."""
+        log_start, log_end = self.log_start_offset, self.log_end_offset
+        if on_out_of_range == "raise":
+            message = f"the offset is {'before the log start' if start < log_start else 'after the log end'} offset"
+            raise OffsetOutOfRangeError(message, str(self.directory), None, f"{log_start}..{log_end}", start)
+        return log_start if on_out_of_range == "earliest" else log_end
 
     def count(
-        self, start: int | None = None, end: int | None = None, *, isolation: IsolationLevel = IsolationLevel.LOG_END
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
     ) -> int:
         """Return the exact number of records with start <= offset < end, without control records.
 
@@ -339,8 +538,7 @@ class Log(ABC):
         stop = min(stop, self.log_end_offset)
         aborted = self._aborted(first, stop, isolation)
         left_out = None if aborted is None else aborted.among
-        sets = self._walk(first, stop).message_sets()
-        return sum(count_records(message_set, first, stop, left_out) for _, _, message_set in sets)
+        return count_in_segments(self._segments_now(), first, stop, left_out)
 
     def _range(self, start: int | None, end: int | None, isolation: IsolationLevel) -> tuple[int, int]:
         """Return the range of offsets to read, limited by the log start and the isolation level."""
@@ -364,8 +562,8 @@ class Log(ABC):
         return None if segment is None else AbortedBatches(fetch.aborted_txns(segments, segment, first, stop))
 
     def _walk(self, first: int, stop: int) -> Walk:
-        """Return a scan of the offsets in [first, stop)."""
-        return Walk(self._segments_now, self.directory, first, stop)
+        """Return a reader of the offsets from `first` to before `stop`. It may be iterated over once."""
+        return Walk(self._segments_now, self._log_end, self._end_to_reach, self.directory, start=first, stop=stop)
 
     def __enter__(self) -> Self:
         return self
@@ -377,9 +575,15 @@ class Log(ABC):
         return f"<{type(self).__name__} {self.directory} of {len(self.segments)} segments>"
 
 
+def _check_choice(on_out_of_range: OnOutOfRange) -> None:
+    if on_out_of_range not in get_args(OnOutOfRange):
+        raise ValueError(f"on_out_of_range is {on_out_of_range!r}, not one of {', '.join(get_args(OnOutOfRange))}")
+
+
 def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:
     """Yield lists of records. The first list is short: after a seek, callers often want one record."""
     first: int | None = FIRST_RECORDS
     for part in columns:
         yield from part.record_lists(first=first)
         first = None
+        del part

@@ -143,6 +143,8 @@ class LogConfig:
 
     `min_insync_replicas`, `unclean_leader_election_enable` and the `throttled_replicas` have no effect on a log without
     replicas. Remote storage is not supported: its settings are accepted, but it cannot be enabled.
+    `producer_id_expiration_ms` is a broker's setting in Kafka: after this time without a batch, the state of a producer
+    without an open transaction is forgotten.
 
     Raises:
         ValueError: A value is not allowed.
@@ -183,6 +185,7 @@ class LogConfig:
     remote_log_delete_on_disable: bool = _flag()
     local_retention_ms: int = _whole(-2, -2)
     local_retention_bytes: int = _whole(-2, -2)
+    producer_id_expiration_ms: int = _whole(_DAY_MS, 1, INT32_MAX)
 
     def __post_init__(self) -> None:
         for name, rule in _RULES.items():
@@ -216,8 +219,12 @@ class LogConfig:
         return replace(defaults or cls(), **values)
 
     def to_topic_config(self) -> dict[str, str]:
-        """Return all settings by Kafka's names and as texts, as a broker and `from_topic_config` accept them."""
+        """Return all settings of topics by Kafka's names and as texts, as a broker and `from_topic_config` accept them.
+
+        `producer_id_expiration_ms` is not among them.
+        """
         words = {name.replace("_", "."): rule.text(getattr(self, name)) for name, rule in _RULES.items()}
+        del words["producer.id.expiration.ms"]
         if self.segment_bytes < SMALLEST_SEGMENT_OF_A_TOPIC:
             words[INTERNAL_SEGMENT_BYTES] = words.pop("segment.bytes")
         return words
@@ -231,11 +238,6 @@ class LogConfig:
     def compact(self) -> bool:
         """Whether compaction keeps only the last record of each key."""
         return "compact" in self.cleanup_policy
-
-    @property
-    def max_index_size(self) -> int:
-        """The largest size of an index, bytes."""
-        return self.segment_index_bytes
 
     @property
     def init_file_size(self) -> int:

@@ -14,8 +14,8 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -144,9 +144,16 @@ class LogManager(Mapping[str, AnyLog]):
         self._half_made: set[str] = set()
         if mode == "a":
             self._writer = _Writer(self.directory, scheduler, clock)
-            with self._giving_up_on_error(self._writer):
+            try:
                 self._load_all(self._writer, progress)
                 self._writer.work(_weakly(self.logs), _weakly(self._retained), intervals or Intervals())
+            except BaseException:
+                # Abandon the logs as they are, and release the lock.
+                with ExitStack() as last:
+                    last.callback(self._writer.give_up)
+                    for log in self._logs.values():
+                        last.callback(log.abandon)
+                raise
         elif not self.directory.is_dir():
             self.directory.stat()
             raise NotADirectoryError(errno.ENOTDIR, "not a data directory", str(log_dir))
@@ -193,7 +200,7 @@ class LogManager(Mapping[str, AnyLog]):
 
     def __iter__(self) -> Iterator[str]:
         self._check_open()
-        return iter(self._names() if self._writer is None else self._sorted(self._logs))
+        return iter(self._names() if self._writer is None else sorted(self._logs, key=_partition))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -204,11 +211,7 @@ class LogManager(Mapping[str, AnyLog]):
     def _names(self) -> list[str]:
         """Return the names of the partitions in the directory, in order."""
         found = (each.name for each in self.directory.iterdir() if each.is_dir())
-        return self._sorted(name for name in found if _is_plain(name))
-
-    @staticmethod
-    def _sorted(names: Iterable[str]) -> list[str]:
-        return sorted(names, key=_partition)
+        return sorted((name for name in found if partition_of_dir(name)), key=_partition)
 
     # --- creating and deleting, mode "a"
 
@@ -288,18 +291,6 @@ class LogManager(Mapping[str, AnyLog]):
             config = self.config_of(_partition(name).topic)
             self._logs[name] = writer.load(name, config, at_end=self._ended, known=known, progress=progress)
 
-    @contextmanager
-    def _giving_up_on_error(self, writer: "_Writer") -> Iterator[None]:
-        """On an error, abandon the logs as they are and release the lock."""
-        try:
-            yield
-        except BaseException:
-            with ExitStack() as last:
-                last.callback(writer.give_up)
-                for log in self._logs.values():
-                    last.callback(log.abandon)
-            raise
-
     # --- closing
 
     def checkpoint(self) -> None:
@@ -313,7 +304,7 @@ class LogManager(Mapping[str, AnyLog]):
         writer = self._writable("checkpoint")
         with self._lock:
             self._check_open()
-            writer.checkpoint(self.logs())
+            writer.session.update_checkpoints(self.logs())
 
     def close(self) -> None:
         """Close all logs. In mode "a", leave the directory in the state of a clean broker shutdown.
@@ -402,28 +393,27 @@ class _Writer:
             known: The checkpoints, if they have been read.
             progress: As `LogManager`.
         """
-        partition, known = _partition(name), known or read_checkpoints(self.directory)
+        # They may have a removed log of the same name. With thousands of logs they also take long to read.
+        if topic_id is not None:
+            known = Checkpoints({}, {}, {})
+        known = known or read_checkpoints(self.directory)
         opening = Opening(
             had_clean_shutdown=topic_id is not None or self.session.is_whole(name),
-            log_start_offset=known.log_starts.get(partition, 0),
-            recovery_point=known.recovery_points.get(partition, 0),
             topic_id=topic_id,
             clock=self._clock,
             scheduler=self._scheduler,
             progress=progress,
-            at_truncation=lambda log: self.checkpoint([log]),
+            at_truncation=lambda log: self.session.update_checkpoints([log]),
             ensure_alone=lambda: self._ensure_alone(name),
             at_end=at_end,
         )
         try:
             if (target := target_of_link(self.directory / name)) is not None:
                 self._targets[name] = Session(DirectoryLock(target.parent, target.name))
-            log = WritableLog.load(self.directory / name, config, opening)
+            return WritableLog.load_checkpointed(self.directory / name, config, opening, known)
         except BaseException:
             self._note_end(name, in_order=False)
             raise
-        log.update_high_watermark(known.high_watermarks.get(partition, log.log_end_offset))
-        return log
 
     def _ensure_alone(self, name: str) -> None:
         """Check that the locks of a partition are still held."""
@@ -443,7 +433,7 @@ class _Writer:
         if ending is Ending.DELETED:
             self.session.forget_partition(_partition(log.directory.name))
         elif ending is Ending.CLOSED and not self._closing:
-            self.checkpoint([log])
+            self.session.update_checkpoints([log])
 
     def work(self, logs: Logs, retained: Logs, intervals: Intervals) -> None:
         """Start the background work.
@@ -458,20 +448,14 @@ class _Writer:
             ("retention", retained, WritableLog.delete_old_segments, intervals.retention_ms),
             ("expiry of producers", logs, WritableLog.remove_expired_producers, intervals.producers_ms),
         ]
-        for name, those, task, period in tasks:
-            self._every(period, name, partial(_each, those, name, task))
-        self._every(intervals.checkpoint_ms, "checkpoint", lambda: self.checkpoint(logs()))
-
-    def _every(self, period: int, name: str, task: Callable[[], object]) -> None:
-        self._tasks.append(self._scheduler.schedule(name, task, period, period))
+        works: list[tuple[str, Callable[[], object], int]]
+        works = [(name, partial(_each, those, name, task), period) for name, those, task, period in tasks]
+        works.append(("checkpoint", lambda: self.session.update_checkpoints(logs()), intervals.checkpoint_ms))
+        self._tasks = [self._scheduler.schedule(name, work, period, period) for name, work, period in works]
 
     def _flush_if_due(self, log: WritableLog) -> None:
         if self._clock() - log.last_flush_ms >= log.config.flush_ms:
             log.flush()
-
-    def checkpoint(self, logs: list[Any]) -> None:
-        """Write the offsets of the logs to the checkpoints."""
-        self.session.update_checkpoints(logs)
 
     def close(self, logs: list[Any]) -> None:
         """Close the logs and leave the directory. Files and lock are released even if an error is raised."""
@@ -479,7 +463,7 @@ class _Writer:
         in_order = False
         try:
             self._stop_work(wait=True)
-            for close in [*(log.close for log in logs), lambda: self.checkpoint(logs)]:
+            for close in [*(log.close for log in logs), lambda: self.session.update_checkpoints(logs)]:
                 try:
                     close()
                 except Exception as error:  # noqa: BLE001 - the other logs must still be closed
@@ -521,11 +505,6 @@ def _each(logs: Callable[[], list[WritableLog]], name: str, task: Callable[[Writ
             task(log)
         except (KafkaLogError, OSError):
             _log.exception("%s: %s failed", log.directory, name)
-
-
-def _is_plain(name: str) -> bool:
-    """Return whether a directory of this name is a partition that is not being deleted or moved."""
-    return partition_of_dir(name) is not None
 
 
 def _partition(name: str) -> TopicPartition:

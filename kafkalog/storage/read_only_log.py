@@ -51,7 +51,9 @@ class ReadOnlyLog(Log):
     """The log of one partition, read-only.
 
     It follows a log that grows, is rolled, or loses its oldest segments, and works beside a running broker. Operations
-    that would change the log raise `io.UnsupportedOperation`.
+    that would change the log raise `io.UnsupportedOperation`. With
+    `from_first_segment` it begins at its first segment, whatever log start offset the checkpoint of the data directory
+    has.
 
     Raises:
         NotADirectoryError, FileNotFoundError: The path is not a directory.
@@ -64,8 +66,10 @@ class ReadOnlyLog(Log):
         config: LogConfig | None = None,
         *,
         decompression_limit: int = decompress.DEFAULT_LIMIT,
+        from_first_segment: bool = False,
     ) -> None:
         directory = to_path(directory)
+        self._from_first_segment = from_first_segment
         self._attach(directory, config_or_default(config))
         if self.directory.is_file():
             what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
@@ -92,6 +96,8 @@ class ReadOnlyLog(Log):
         """
         segments = self._segments_now().values
         first = segments[0].base_offset if segments else 0
+        if self._from_first_segment and segments:
+            return first
         return max(first, self._checkpointed(LOG_START_OFFSET_CHECKPOINT, first))
 
     @property
@@ -142,6 +148,9 @@ class ReadOnlyLog(Log):
     def _log_end(self) -> LogOffsetMetadata:
         return self._listing.end(self.log_start_offset)
 
+    def _end_to_reach(self) -> LogOffsetMetadata | None:
+        return self._listing.end_by_index()
+
     def _high_watermark(self) -> LogOffsetMetadata:
         return self._placed(self.high_watermark)
 
@@ -175,7 +184,12 @@ class ReadOnlyLog(Log):
         end = self.log_end_offset
         known = self._producers_read
         if known is None or known.map_end_offset != end:
-            known = ProducerStateManager(self.directory, self.topic_partition, writable=False)
+            known = ProducerStateManager(
+                self.directory,
+                self.topic_partition,
+                producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+                writable=False,
+            )
             rebuild_producer_state(known, self._segments_now(), self.log_start_offset, end, wall_clock_ms())
             self._producers_read = known
         return known

@@ -222,9 +222,6 @@ class RemotePath(_Path):
         with self._asked():
             return bytes(self._files.cat_file(self._path))
 
-    def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:  # noqa: ARG002
-        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
-
     def fetch_together(self, names: Iterable[str]) -> None:
         """Prefetch whole files of this path's listed directory in parallel requests; `read_bytes` then returns them."""
         assert self._listing is not None

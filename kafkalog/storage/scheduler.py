@@ -30,8 +30,6 @@ class ScheduledTask:
         self.name = name
         self.period_ms = period_ms
         self._task: Task | None = task
-        # Excludes cancelling a task while it is started. Reentrant, because garbage collection may cancel tasks.
-        self._lock = threading.RLock()
 
     @property
     def is_pending(self) -> bool:
@@ -40,16 +38,14 @@ class ScheduledTask:
 
     def cancel(self) -> bool:
         """Prevent further runs and return whether there would have been one. A run that has begun continues."""
-        with self._lock:
-            was_pending, self._task = self.is_pending, None
+        was_pending, self._task = self.is_pending, None
         return was_pending
 
     def run(self) -> None:
         """Run the task unless it was cancelled. Its exceptions propagate to the caller."""
-        with self._lock:
-            task = self._task
-            if self.period_ms <= 0:
-                self._task = None
+        task = self._task
+        if self.period_ms <= 0:
+            self._task = None
         if task is not None:
             task()
 

@@ -14,18 +14,21 @@ import os
 import warnings
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, whole
 from kafkalog._speedups.record import Record
-from kafkalog.attributes import CompressionType
+from kafkalog.attributes import CodecName, CompressionType
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.message_set import MessageSet
 from kafkalog.storage.append.append_batches import BatchAppender
 from kafkalog.storage.append.append_records import RecordAppender
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.data_dir.session import Checkpoints
 from kafkalog.storage.fetch_data_info import LogAppendInfo
+from kafkalog.storage.file_names import parse_partition_dir, real_path
 from kafkalog.storage.local_log.log_state import owned
 from kafkalog.storage.local_log.retention import delete_old_segments
 from kafkalog.storage.local_log.roll import roll
@@ -35,7 +38,7 @@ from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
-from kafkalog.storage.recovery.load_log_state import Ending, Loaded, Opening, Progress, load
+from kafkalog.storage.recovery.log_loader import Ending, Loaded, Opening, Progress, load
 from kafkalog.storage.scheduler import BackgroundScheduler
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
@@ -87,6 +90,18 @@ class WritableLog(Log):
             log = cls(load(directory, config, opening, on_error), opening)
             on_error.pop_all()
             return log
+
+    @classmethod
+    def load_checkpointed(
+        cls, directory: str | os.PathLike[str], config: LogConfig | None, opening: Opening, known: Checkpoints
+    ) -> Self:
+        """Open the log as `load`, with the offsets that the checkpoints of its data directory have for it."""
+        partition = parse_partition_dir(real_path(Path(directory)).name)
+        assert partition is not None
+        start, point = known.log_starts.get(partition, 0), known.recovery_points.get(partition, 0)
+        log = cls.load(directory, config, replace(opening, log_start_offset=start, recovery_point=point))
+        log.update_high_watermark(known.high_watermarks.get(partition, log.log_end_offset))
+        return log
 
     # --- offsets
 
@@ -152,6 +167,10 @@ class WritableLog(Log):
     def _log_end(self) -> LogOffsetMetadata:
         return self._state.local.log_end
 
+    def _end_to_reach(self) -> LogOffsetMetadata | None:
+        # A failed truncation may have removed what is before the end.
+        return None if self._state.local.failure else self._log_end()
+
     def _high_watermark(self) -> LogOffsetMetadata:
         return self._watermarks.high_watermark_metadata()
 
@@ -204,7 +223,7 @@ class WritableLog(Log):
         self,
         records: Iterable[Record],
         *,
-        compression_type: CompressionType | None = None,
+        compression_type: CompressionType | CodecName | None = None,
         max_batch_bytes: int | None = None,
     ) -> LogAppendInfo:
         """Append records as a leader without followers: the high watermark moves to the log's end.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import signal
 import subprocess
@@ -210,8 +211,14 @@ def test_a_failed_write_reports_the_appended_offsets_and_the_reason(tmp_path: Pa
     limited = ["bash", "-c", f"ulimit -f 64; trap '' XFSZ; exec {' '.join(COMMAND)} \"$@\"", "kafkalog"]
     lines = b"".join(b"%d" % i * 400 + b"\n" for i in range(1000))
     config = ["--config", "segment.index.bytes=1024", "--batch-bytes", "2000"]
+    # A measurement of coverage could not write its file either.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     ran = subprocess.run(
-        [*limited, "append", str(tmp_path / "t-0"), *config], input=lines, capture_output=True, check=False
+        [*limited, "append", str(tmp_path / "t-0"), *config],
+        input=lines,
+        capture_output=True,
+        check=False,
+        env=environment,
     )
 
     assert ran.returncode == 3
@@ -274,3 +281,44 @@ def _wait_until_read(pipe: int) -> None:
         assert time.monotonic() < deadline, f"{left[0]} bytes are still in the pipe"
         time.sleep(0.01)
         fcntl.ioctl(pipe, termios.FIONREAD, left)
+
+
+def numbered(*offsets: int) -> bytes:
+    return b"".join(b'{"value":"x","offset":%d}\n' % offset for offset in offsets)
+
+
+def test_records_that_keep_their_offsets_are_not_remarkable(append: Append, tmp_path: Path) -> None:
+    for given in (numbered(0, 1, 2), numbered(3, 4), b'{"value":"x"}\n{"value":"x","offset":null}\n'):
+        assert append(tmp_path / "t-0", given, "-f", "jsonl").err.count("\n") == 1
+
+
+def test_other_offsets_than_in_the_input_are_reported(append: Append, tmp_path: Path) -> None:
+    ran = append(tmp_path / "t-0", numbered(0, 1, 5, 6, 9), "-f", "jsonl")
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        f"kafkalog: {tmp_path / 't-0'}: 5 records appended, offsets 0 to 4",
+        f"kafkalog: {tmp_path / 't-0'}: 3 of 5 records got other offsets than they have in the input",
+        f"kafkalog: {tmp_path / 't-0'}: the input has 2 gaps in its offsets, the first from 2 to 4",
+    ]
+
+
+@pytest.mark.parametrize(("first", "words"), [(7, "leaves a gap"), (2, "repeats or falls back")])
+def test_an_input_that_does_not_go_on_where_the_log_ends_is_reported(
+    append: Append, tmp_path: Path, first: int, words: str
+) -> None:
+    append(tmp_path / "t-0", numbered(0, 1, 2, 3), "-f", "jsonl")
+    ran = append(tmp_path / "t-0", numbered(first, first + 1), "-f", "jsonl")
+    assert f"the input begins at offset {first}, where the log ended at 4: it {words}\n" in ran.err
+    assert "2 of 2 records got other offsets" in ran.err
+
+
+def test_an_input_that_repeats_offsets_is_reported(append: Append, tmp_path: Path) -> None:
+    ran = append(tmp_path / "t-0", numbered(0, 1, 1, 0), "-f", "jsonl")
+    assert "the input repeats offsets or falls back 2 times, first from 1 to 1\n" in ran.err
+
+
+def test_records_refused_by_the_topic_are_not_counted(append: Append, tmp_path: Path) -> None:
+    lines = b'{"value":"x","key":"k","offset":3}\n{"value":"x","offset":4}\n'
+    ran = append(tmp_path / "t-0", lines, "-f", "jsonl", "--config", "cleanup.policy=compact")
+    assert ran.code == 1
+    assert "1 of 1 records got other offsets" in ran.err

@@ -106,7 +106,8 @@ def not_a_log(home: Path, name: str) -> Path:
     elif name == "short.log":
         path.write_bytes(b"hello\n")
     elif name == "program":
-        path.write_bytes(Path(sys.executable).read_bytes()[:5000])
+        # A position-independent ELF file for x86-64.
+        path.write_bytes(b"\x7fELF\2\1\1" + bytes(9) + b"\3\0>\0\1" + bytes(range(256)) * 19)
     elif name != "missing":
         path.write_bytes(b"All work and no play makes Jack a dull boy.\n" * 9)
     return path
@@ -268,18 +269,21 @@ def test_words_are_completed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [(1,), (2,), (1, 2)])
-def test_closed_streams_do_not_change_the_exit_code(tmp_path: Path, closed: tuple[int, ...]) -> None:
+def test_output_to_a_closed_stdout_is_an_error(tmp_path: Path, closed: tuple[int, ...]) -> None:
     """As cron or a shell's `>&-` may start it."""
-    path = tmp_path / f"{0:020}.log"
-    path.write_bytes(b"")
+    path = segment(tmp_path, 0, batch(b"x"))
 
     def close() -> None:
         for number in closed:
             os.close(number)
 
-    for arguments in (["verify", path], ["ls", path], ["--help"]):
-        ran = subprocess.run([sys.executable, "-m", "kafkalog.cli", *arguments], preexec_fn=close, check=False)
-        assert ran.returncode == 0
+    for arguments in (["verify", path], ["ls", path], ["--help"], ["dump", path], ["dump", path, "-o", "json"]):
+        command = [sys.executable, "-m", "kafkalog.cli", *map(str, arguments)]
+        ran = subprocess.run(command, preexec_fn=close, stderr=subprocess.PIPE, check=False)
+        assert ran.returncode == (3 if 1 in closed else 0)
+        assert (b"stdout is closed: the output went nowhere\n" in ran.stderr) == (closed == (1,))
+    quiet = [sys.executable, "-m", "kafkalog.cli", "verify", "-q", str(path)]
+    assert subprocess.run(quiet, preexec_fn=close, check=False).returncode == 0
 
 
 @pytest.mark.slow

@@ -38,14 +38,17 @@ def fields(document: dict[str, Any]) -> tuple[Any, ...]:
 @sampled_partition
 def test_json_lines_hold_every_record_as_kafka_reads_it(kafkalog: Kafkalog, partition: Partition) -> None:
     ran = kafkalog("dump", *(segment.log for segment in partition.segments), "-o", "jsonl")
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    said = ("transactions that are not committed", "in its offsets")
+    assert all(any(each in line for each in said) for line in ran.err.splitlines())
     assert list(map(fields, lines(ran.out))) == without_sequence(data_records(partition.batches()))
 
 
 @sampled_partition
 def test_batches_are_those_that_kafka_reads(kafkalog: Kafkalog, partition: Partition) -> None:
     ran = kafkalog("dump", *(segment.log for segment in partition.segments), "--batches", "-o", "jsonl")
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert all("in its offsets" in line for line in ran.err.splitlines())
     names = {
         "size": "size_in_bytes",
         "count": "records_count",

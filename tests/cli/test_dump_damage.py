@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.running import Kafkalog, batch, lines, offsets, segment
+from tests.helpers.running import Kafkalog, batch, lines, segment
 from tests.reference.compression import ZSTD
 from tests.reference.encode import PlainRecord, V2Batch
 
@@ -39,19 +39,14 @@ DAMAGED = {
 }
 
 
-def test_a_report_of_damage_names_the_options_to_continue_after_it(kafkalog: Kafkalog, data_dir: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_report_of_damage_names_the_option_to_continue_after_it(
+    kafkalog: Kafkalog, data_dir: Path, damage: bytes
+) -> None:
     home = data_dir / "orders-0"
-    first = home / f"{0:020}.log"
-    first.write_bytes(batch(b"a") + flipped(batch(b"b", offset=1)) + batch(b"c", offset=2))
-    ran = kafkalog("dump", home)
-    assert ran.err.endswith("; to continue after it, use --skip-damage or --from 2\n")
-    assert offsets(kafkalog, home, "--from", 2) == [2, 3]
-    first.write_bytes(batch(b"a") + flipped(batch(b"b", b"c", offset=1)))
-    assert kafkalog("dump", home).err.endswith("; to continue after it, use --skip-damage or --from 3\n")
-    first.write_bytes(batch(b"a") + DAMAGED["content"] + batch(b"c", offset=2))
-    assert kafkalog("dump", home).err.endswith("; to continue after it, use --skip-damage or --from 2\n")
-    first.write_bytes(batch(b"a") + batch(b"b", offset=1, size=3) + batch(b"c", offset=2))
+    (home / f"{0:020}.log").write_bytes(batch(b"a") + damage + batch(b"c", offset=3))
     assert kafkalog("dump", home).err.endswith("; to continue after it, use --skip-damage\n")
+    assert "to continue" not in kafkalog("dump", home, "--skip-damage").err
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
@@ -66,13 +61,34 @@ def test_damage_can_be_skipped(kafkalog: Kafkalog, data_dir: Path, damage: bytes
     values = [line["value"] for line in lines(ran.out)]
     assert [value for value in values if value in {"a", "y", "z", "t"}] == ["a", "y", "z", "t"]
     named = ran.err.splitlines()
-    assert len(named) == 3
+    assert len(named) == 4
     assert all(f"{0:020}.log:" in line for line in named[:2])
     assert "warning torn-tail" in named[2]
+    assert f"{0:020}.log: left out because of damage: " in named[3]
+    assert f" bytes {2 * len(damage)}, " in named[3]
     ran = kafkalog("dump", home, "--skip-damage", "--from", "end-1", "-o", "jsonl", *options)
     assert ([line["value"] for line in lines(ran.out)], ran.code, ran.err.count("\n")) == (["t"], 0, 1)
     ran = kafkalog("dump", home, "--skip-damage", "--to", 1, "-o", "jsonl", *options)
     assert ([line["value"] for line in lines(ran.out)], ran.code, ran.err) == (["a"], 0, "")
+
+
+def test_what_is_left_out_is_counted_by_file(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    damaged, lost = flipped(batch(b"b", b"c", offset=1)), b"\xff" * 90
+    also_damaged = flipped(batch(b"x", b"y", offset=3))
+    first = segment(tmp_path / "t-0", 0, batch(b"a") + damaged + also_damaged + batch(b"d", offset=5))
+    second = segment(tmp_path / "t-0", 6, batch(b"e", offset=6) + lost + batch(b"f", offset=9))
+    size = len(batch(b"g", b"h", offset=10))
+    third = segment(tmp_path / "t-0", 10, batch(b"g", b"h", offset=10, records_count=5) + batch(b"i", offset=15))
+    # Without control records a batch is decoded in parts: its records before the damage are shown.
+    for options, offsets_left_out in [((), 0), (("--control",), 2)]:
+        ran = kafkalog("dump", tmp_path / "t-0", "--skip-damage", "-o", "jsonl", *options)
+        assert ran.code == 1
+        assert [line for line in ran.err.splitlines() if "left out" in line] == [
+            f"kafkalog: {first}: left out because of damage: batches 2, bytes {2 * len(damaged)}, offsets 4",
+            f"kafkalog: {second}: left out because of damage: batches 0, bytes {len(lost)}, offsets 2",
+            f"kafkalog: {third}: left out because of damage: batches 1, bytes {size}, offsets {offsets_left_out}",
+        ]
+    assert "left out" not in kafkalog("dump", tmp_path / "t-0", "--skip-damage", "--from", 15).err
 
 
 def test_batches_behind_lost_bytes_are_shown_when_damage_is_skipped(kafkalog: Kafkalog, tmp_path: Path) -> None:

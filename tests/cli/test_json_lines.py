@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,10 +13,13 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, RecordColumns, TopicPartition
 from kafkalog._speedups.json_lines import json_lines
-from kafkalog.cli.json_lines import JsonLines, for_terminal
+from kafkalog.cli.json_lines import Array, JsonLines, _producers_of, for_terminal
+from kafkalog.cli.output import LARGE_BYTES, PIECE_BYTES
+from kafkalog.cli.text_lines import TextLines
+from tests.helpers.strategies import CHARACTERS
 from tests.reference.encode import PlainRecord, V2Batch
 
-texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\/\n\t\x00\x1f\x7f\x9bü√\U0001f600'))
+texts = st.text(CHARACTERS | st.sampled_from('"\\/\n\t\x00\x1f\x7f\x9bü√\U0001f600'))
 payloads = st.none() | texts.map(str.encode)
 any_payloads = payloads | st.binary(max_size=12)
 places = st.none() | st.builds(TopicPartition, st.text('ab.-_"ü', max_size=5), st.integers(0, 2**31 - 1))
@@ -31,7 +36,8 @@ def columns(records: list[PlainRecord]) -> RecordColumns:
 
 def both(part: RecordColumns, place: TopicPartition | None = None) -> tuple[bytes, bytes]:
     lines = JsonLines(place, 'a "file"')
-    return b"".join(lines.records(part)), b"".join(lines.record_list(list(part), control=False))
+    states = np.arange(len(part), dtype=np.uint8) % 5
+    return b"".join(lines.records(part, states)), b"".join(lines.record_list(part, states))
 
 
 @given(st.lists(st.tuples(payloads, payloads), min_size=1, max_size=4), places)
@@ -59,7 +65,9 @@ def test_headers_of_text(headers: list[tuple[bytes, bytes | None]]) -> None:
     part = columns([PlainRecord(i, 1000, b"k", b"v", headers[i:]) for i in range(3)])
     quick, plain = both(part)
     assert quick == plain
-    assert JsonLines(None, "file")._by_kernel(part, "CreateTime") is not None
+    assert (
+        JsonLines(None, "file")._by_kernel(part, "CreateTime", _producers_of(part, np.zeros(3, np.uint8))) is not None
+    )
 
 
 def test_the_longest_escapes_of_headers_fit() -> None:
@@ -72,6 +80,16 @@ def test_the_longest_escapes_of_headers_fit() -> None:
 def test_numbers(offset: int, timestamp: int) -> None:
     quick, plain = both(made(None, None, offset, timestamp))
     assert quick == plain
+
+
+@given(st.integers(-1, 2**63 - 1), st.integers(-1, 2**15 - 1), st.integers(-1, 2**31 - 1))
+def test_producers(producer_id: int, epoch: int, sequence: int) -> None:
+    records = [PlainRecord(i, 1000, None, b"v") for i in range(7)]
+    batch = V2Batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    (part,) = ByteBufferMessageSet(batch.encoded()).columns()
+    quick, plain = both(part)
+    assert quick == plain
+    assert (b"transaction_state" in quick) == (producer_id >= 0)
 
 
 def test_every_kind_of_character() -> None:
@@ -90,6 +108,45 @@ def test_control_characters_are_escaped_for_a_terminal() -> None:
     assert for_terminal(b'"plain"\n') == b'"plain"\n'
 
 
+@pytest.mark.parametrize(
+    "value",
+    ['\x01"ü√\U0001f600'.encode() * (LARGE_BYTES // 10), b"\xff" * (LARGE_BYTES + 2), bytes(LARGE_BYTES) + b"\xff"],
+)
+def test_a_large_record_is_written_in_pieces_which_make_the_same_line(value: bytes) -> None:
+    headers = [(b"k\n", value), (b"n", None), (b"e", b"")]
+    part = columns([PlainRecord(i, 1000, b"key", value if i == 1 else b"v", headers[i:]) for i in range(3)])
+    pieces = list(JsonLines(None, "file").records(part))
+    assert max(map(len, pieces)) <= 8 * PIECE_BYTES
+    lines = b"".join(pieces).splitlines(keepends=True)
+    whole = [msgspec.json.encode(json.loads(line)) + b"\n" for line in lines]
+    assert lines == whole
+    encoding, text = ("base64", b64encode(value).decode()) if b"\xff" in value else (None, value.decode())
+    second = json.loads(lines[1])
+    assert (second["offset"], second["value"], second.get("value_encoding")) == (1, text, encoding)
+    assert json.loads(lines[0])["headers"][0]["value"] == text
+    array = Array()
+    document = b"".join([*map(array.take, pieces), array.end()])
+    assert json.loads(document) == list(map(json.loads, lines))
+    for_a_terminal = b"".join(map(for_terminal, pieces))
+    assert json.loads(for_a_terminal.splitlines()[1]) == second
+
+
+@pytest.mark.parametrize("value", ["ü\n√".encode() * LARGE_BYTES, b"\xff" * (LARGE_BYTES + 1)])
+@pytest.mark.parametrize("max_width", [0, 10, 3 << 16, 1 << 21])
+def test_a_large_record_as_text_is_what_a_small_one_would_be(value: bytes, max_width: int) -> None:
+    part = columns([PlainRecord(i, 1000, None, value if i else b"v") for i in range(2)])
+    pieces = list(TextLines("", max_width=max_width).records(part))
+    assert max(map(len, pieces)) <= 8 * PIECE_BYTES
+    text = value.hex() if value[:1] == b"\xff" else value.decode().replace("\n", "\\n")
+    mark = "<hex> " if value[:1] == b"\xff" else ""
+    cut = text[: max_width or None] + (f"… (+{len(text) - max_width})" if 0 < max_width < len(text) else "")
+    assert (
+        b"".join(pieces)
+        .decode()
+        .endswith(f"  value  v\noffset 1  1970-01-01T00:00:01.000Z CreateTime\n  key    <null>\n  value  {mark}{cut}\n")
+    )
+
+
 INVALID_UTF_8 = """
     80 bf c080 c1bf c2 c241 e0 e08080 e09fbf e18041 e182 eda080 edbfbf ee80
     f0808080 f08fbfbf f0908080f0 f18080 f1808041 f4908080 f5808080 fe ff
@@ -103,6 +160,12 @@ def test_invalid_utf_8_becomes_base64() -> None:
         assert json.loads(quick)["value_encoding"] == "base64"
 
 
+PRODUCER = {
+    "producer_id": np.array([-1]),
+    "producer_epoch": np.array([-1]),
+    "sequence": np.array([-1]),
+    "state": np.array([0], np.uint8),
+}
 PIECES = ("key", "value", "headers")
 
 
@@ -118,8 +181,15 @@ def test_a_piece_outside_the_buffer_is_refused() -> None:
             pieces = {f"{each}_start": one for each in PIECES} | {f"{each}_length": none for each in PIECES}
             pieces |= {f"{name}_start": start, f"{name}_length": length}
             with pytest.raises(ValueError, match=r"outside the buffer|lengths"):
-                json_lines(b"abcd", one, one, **pieces, head=b"{", label=b"CreateTime")
+                json_lines(b"abcd", one, one, **pieces, head=b"{", label=b"CreateTime", **PRODUCER)
     with pytest.raises(ValueError, match="timestamps"):
-        json_lines(b"abcd", one, one[:0], one, none, one, none, one, none, b"{", b"CreateTime")
+        json_lines(b"abcd", one, one[:0], one, none, one, none, one, none, b"{", b"CreateTime", **PRODUCER)
     no = one[:0]
-    assert json_lines(b"", no, no, no, no, no, no, no, no, b"{", b"") == b""
+    with pytest.raises(ValueError, match="producer ids"):
+        json_lines(b"", no, no, no, no, no, no, no, no, b"{", b"", **PRODUCER)
+    with pytest.raises(ValueError, match="producer ids"):
+        json_lines(
+            b"", one, one, one, none, one, none, one, none, b"{", b"", **PRODUCER | {"state": np.zeros(2, np.uint8)}
+        )
+    absent = no, no, no, no.astype(np.uint8)
+    assert json_lines(b"", no, no, no, no, no, no, no, no, b"{", b"", *absent) == b""

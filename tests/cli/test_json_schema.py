@@ -25,7 +25,19 @@ from tests.reference.encode import entries, records
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / f"kafkalog-{JSON_VERSION}.json"
 # Strings that are one of a few.
-NAMES = {"code", "health", "index_state", "kind", "mark", "severity", "state", "tail", "timestamp_type", "type"}
+NAMES = {
+    "code",
+    "health",
+    "index_state",
+    "kind",
+    "mark",
+    "severity",
+    "state",
+    "tail",
+    "timestamp_type",
+    "transaction_state",
+    "type",
+}
 SCREENS = [screen for screen in headless.SCREENS if screen != "topics"]
 
 
@@ -145,6 +157,88 @@ def test_the_report_of_an_append(kafkalog: Kafkalog, tmp_path: Path) -> None:
     assert [(report["first_offset"], report["last_offset"]) for report in reports] == [(None, None), (0, 0)]
 
 
+def test_the_status_of_a_data_directory(kafkalog: Kafkalog, golden_logs: Path, data_dir: Path) -> None:
+    (data_dir / "replication-offset-checkpoint").write_text("0\n1\norders\n")
+    good, damaged, one = (
+        kafkalog("status", path, "-o", "json")
+        for path in (golden_logs / "kafka-0.10.2" / "data", data_dir, data_dir / "orders-0")
+    )
+    ensure_valid("status", [json.loads(each.out) for each in (good, damaged, one)])
+    assert [each.code for each in (good, damaged, one)] == [0, 1, 1]
+    assert "replication-offset-checkpoint" in damaged.err
+    text = kafkalog("status", golden_logs / "kafka-3.9" / "data", "-t", "v2-txn")
+    assert text.code == 1
+    assert "the transaction of producer 1000 that began at offset 1,411 hangs" in text.out
+
+
+def test_the_report_of_a_recovery(kafkalog: Kafkalog, data_dir: Path) -> None:
+    # Its offsets are below its base offset.
+    misnamed, first = data_dir / "orders-2" / f"{5:020}.log", data_dir / "orders-2" / f"{0:020}.log"
+    first.rename(misnamed)
+    failed = kafkalog("recover", data_dir, "-j", "1", "-o", "json")
+    misnamed.rename(first)
+    recovered, again = (kafkalog("recover", data_dir, "-j", "1", "-o", "json") for _ in range(2))
+    reports = [json.loads(each.out) for each in (failed, recovered, again)]
+
+    ensure_valid("recover", reports)
+    assert [(report["summary"]["partitions"], report["summary"]["failed"]) for report in reports] == [
+        (4, 1),
+        (4, 0),
+        (0, 0),
+    ]
+    assert [failed.code, recovered.code, again.code] == [1, 0, 0]
+    assert "orders-2 was not recovered" in failed.err
+
+
+def test_the_report_of_a_salvage(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
+    with (data_dir / "orders-0" / f"{3:020}.log").open("r+b") as file:
+        file.truncate(30)
+    ran = [kafkalog("salvage", data_dir, tmp_path / "new", *options) for options in (["-o", "json"], [])]
+    report = json.loads(ran[0].out)
+
+    ensure_valid("salvage", [report])
+    assert [(each["topic"], each["log_end_offset"], each["bytes_left_out"] > 0) for each in report["partitions"]] == [
+        ("billing", 8, False),
+        ("orders", 3, True),
+        ("orders", 1, False),
+        ("orders", 1, False),
+    ]
+    assert [each.code for each in ran] == [1, 3]
+    assert "not empty" in ran[1].err
+    assert kafkalog("salvage", data_dir / "billing-0", tmp_path / "other" / "billing-0").code == 0
+    assert kafkalog("salvage", data_dir / "orders-0" / f"{3:020}.log", tmp_path / "t-0").code == 2
+
+
+def test_what_a_broker_would_do(kafkalog: Kafkalog, golden_logs: Path, data_dir: Path) -> None:
+    good = kafkalog("explain", golden_logs / "kafka-3.9" / "data", "-o", "json")
+    (data_dir / "notes").mkdir()
+    bad = kafkalog("explain", data_dir, "--as-if", "unclean", "-o", "json")
+    documents = [json.loads(each.out) for each in (good, bad)]
+
+    ensure_valid("explain", documents)
+    assert [each["starts"] for each in documents] == [True, False]
+    assert [each.code for each in (good, bad)] == [0, 1]
+    text = kafkalog("explain", data_dir)
+    assert "notes: no-start: " in text.out
+    assert text.out.endswith("a broker does not start: 1 obstacle, see no-start above\n")
+    assert kafkalog("explain", data_dir / "orders-0").code == 3
+
+
+def test_the_report_of_a_repair(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "notes").mkdir()
+    with (data_dir / "orders-0" / f"{3:020}.log").open("r+b") as file:
+        file.truncate(30)
+    flipped_at = data_dir / "billing-0" / f"{7:020}.log"
+    flipped_at.write_bytes(flipped(flipped_at.read_bytes(), 70, 0))
+    ran = [kafkalog("repair", data_dir, "-o", "json", *options) for options in ([], ["--apply", "--drop-corrupt"])]
+    reports = [json.loads(each.out) for each in ran]
+
+    ensure_valid("repair", reports)
+    assert [len(each["left"]) > 0 for each in reports] == [True, False]
+    assert [each["journal"] is None for each in reports] == [True, False]
+    assert [each.code for each in ran] == [1, 0]
+
+
 def test_a_data_directory(kafkalog: Kafkalog, golden_logs: Path, data_dir: Path) -> None:
     segment(data_dir / f"orders-2.{'0' * 31}f-delete", 0, b"")
     for path in (golden_logs / "kafka-3.9" / "data", data_dir):
@@ -181,7 +275,8 @@ def test_records_are_the_same_in_dump_and_inspect(kafkalog: Kafkalog, golden_log
     rows = json.loads(kafkalog("inspect", path, "--headless", "record", "-o", "json").out)["rows"]
     dumped = lines(kafkalog("dump", path, "--control", "-o", "jsonl").out)
     for row, line in zip(rows, dumped, strict=True):
-        fields = line.keys() - {"version", "topic", "partition"}
+        # The inspector has the producer in the record's `batch`.
+        fields = line.keys() - {"version", "topic", "partition", "producer_id", "producer_epoch", "transaction_state"}
         assert {name: row[name] for name in fields} == {name: line[name] for name in fields}
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import kafkalog
 from kafkalog import ByteBufferMessageSet, LogConfig, Record
+from kafkalog.cli.json_lines import JsonLines
 from tests.helpers.running import COMMAND, Kafkalog, Ran
 
 PATIENCE_SECONDS = 180
@@ -142,6 +143,58 @@ def test_following_shows_all_records_that_replace_truncated_ones(
 
     assert offsets(ran.out) == [*range(20 - shown, 20), 10, 11, 12]
     assert "truncated to offset 10;" in ran.err
+
+
+def test_batches_that_are_read_in_parts_are_remembered_once(
+    log: kafkalog.WritableLog, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalog.cli.tail.BATCHES_REMEMBERED", 6)
+    monkeypatch.setattr("kafkalog.record.decoding.WEIGHT_A_PIECE", 1)
+
+    def replace() -> None:
+        log.truncate_to(15)
+        log.append([Record(b"other") for _ in range(2)])
+
+    assert offsets(followed(20, replace).out) == [*range(20), 15, 16]
+
+
+def truncate_when_shown(log: kafkalog.WritableLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the first records are shown, truncate the log below them, and append others."""
+    records, left = JsonLines.records, [1]
+
+    def late(self: JsonLines, part: kafkalog.RecordColumns) -> object:
+        if left:
+            left.clear()
+            log.truncate_to(int(part.offset[0]))
+            log.append([Record(b"other%d" % i) for i in range(30)])
+        return records(self, part)
+
+    monkeypatch.setattr(JsonLines, "records", late)
+
+
+def test_a_log_that_is_truncated_while_its_last_records_are_shown_is_an_error(
+    kafkalog: Kafkalog, log: kafkalog.WritableLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truncate_when_shown(log, monkeypatch)
+    ran = kafkalog("tail", "-n", 20, "-o", "jsonl", log.directory)
+    assert ran.code == 1
+    assert "the log was truncated while it was read, up to offset" in ran.err
+    assert offsets(ran.out) == list(range(len(offsets(ran.out))))
+
+
+def test_following_reports_records_that_are_truncated_while_they_are_shown(
+    log: kafkalog.WritableLog, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append() -> None:
+        truncate_when_shown(log, monkeypatch)
+        for _ in range(30):
+            log.append([Record(b"v" * 100)])
+
+    ran = followed(0, append, lambda: None)
+
+    shown = offsets(ran.out)
+    assert "truncated to offset 20;" in ran.err
+    assert shown == [*range(20, shown[-31] + 1), *range(20, 50)]
 
 
 def test_following_a_log_that_was_begun_anew_shows_it_from_its_start(

@@ -38,11 +38,27 @@ def test_a_finding_is_a_line_with_file_position_and_offsets(kafkalog: Kafkalog, 
     path = damaged(data_dir / "orders-0" / f"{3:020}.log")
     ran = kafkalog("verify", data_dir)
     assert ran.code == 1
-    finding, summary = ran.out.splitlines()
+    finding, *_, summary = ran.out.splitlines()
     assert finding.startswith(f"{path}:0: error crc-mismatch: ")
     assert "offsets 3..3" in finding
     assert summary.startswith("5 files, ")
     assert summary.endswith(": 1 error, 0 warnings")
+
+
+def test_a_verdict_on_each_partition_and_on_the_directory_tells_what_a_broker_does(
+    kafkalog: Kafkalog, data_dir: Path
+) -> None:
+    damaged(data_dir / "orders-0" / f"{3:020}.log")
+    torn(data_dir / "billing-0" / f"{7:020}.log")
+    told = kafkalog("verify", data_dir).out.splitlines()[2:-1]
+    assert [line for line in told if not line.startswith(" ")] == [
+        f"{data_dir}/billing-0: rebuilt: 1 warning: torn-tail",
+        f"{data_dir}/orders-0: records-lost: 1 error: crc-mismatch",
+        f"{data_dir}: records-lost: 1 error, 1 warning: crc-mismatch, torn-tail",
+    ]
+    assert told[-3].startswith("  started after a clean stop, a broker serves ")
+    assert told[-2].startswith("  started after an unclean stop, it cuts ")
+    assert told[-1].startswith(f"  to mend it: kafkalog salvage {data_dir}/orders-0 ")
 
 
 @pytest.mark.parametrize("where", ["orders-0", f"orders-0/{3:020}.log", "."])
@@ -70,7 +86,8 @@ def test_unreadable_files_do_not_hide_the_others(kafkalog: Kafkalog, data_dir: P
     damaged(data_dir / "orders-2" / f"{0:020}.log")
     ran = kafkalog("verify", "nowhere", data_dir)
     assert ran.code == 3
-    *findings, summary = ran.out.splitlines()
+    *told, summary = ran.out.splitlines()
+    findings = [line for line in told if ": error " in line]
     assert [line.split(": ")[1].split()[1] for line in findings] == ["unreadable", "not-a-log", "crc-mismatch"]
     assert summary.endswith(": 3 errors, 0 warnings, 2 unreadable")
 
@@ -126,7 +143,22 @@ def test_topics_can_be_chosen(kafkalog: Kafkalog, data_dir: Path) -> None:
     assert kafkalog("verify", data_dir, "--topic", "orders").code == 1
 
 
-@pytest.mark.parametrize("arguments", [(), ("--depth", "."), ("-o", "yaml", ".")])
+def test_subjects_can_be_chosen(kafkalog: Kafkalog, data_dir: Path) -> None:
+    damaged(data_dir / "orders-2" / f"{0:020}.log")
+    (data_dir / "lost+found").mkdir()
+
+    def codes(*options: str) -> set[str]:
+        lines = map(json.loads, kafkalog("verify", data_dir, "-o", "jsonl", *options).out.splitlines())
+        return {line["code"] for line in lines if line["type"] == "finding"}
+
+    assert codes() == {"crc-mismatch", "foreign-directory"}
+    assert codes("--only", "logs") == {"crc-mismatch"}
+    assert codes("--only", "indexes,state,layout") == {"foreign-directory"}
+    assert codes("--only", "checkpoints") == set()
+    assert codes("--only", "logs", "--partition", "orders-1*") == set()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--depth", "."), ("-o", "yaml", "."), ("--only", "logs,all", ".")])
 def test_wrong_usage(kafkalog: Kafkalog, arguments: tuple[str, ...]) -> None:
     ran = kafkalog("verify", *arguments)
     assert (ran.code, ran.out) == (2, "")

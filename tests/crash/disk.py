@@ -23,13 +23,10 @@ from typing import Any, Self
 from unittest import mock
 
 from kafkalog.storage.files import durable as atomic
-from kafkalog.storage.index import index_file
 
 BLOCKS = (64, 512, 4096)
 # A descriptor of it that is closed takes the process's lock away.
 _UNTOUCHED = ".lock"
-# A map's blocks are reserved before; and a full disk gives its space back.
-_NEVER_FAIL = ("map", "unlink", "remove", "rmdir")
 
 
 class Stopped(BaseException):
@@ -57,11 +54,22 @@ Fault = Stop | Fail | None
 
 
 class Disk:
-    """Stands between kafkalog and all below `root`, while it is entered. calls: how many changes were asked for."""
+    """Stands between kafkalog and all below `root`, while it is entered.
 
-    def __init__(self, root: Path, fault: Fault = None, *, remembers: bool = False) -> None:
+    calls: how many changes were asked for. sparing: calls that never fail, because a full disk gives its space back.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        fault: Fault = None,
+        *,
+        remembers: bool = False,
+        sparing: tuple[str, ...] = ("unlink", "remove", "rmdir"),
+    ) -> None:
         self.root = root
         self.fault = fault
+        self.sparing = sparing
         self.calls = 0
         self.stopped = False
         self.names: list[str] = []
@@ -79,7 +87,6 @@ class Disk:
         for name in ("write", "pwrite"):
             self._patch(os, name, self._writing)
         self._patch(os, "open", self._opening)
-        self._patch(index_file.IndexFile, "write", self._mapped_write)
         self._patches.enter_context(mock.patch.object(atomic, "open", self._open_file, create=True))
         return self
 
@@ -120,7 +127,7 @@ class Disk:
             with suppress(OSError):
                 part() if part is not None else None
             raise Stopped
-        if isinstance(fault, Fail) and fault.at <= self.calls < fault.at + fault.times and name not in _NEVER_FAIL:
+        if isinstance(fault, Fail) and fault.at <= self.calls < fault.at + fault.times and name not in self.sparing:
             if fault.half and part is not None and self.calls == fault.at:
                 return part()
             raise OSError(fault.code, os.strerror(fault.code), path)
@@ -192,10 +199,6 @@ class Disk:
             return descriptor
 
         return call
-
-    def _mapped_write(self, name: str) -> Callable[..., Any]:
-        real = self._real[name]
-        return lambda index, position, entry: self._call("map", lambda: real(index, position, entry))
 
     def _open_file(self, path: Any, mode: str = "r", *, opener: Any = None) -> Any:
         """The built-in one, for whoever writes a whole file."""

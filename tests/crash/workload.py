@@ -248,7 +248,7 @@ def _committed(log: WritableLog) -> list[tuple[int, bytes | None]]:
     """Return what a consumer of committed records gets, worked out from the batches."""
     out: list[tuple[int, bytes | None]] = []
     pending: dict[int, list[tuple[int, bytes | None]]] = {}
-    for batch in log.batches(log.segments[0].base_offset):
+    for batch in log.batches():
         own = pending.setdefault(batch.producer_id, [])
         if batch.is_control:
             out += own if next(iter(batch)).key == b"\0\0\0\1" else []

@@ -8,17 +8,18 @@ import re
 from pathlib import Path
 
 from kafkalog.fsck import findings
-from kafkalog.fsck.findings import Finding, Severity, Summary
+from kafkalog.fsck.consequences import RULES, Severity
+from kafkalog.fsck.findings import Finding, Summary
 
-LOST = Finding(Severity.ERROR, "lost-bytes", "a/0.log", "no batch can be read", 100, 50, 7, 9, "at least 14", 0)
+LOST = Finding("lost-bytes", "a/0.log", "no batch can be read", 100, 50, 7, 9, "at least 14", 0)
 
 
 def test_a_finding_is_one_line() -> None:
     assert str(LOST) == (
         "a/0.log:100: error lost-bytes: no batch can be read (50 bytes, offsets 7..9, expected at least 14, found 0)"
     )
-    assert str(Finding(Severity.INFO, "segment-gone", "a\nb", "gone")) == "a\\nb: info segment-gone: gone"
-    assert "offsets 7..)" in str(Finding(Severity.ERROR, "x", "p", "m", first_offset=7))
+    assert str(Finding("segment-gone", "a\nb", "gone")) == "a\\nb: info segment-gone: gone"
+    assert "offsets 7..)" in str(Finding("torn-tail", "p", "m", first_offset=7))
 
 
 def test_a_finding_is_json() -> None:
@@ -26,16 +27,20 @@ def test_a_finding_is_json() -> None:
     assert document == {
         "severity": "error", "code": "lost-bytes", "path": "a/0.log", "message": "no batch can be read", "position":
         100, "length": 50, "first_offset": 7, "last_offset": 9, "expected": "at least 14", "found": 0,
+            "partition": None,
+        "consequence": "records-lost", "clean_start": RULES["lost-bytes"].clean,
+        "unclean_start": RULES["lost-bytes"].unclean,
+        "mend": "kafkalog salvage a COPY    # or, if other replicas have it: mv a ASIDE",
     }  # fmt: skip
 
 
 def test_findings_sort_by_place() -> None:
     places = [
-        Finding(Severity.ERROR, "unreadable", "a", "m"),
-        Finding(Severity.ERROR, "b", "a", "m", 0, 5),
-        Finding(Severity.WARNING, "a", "a", "m", 0, 5),
-        Finding(Severity.ERROR, "b", "a", "m", 10),
-        Finding(Severity.ERROR, "b", "b", "m", 0),
+        Finding("unreadable", "a", "m"),
+        Finding("lost-bytes", "a", "m", 0, 5),
+        Finding("leader-epoch", "a", "m", 0, 5),
+        Finding("lost-bytes", "a", "m", 10),
+        Finding("lost-bytes", "b", "m", 0),
     ]
     shuffled = random.Random(1).sample(places, len(places))
     assert sorted(shuffled) == places
@@ -43,24 +48,32 @@ def test_findings_sort_by_place() -> None:
 
 def test_a_summary_counts() -> None:
     summary = Summary()
-    for severity, code in (
-        (Severity.ERROR, "unreadable"),
-        (Severity.WARNING, "torn-tail"),
-        (Severity.ERROR, "crc-mismatch"),
-    ):
-        summary.count(Finding(severity, code, "p", "m"))
+    for code in ("unreadable", "torn-tail", "crc-mismatch"):
+        summary.count(Finding(code, "p", "m"))
     assert (summary.errors, summary.warnings, summary.infos, summary.unreadable) == (2, 1, 0, 1)
     assert json.loads(json.dumps(summary.as_dict()))["codes"] == {"crc-mismatch": 1, "torn-tail": 1, "unreadable": 1}
 
 
-def test_every_code_is_described() -> None:
-    described = findings.__doc__ or ""
-    used = {"lost-bytes", "wrong-size", "torn-tail", "zeroed-tail", "preallocated-tail", "crc-mismatch"}
+def test_the_verdict_on_a_place_is_that_of_its_worst_finding() -> None:
+    summary = Summary()
+    for code, place in (("torn-tail", "a-0"), ("crc-mismatch", "a-0"), ("leader-epoch", "a-1"), ("lost-bytes", "a-0")):
+        summary.count(Finding(code, place, "m"), place, "data")
+    found = {path: (verdict.worst.code, verdict.as_dict()["errors"]) for path, verdict in summary.verdicts.items()}
+    assert found == {"a-0": ("crc-mismatch", 2), "a-1": ("leader-epoch", 0), "data": ("crc-mismatch", 2)}
+
+
+def test_a_torn_tail_is_cut_off_unless_the_segment_has_a_successor() -> None:
+    assert Finding("torn-tail", "p", "m").severity is Severity.WARNING
+    assert Finding("torn-tail", "p", "m", situation="sealed").severity is Severity.ERROR
+
+
+def test_every_code_has_a_rule_and_every_rule_a_code() -> None:
+    quoted = set()
     for source in Path(findings.__file__).parent.glob("*.py"):
-        text = source.read_text(encoding="utf-8")
-        used |= {word for word in _quoted(text) if "-" in word and word.islower() and word.replace("-", "").isalpha()}
-    assert {code for code in used if code not in described} == set()
-
-
-def _quoted(text: str) -> list[str]:
-    return re.findall(r'"([a-z]+(?:-[a-z]+)+)"', text)
+        if source.name != "consequences.py":
+            quoted |= set(re.findall(r'"([a-z]+(?:-[a-z0-9]+)*(?:, [a-z]+)?)"', source.read_text(encoding="utf-8")))
+    assert {code for code in RULES if code not in quoted and "," not in code} == set()
+    for rule in RULES.values():
+        assert rule.clean
+        assert rule.unclean
+        assert "{" not in rule.mend.format(path="p", directory="d", stem="s")

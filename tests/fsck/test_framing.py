@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck.verifying import Options, verify_file, verify_partition
+from kafkalog.fsck.verifying import Options, verify_path
 from tests.helpers.damage import BATCHES, batch, check, flipped, log, start_of, with_bytes
 from tests.reference.compression import GZIP, NONE
 from tests.reference.encode import V2Batch, entries, records
@@ -213,7 +213,7 @@ def test_a_file_without_any_batch_is_lost_as_a_whole(path: Path) -> None:
 def test_each_segment_but_the_last_is_sealed(tmp_path: Path) -> None:
     for place in range(3):
         (tmp_path / f"{10 * place:020}.log").write_bytes(torn(batch(2 * place) + batch(2 * place + 1), 5))
-    findings = list(verify_partition(tmp_path))
+    findings = list(verify_path(tmp_path))
     assert [(str(f.severity), f.code) for f in findings] == [("error", "torn-tail")] * 2 + [("warning", "torn-tail")]
     assert [Path(f.path).name for f in findings] == [f"{10 * place:020}.log" for place in range(3)]
 
@@ -222,7 +222,7 @@ def test_an_unreadable_segment_does_not_stop_the_check(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log").mkdir()
     (tmp_path / f"{10:020}.log").write_bytes(flipped(batch(2), 100, 1))
     options = Options()
-    assert [finding.code for finding in verify_partition(tmp_path, options)] == ["not-a-log", "crc-mismatch"]
+    assert [finding.code for finding in verify_path(tmp_path, options)] == ["not-a-log", "crc-mismatch"]
     assert options.summary.unreadable == 1
 
 
@@ -230,7 +230,7 @@ def test_a_segment_deleted_during_the_check_is_not_damage(tmp_path: Path) -> Non
     for place in range(3):
         (tmp_path / f"{5 * place:020}.log").write_bytes(flipped(batch(place), 100, 1))
     found = []
-    for finding in verify_partition(tmp_path):
+    for finding in verify_path(tmp_path):
         found.append((str(finding.severity), finding.code))
         (tmp_path / f"{5:020}.log").unlink(missing_ok=True)
     assert found == [("error", "crc-mismatch"), ("info", "segment-gone"), ("error", "crc-mismatch")]
@@ -240,7 +240,7 @@ def test_a_file_truncated_during_the_check_is_a_warning(path: Path) -> None:
     batches = [batch(place, 300_000) for place in range(6)]
     path.write_bytes(flipped(b"".join(batches), 100, 1))
     found = []
-    for finding in verify_file(path):
+    for finding in verify_path(path):
         found.append(finding.code)
         os.truncate(path, len(batches[0]))
     assert found[0] == "crc-mismatch"

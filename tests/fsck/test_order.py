@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck.verifying import verify_partition
+from kafkalog.fsck.verifying import verify_path
 from tests.helpers.damage import BATCHES, batch, check, log, start_of, with_bytes
 from tests.reference.compression import GZIP
 from tests.reference.encode import CONTROL, TRANSACTIONAL, LegacyMessage, LegacyWrapper, PlainRecord, V2Batch, records
@@ -85,7 +85,7 @@ def test_an_offset_beyond_the_index_range_is_reported(path: Path) -> None:
 def test_overlapping_segments_are_reported_once(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log").write_bytes(b"".join(log()))
     (tmp_path / f"{20:020}.log").write_bytes(b"".join(log()[4:]))
-    (finding,) = verify_partition(tmp_path)
+    (finding,) = verify_path(tmp_path)
     assert (finding.code, finding.position, finding.expected, finding.found) == (
         "segment-overlap", start_of(log(), 4), "at most 19", 24,
     )  # fmt: skip

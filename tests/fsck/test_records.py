@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck.verifying import Options, verify_file
+from kafkalog.fsck.verifying import Options, verify_path
 from tests.helpers.damage import Checked, batch, check, log, start_of
 from tests.reference.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from tests.reference.encode import (
@@ -19,6 +20,8 @@ from tests.reference.encode import (
     LegacyWrapper,
     PlainRecord,
     V2Batch,
+    entries,
+    linked_lz4,
     records,
     v2_record,
 )
@@ -79,7 +82,7 @@ def test_several_unreadable_batches_are_several_findings(path: Path) -> None:
 
 def test_a_decompression_bomb_is_a_finding(path: Path) -> None:
     path.write_bytes(V2Batch(records(bytes(1 << 20)), ZSTD).encoded() + batch(1))
-    (finding,) = verify_file(path, Options(deep=True, limit=1 << 16))
+    (finding,) = verify_path(path, Options(deep=True, limit=1 << 16))
     assert (finding.code, finding.position) == ("invalid-records", 0)
 
 
@@ -193,3 +196,27 @@ def test_a_value_longer_than_its_message_is_reported(path: Path) -> None:
     checked = check(path, deep=True)
     assert checked.places == [("error", "invalid-records", len(first), len(damaged))]
     assert checked.summary.records == 2
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_linked_lz4_blocks_are_named_and_read(path: Path, magic: int) -> None:
+    given = records(*[b"v" * 40_000] * 5, offset=15)
+    wrapper, batch_ = LegacyWrapper(given, LZ4, magic), V2Batch(given, LZ4)
+    made = (
+        replace(batch_, payload=linked_lz4(batch_.plain_region())).encoded()
+        if magic == 2
+        else replace(wrapper, value=linked_lz4(wrapper.inner_bytes(), magic)).encoded()
+    )
+    batches, checked = in_the_middle(path, made)
+    assert checked.places == [("error", "linked-lz4-blocks", start_of(batches, 3), len(made))]
+    assert checked.summary.records == 40
+    for own in (V2Batch(given, LZ4).encoded(), LegacyWrapper(given, LZ4, 1).encoded()):
+        assert in_the_middle(path, own)[1].findings == []
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_record_at_the_largest_offset_is_named(tmp_path: Path, magic: int) -> None:
+    path = tmp_path / "file"
+    findings = check(path, entries(records(b"a", b"b", offset=2**63 - 2), magic, NONE), deep=True).findings
+    found = [finding for finding in findings if finding.code == "largest-offset"]
+    assert [(each.first_offset, each.last_offset) for each in found] == [(2**63 - 1, 2**63 - 1)]

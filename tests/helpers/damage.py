@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.verifying import Options, verify_file
+from kafkalog.fsck.verifying import Options, verify_place
+from kafkalog.storage.data_dir.discover import LogFile
 from tests.reference.encode import V2Batch, records
 
 BATCHES = 8
@@ -31,12 +32,14 @@ class Checked:
         return [(str(f.severity), f.code, f.position, f.length) for f in self.findings]
 
 
-def check(path: Path, data: bytes | None = None, *, deep: bool = False, sealed: bool | None = None) -> Checked:
-    """Check a file, to which `data` is written first if there is any."""
+def check(path: Path, data: bytes | None = None, *, deep: bool = False, sealed: bool = False) -> Checked:
+    """Check a file, to which `data` is written first if there is any; a `sealed` one gets a successor."""
     if data is not None:
         path.write_bytes(data)
+    if sealed:
+        path.with_name(f"{1 << 20:020}.log").touch()
     summary = Summary()
-    findings = list(verify_file(path, Options(deep=deep, summary=summary), sealed=sealed))
+    findings = list(verify_place(LogFile(path), Options(deep=deep, summary=summary)))
     return Checked(findings, summary)
 
 

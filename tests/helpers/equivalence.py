@@ -55,10 +55,28 @@ def assert_same_records(arguments: Regions) -> Fault | None:
     assert batch.dtype == np.dtype(np.int32)
     assert block[:, :count].tolist() == expected_block.tolist()
     assert batch[:count].tolist() == expected_batch.tolist()
+    for part in (1, 2**62), (3, 2**62), (2**62, 1), (2**62, 150):
+        assert_same_in_parts(arguments, end, part, compiled)
     for figures in _figures(block[:2, :count]):
         found = compiled_columns.find_record(guarded(arguments.buffer[:end]), *arguments[1:], 0, *figures)
         assert found == message_set.find_record(*arguments, 0, *figures)
+        assert found == compiled_columns.find_record(arguments.buffer[:end], *arguments[1:], 0, *figures, (2, 300))
     return fault
+
+
+def assert_same_in_parts(arguments: Regions, end: int, part: tuple[int, int], whole: Any) -> None:
+    """Assert that records decoded in parts are those that are decoded together, with the same fault."""
+    block, batch, count, fault = whole
+    data, found, stop, more = arguments.buffer[:end], 0, None, True
+    while more:
+        some, owners, length, stop = compiled_columns.decode_batches(data, *arguments[1:], 0, part, stop)
+        more = stop is not None and stop[0] == compiled_columns.NO_FAULT
+        assert length <= part[0]
+        assert length <= 1 or part[1] > 1
+        assert some[:, :length].tolist() == block[:, found : found + length].tolist()
+        assert owners[:length].tolist() == batch[found : found + length].tolist()
+        found += length
+    assert (found, stop) == (count, fault)
 
 
 def _figures(fields: NDArray[np.int64]) -> list[tuple[int, int]]:

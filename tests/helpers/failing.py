@@ -31,7 +31,7 @@ def refuse_open(monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
 
     def refusing(path: str | os.PathLike[str], flags: int, *mode: int) -> int:
         if os.fspath(path).endswith(ending):
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), os.fspath(path))
         return opened(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", refusing)

@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from kafkalog.cli.demo import unpack as unpack_archive
 
 ARCHIVES = Path(__file__).parents[1] / "data"
 WITHOUT_EXPECTATIONS = "__cluster_metadata-0"
@@ -92,8 +93,7 @@ def unpack(archives: Sequence[Path], home: Path) -> None:
         draft = Path(tempfile.mkdtemp(prefix=f"{home.name}-", dir=home.parent))
         try:
             for archive in archives:
-                with tarfile.open(archive) as tar:
-                    tar.extractall(draft, filter="data")
+                unpack_archive(archive, draft)
             (draft / LIST_OF_FILES).write_text(json.dumps(_files_of(draft)))
             shutil.rmtree(home, ignore_errors=True)
             draft.rename(home)

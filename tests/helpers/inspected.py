@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from inspector.model import BatchRow, Progress, RecordRow, SegmentReader
+from inspector.model import BatchRow, Progress, RecordRow
+from inspector.reading.batches import SegmentReader
 from tests.helpers.golden import Partition, Segment, checked_partitions
 from tests.helpers.partitions import sampled_partition
 

@@ -1,7 +1,7 @@
 """Runs of the inspector's jobs: in an event loop of their own, in threads, silent ones and ones that die.
 
-Tests do jobs in threads, which start at once; those about the processes themselves take `Server`. Each class here
-stands in for `inspector.background.server.Server`.
+Tests do jobs in threads, which start at once; those about the processes themselves take `Process`. Each class here
+stands in for `inspector.jobs.process.Process`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import BinaryIO, cast
 
-from inspector.background.child import work
-from inspector.background.frames import LENGTH, Frame, Gathering
-from inspector.background.jobs import Job
-from inspector.background.runs import Runs
+from inspector.jobs.jobs import Job
+from inspector.jobs.process import Frame, work
+from inspector.jobs.runs import Runs
 
 PATIENCE_SECONDS = 60.0
 KILLED = -9
@@ -36,17 +35,17 @@ def within(steps: Callable[[Runs], Awaitable[None]]) -> None:
     asyncio.run(do())
 
 
-class SilentChild:
+class SilentProcess:
     """A process that says nothing until it is killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: Job) -> None:
         # None: there is no more to come.
         self._written: SimpleQueue[bytes | None] = SimpleQueue()
         self._killed = Event()
 
     def frames(self) -> Iterator[Frame]:
         while (data := self._written.get()) is not None:
-            yield pickle.loads(data[LENGTH.size :])
+            yield pickle.loads(data)
 
     def kill(self) -> None:
         self._killed.set()
@@ -57,17 +56,16 @@ class SilentChild:
         return KILLED
 
 
-class ThreadChild(SilentChild):
+class ThreadProcess(SilentProcess):
     """A job done in a thread, which ends when it next says something after it was killed."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__()
-        self._job = job
-        Thread(target=self._work, name="job", daemon=True).start()
+        super().__init__(job)
+        Thread(target=self._work, args=(job,), name="job", daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self, job: Job) -> None:
         with suppress(BrokenPipeError):
-            work(self._job, Gathering(cast("BinaryIO", self)))
+            work(job, cast("BinaryIO", self))
         self._written.put(None)
 
     def write(self, data: bytes) -> None:
@@ -79,39 +77,12 @@ class ThreadChild(SilentChild):
         pass
 
 
-class DeadChild(SilentChild):
+class DeadProcess(SilentProcess):
     """A process that has ended with exit code 1 before it said anything."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
         self.kill()
 
     def close(self) -> int:
         return 1
-
-
-class ThreadServer:
-    """Does each job in a thread of its own."""
-
-    def prepare(self) -> None:
-        pass
-
-    def begin(self, job: Job) -> SilentChild:
-        return ThreadChild(job)
-
-    def close(self) -> None:
-        pass
-
-
-class SilentServer(ThreadServer):
-    """Its jobs say nothing."""
-
-    def begin(self, job: Job) -> SilentChild:
-        return SilentChild()
-
-
-class DyingServer(ThreadServer):
-    """Its processes die before they say anything."""
-
-    def begin(self, job: Job) -> SilentChild:
-        return DeadChild()

@@ -34,10 +34,16 @@ class Clock:
 
 
 def segment(
-    directory: Path, base: int = 40, config: LogConfig = SMALL, *, clock: Clock | None = None, **options: Any
+    directory: Path,
+    base: int = 40,
+    config: LogConfig = SMALL,
+    *,
+    clock: Clock | None = None,
+    file_already_exists: bool = False,
+    suffix: str = "",
 ) -> LogSegment:
     home = SegmentHome(directory=directory, config=config, scheduler=ImmediateScheduler(), clock=clock or Clock())
-    return home.segment(base, **options)
+    return home.segment(base, file_already_exists=file_already_exists, suffix=suffix)
 
 
 def batch(

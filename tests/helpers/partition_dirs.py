@@ -14,10 +14,13 @@ from kafkalog import ByteBufferMessageSet, FileMessageSet, Record
 from kafkalog.record.control import ControlRecordType
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.file_names import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, TopicPartition, offset_file
+from kafkalog.storage.local_log.local_log import LocalLog
 from kafkalog.storage.log_config import LogConfig
-from kafkalog.storage.producer.producer_state_manager import ProducerStateManager, read_snapshot
-from kafkalog.storage.recovery.log_loader import LoadedLog, LoadRequest, load_log
+from kafkalog.storage.producer.producer_snapshot import read_snapshot
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
+from kafkalog.storage.recovery.log_loader import Opening, load_log
 from kafkalog.storage.scheduler import Scheduler
+from kafkalog.storage.segment.replace_segments import SegmentHome
 from tests.helpers.scheduling import ImmediateScheduler
 
 NOW = 1_800_000_000_000
@@ -29,7 +32,8 @@ CONFIG = LogConfig(segment_bytes=1 << 20, segment_index_bytes=1200, index_interv
 class Opened:
     """A log that was loaded, and what the loading filled."""
 
-    log: LoadedLog
+    log: LocalLog
+    log_start_offset: int
     producer_state: ProducerStateManager
     leader_epochs: LeaderEpochCache
     progress: list[tuple[int, int]]
@@ -40,7 +44,7 @@ class Opened:
 
     @property
     def end_offset(self) -> int:
-        return self.log.next_offset.message_offset
+        return self.log.log_end_offset
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
@@ -61,32 +65,25 @@ class Stop:
     config: LogConfig = CONFIG
     now: int = NOW
     scheduler: Scheduler = field(default_factory=ImmediateScheduler)
-    producer_state: ProducerStateManager | None = None
 
 
 @contextmanager
 def loaded(directory: Path, stop: Stop = Stop(), **changes: Any) -> Iterator[Opened]:
     """Load the directory; release its files as they are at the end, as a crash would."""
     stop = replace(stop, **changes)
-    state = stop.producer_state or producer_state(directory, stop.now)
+    state = producer_state(directory, stop.now)
     epochs = LeaderEpochCache(directory / LEADER_EPOCH_CHECKPOINT)
     progress: list[tuple[int, int]] = []
-    log = load_log(
-        LoadRequest(
-            directory=directory,
-            config=stop.config,
-            scheduler=stop.scheduler,
-            clock=lambda: stop.now,
-            had_clean_shutdown=stop.clean,
-            log_start_offset_checkpoint=stop.log_start,
-            recovery_point_checkpoint=stop.recovery_point,
-            producer_state=state,
-            leader_epochs=epochs,
-            progress=lambda done, todo: progress.append((done, todo)),
-        )
+    home = SegmentHome(directory=directory, config=stop.config, scheduler=stop.scheduler, clock=lambda: stop.now)
+    opening = Opening(
+        had_clean_shutdown=stop.clean,
+        log_start_offset=stop.log_start,
+        recovery_point=stop.recovery_point,
+        progress=lambda done, todo: progress.append((done, todo)),
     )
+    log, log_start_offset = load_log(home, opening, state, epochs)
     try:
-        yield Opened(log, state, epochs, progress)
+        yield Opened(log, log_start_offset, state, epochs, progress)
     finally:
         for segment in log.segments.values:
             segment.release()

@@ -9,7 +9,8 @@ from typing import Any
 from kafkalog import AppendOrigin, ByteBufferMessageSet
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import CompletedTxn, ProducerStateEntry, ProducerStateManager
+from kafkalog.storage.producer.producer_state_entry import CompletedTxn, ProducerStateEntry
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from tests.reference.encode import CONTROL, TRANSACTIONAL, PlainRecord, V2Batch, records
 
 NOW = 1_700_000_000_000

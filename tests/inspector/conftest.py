@@ -6,13 +6,12 @@ import importlib.util
 
 import pytest
 
-from inspector.background import runs
-from inspector.background.server import Server
+from inspector.jobs import runs
+from inspector.jobs.process import Process
 from inspector.reading import partition
-from tests.helpers.jobs import DyingServer, SilentServer, ThreadServer
+from tests.helpers.jobs import DeadProcess, SilentProcess, ThreadProcess
 
 PATIENCE_SECONDS = 60.0
-NEVER_SECONDS = 3600.0
 # How often views look for news; between two looks a test waits for nothing else.
 SOON_SECONDS = 0.05
 
@@ -25,9 +24,7 @@ def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     from textual.pilot import Pilot
 
-    monkeypatch.setattr("inspector.typed_keys.HELD_SECONDS", PATIENCE_SECONDS)
-    # A process that no job asks for is one more to wait for.
-    monkeypatch.setattr("inspector.app.PREPARED_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr("inspector.app.KEY_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(Pilot._wait_for_screen, "__defaults__", (PATIENCE_SECONDS,))
 
 
@@ -53,22 +50,22 @@ def _pilot_sleeps(_no_sleep: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _jobs_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits for a Python process to start."""
-    monkeypatch.setattr(runs, "Server", ThreadServer)
+    monkeypatch.setattr(runs, "Process", ThreadProcess)
 
 
 @pytest.fixture
 def _jobs_in_processes(_jobs_in_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As users have them."""
-    monkeypatch.setattr(runs, "Server", Server)
+    monkeypatch.setattr(runs, "Process", Process)
 
 
 @pytest.fixture
 def _silent_jobs(_jobs_in_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs go on, and say nothing."""
-    monkeypatch.setattr(runs, "Server", SilentServer)
+    monkeypatch.setattr(runs, "Process", SilentProcess)
 
 
 @pytest.fixture
 def _dying_jobs(_jobs_in_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs end before they say anything, with exit code 1."""
-    monkeypatch.setattr(runs, "Server", DyingServer)
+    monkeypatch.setattr(runs, "Process", DeadProcess)

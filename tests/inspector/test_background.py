@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from inspector.background.child import work
-from inspector.background.frames import LENGTH, MOST, Frame, Gathering
-from inspector.background.jobs import Ended, Job, SearchJob, StatisticsJob, VerifyJob, Wanted
-from inspector.background.runs import KEPT, Run, Runs, SearchRun, StatisticsRun, VerifyRun
+from inspector.jobs.jobs import Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
+from inspector.jobs.process import FRAME_ITEMS, Frame, work
+from inspector.jobs.runs import KEPT, Run, Runs, SearchRun, StatisticsRun, VerifyRun
 from inspector.reading.search import SearchProgress
 from kafkalog.fsck import Finding, Severity
 from kafkalog.scan.progress import Progress
@@ -23,7 +22,7 @@ from kafkalog.scan.search import Match
 from tests.helpers import damage
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
-from tests.helpers.jobs import SilentChild, ThreadServer, within
+from tests.helpers.jobs import within
 from tests.reference.encode import V2Batch, records
 
 DATA = unpacked() / "kafka-3.9" / "data"
@@ -131,12 +130,12 @@ def test_a_run_may_be_cancelled_before_its_job_begins() -> None:
 
 
 def test_a_job_that_cannot_be_started_fails_and_the_next_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: ThreadServer, job: Job) -> SilentChild:
+    def refuse(_: object) -> None:
         raise OSError("no such program")
 
     async def steps(runs: Runs) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(ThreadServer, "begin", refuse)
+            patch.setattr("inspector.jobs.runs.Process", refuse)
             run = runs.start(VerifyRun(VerifyJob(DATA)))
             await ended(run)
             assert (run.state, run.problem) == ("failed", "no such program")
@@ -191,18 +190,22 @@ def test_next_and_previous_follow_offsets_whichever_way_the_search_goes(start: A
 
 
 def test_fast_events_are_gathered_into_few_frames_without_loss() -> None:
+    class Fast(SearchJob):
+        def events(self) -> Iterator[Match | int | SearchProgress | Ended]:
+            for i in range(3 * FRAME_ITEMS):
+                yield match(i)
+                yield SearchProgress(i, 10, i)
+            yield Ended()
+
     out = io.BytesIO()
-    gathering = Gathering(out)
-    for i in range(3 * MOST):
-        gathering.put(match(i))
-        gathering.put(SearchProgress(i, 10, i))
-    gathering.put(Ended())
+    work(Fast(DATA, Wanted("x")), out)
+    size = out.tell()
     out.seek(0)
     frames = []
-    while length := out.read(LENGTH.size):
-        frames.append(pickle.loads(out.read(*LENGTH.unpack(length))))
-    assert [each.offset for frame in frames for each in frame.items] == list(range(3 * MOST))
-    assert [offset for frame in frames for offset in frame.offsets] == list(range(3 * MOST))
+    while out.tell() < size:
+        frames.append(pickle.load(out))
+    assert [each.offset for frame in frames for each in frame.items] == list(range(3 * FRAME_ITEMS))
+    assert [offset for frame in frames for offset in frame.offsets] == list(range(3 * FRAME_ITEMS))
     assert [frame.ended for frame in frames] == [None] * (len(frames) - 1) + [Ended()]
     assert len(frames) < 20
 
@@ -214,7 +217,7 @@ def test_an_unexpected_error_in_a_job_is_its_last_frame() -> None:
             raise RuntimeError("nothing goes")
 
     out = io.BytesIO()
-    work(Broken(DATA), Gathering(out))
+    work(Broken(DATA), out)
     assert b"RuntimeError: nothing goes" in out.getvalue()
 
 

@@ -85,7 +85,7 @@ def test_blocks_are_for_terminals_that_are_known_to_have_them(
     assert has_blocks() is expected
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_categories=("C", "M", "Z")), max_size=30), st.integers(2, 20))
+@given(st.text(st.characters(exclude_categories=("C", "M", "Z")), max_size=30), st.integers(2, 20))
 def test_a_fitted_line_is_as_wide_as_it_is_to_be(line: str, width: int) -> None:
     from rich.cells import cell_len
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from tests.helpers.driving import Terminal, drive
+from tests.helpers.driving import Terminal, browsing, drive
 from tests.helpers.inspected import segment_file
 from tests.reference.encode import V2Batch, records
 
@@ -40,7 +40,7 @@ def test_other_views_open_while_an_endless_search_goes_on(tmp_path: Path) -> Non
         await at.press("enter", sees="[value")
         await at.press("escape", sees="[5 Rec")
         await at.press("9", sees="[9 ")
-        run = at.app.runs.of_kind("search")
+        run = at.app.search_of(browsing(at).reader.path)
         assert run is not None
         await at.until(lambda: run.seconds > 1 and re.search(r"0% of 5\.0 KiB, [1-9]", at.text))
         assert run.is_running

@@ -125,7 +125,7 @@ KEYS += ["right_square_bracket", "left_square_bracket"]
 def test_all_visible_rows_arrive_after_random_fast_keys(
     golden_logs: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inspector.typed_keys.HELD_SECONDS", 0.2)
+    monkeypatch.setattr("inspector.app.KEY_SECONDS", 0.2)
     seed = os.environ.get(SEED, name)
 
     async def steps(at: Terminal) -> None:
@@ -134,12 +134,13 @@ def test_all_visible_rows_arrive_after_random_fast_keys(
         for _ in range(6):
             types(at, *keys.choices(KEYS, k=12))
             await at.pilot.pause()
-        await at.until(lambda: at.app.keys.are_passed and partition_screen(at).going.still.is_set())
+        await at.until(lambda: at.app.typed.empty() and partition_screen(at).going.still.is_set())
         await at.until(lambda: not waits(at))
         assert "internal error" not in at.text, (seed, at.text)
         # It still answers.
         await at.press("escape", "2", sees="[2 Segm")
-        await at.press("4", sees="BASE OFFSET")
+        # The columns may have been scrolled to the right.
+        await at.press("4", sees="[4 Batches]")
 
     drive(golden_logs / "kafka-3.9" / "data" / name, steps)
 

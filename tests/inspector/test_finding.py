@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.background.runs import StatisticsRun, VerifyRun
+from inspector.jobs.runs import StatisticsRun, VerifyRun
 from inspector.screens.verify import view_of_bytes
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.prompt import Prompt

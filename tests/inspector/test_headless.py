@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inspector import headless
-from inspector.background.jobs import Wanted
+from inspector.jobs.jobs import Wanted
 from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.damage import flipped, start_of
 from tests.helpers.damage import log as damaged_log

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inspector import headless
-from inspector.background.jobs import Wanted
+from inspector.jobs.jobs import Wanted
 from inspector.model import Model
 from kafkalog import FileMessageSet
 from tests.helpers.damage import flipped, start_of

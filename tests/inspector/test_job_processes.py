@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from inspector.background.jobs import SearchJob, VerifyJob, Wanted
-from inspector.background.runs import Run, Runs, SearchRun, VerifyRun
+from inspector.jobs.jobs import SearchJob, VerifyJob, Wanted
+from inspector.jobs.runs import Run, Runs, SearchRun, VerifyRun
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
 from tests.helpers.jobs import PATIENCE_SECONDS, within
+from tests.helpers.processes import PROC, descendants, is_gone
 from tests.reference.encode import V2Batch, records
 
 SOUND = unpacked() / "kafka-3.9" / "data" / "v2-none-0"
-PROC = Path("/proc/self/stat")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("_jobs_in_processes"),
@@ -29,33 +29,8 @@ pytestmark = [
 ]
 
 
-def descendants(pid: int) -> dict[int, str]:
-    """The state of each process below one; Z: dead, and nobody has asked for its exit code."""
-    parents, states = {}, {}
-    for each in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = each.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        parents[int(each.parent.name)], states[int(each.parent.name)] = int(parent), state
-    found: dict[int, str] = {}
-    level = {pid}
-    while level:
-        level = {each for each, parent in parents.items() if parent in level}
-        found.update((each, states[each]) for each in level)
-    return found
-
-
 def busy() -> list[int]:
     return [pid for pid, state in descendants(os.getpid()).items() if state == "R"]
-
-
-def is_gone(pid: int) -> bool:
-    """Or dead, where the first process of a container does not ask for exit codes."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 async def until(condition: Callable[[], Any], what: str) -> None:
@@ -74,16 +49,6 @@ def endless(directory: Path) -> SearchJob:
     """A regular expression that backtracks through a value for ever."""
     data = V2Batch(records(b"a" * 5_000 + b"!")).encoded()
     return SearchJob(segment_file(directory / "endless-0", data), Wanted("(a|a)+$", regex=True))
-
-
-def test_a_job_answers() -> None:
-    async def steps(runs: Runs) -> None:
-        run = runs.start(VerifyRun(VerifyJob(SOUND)))
-        await ended(run)
-        assert (run.state, run.problem, run.findings) == ("finished", None, [])
-        assert run.progress.is_done
-
-    within(steps)
 
 
 def test_a_job_ends_at_once_when_it_is_cancelled_and_another_can_be_done(tmp_path: Path) -> None:
@@ -128,8 +93,8 @@ def test_a_job_fails_with_the_exit_code_when_its_process_is_killed(tmp_path: Pat
 SEARCHING = """
 import asyncio, sys
 from pathlib import Path
-from inspector.background.jobs import SearchJob, Wanted
-from inspector.background.runs import Runs, SearchRun
+from inspector.jobs.jobs import SearchJob, Wanted
+from inspector.jobs.runs import Runs, SearchRun
 
 async def main():
     run = Runs().start(SearchRun(SearchJob(Path(sys.argv[1]), Wanted("(a|a)+$", regex=True))))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import BatchRow, SegmentReader
+from inspector.model import BatchRow
 from inspector.reading import windows
+from inspector.reading.batches import SegmentReader
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import (
     all_batches,

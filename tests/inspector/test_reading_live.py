@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from inspector.model import Model, PartitionReader
+from inspector.model import Model
+from inspector.reading.partition import PartitionReader
 from inspector.reading.search import Search
 from inspector.reading.statistics import Statistics
 from kafkalog.scan.search import EXCERPT_BYTES, Match, pattern

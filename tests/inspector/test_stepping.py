@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector.app import InspectorApp
-from inspector.background.jobs import Ended, SearchJob
-from inspector.background.runs import SearchRun
+from inspector.jobs.jobs import Ended, SearchJob
+from inspector.jobs.runs import SearchRun
 from inspector.reading.batches import SegmentReader
 from inspector.widgets.lazy_table import LazyTable
 from kafkalog.scan.progress import Progress
@@ -212,7 +212,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
         yield Ended()
 
     monkeypatch.setattr(SearchJob, "events", events)
-    monkeypatch.setattr("inspector.background.frames.SECONDS", 0.0)
+    monkeypatch.setattr("inspector.jobs.process.FRAME_SECONDS", 0.0)
     yield offsets
     offsets.put(None)
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inspector import text
+from tests.helpers.strategies import CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,10 @@ def test_control_characters_are_escaped(data: bytes | None, shown: str) -> None:
     assert text.printable(data) == shown
 
 
-@given(data=st.binary(max_size=200) | st.text(max_size=200).map(lambda each: each.encode("utf-8", "surrogatepass")))
+@given(
+    data=st.binary(max_size=200)
+    | st.text(CHARACTERS, max_size=200).map(lambda each: each.encode("utf-8", "surrogatepass"))
+)
 def test_no_view_has_a_character_that_cannot_be_printed(data: bytes) -> None:
     assert text.printable(data).isprintable()
     for view in text.VIEWS:
@@ -107,8 +111,8 @@ def test_json_is_broken_into_lines_and_nothing_else() -> None:
 
 
 @given(
-    value=st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists)
-    | st.dictionaries(st.text(), st.integers())
+    value=st.recursive(st.none() | st.booleans() | st.integers() | st.text(CHARACTERS), st.lists)
+    | st.dictionaries(st.text(CHARACTERS), st.integers())
 )
 def test_pretty_json_means_what_the_bytes_mean(value: object) -> None:
     data = json.dumps(value, ensure_ascii=True).encode()

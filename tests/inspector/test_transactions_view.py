@@ -13,7 +13,7 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from textual.widgets import Static
 
 import kafkalog
-from inspector.background.runs import TransactionsRun
+from inspector.jobs.runs import TransactionsRun
 from inspector.screens import transactions as view
 from inspector.screens.transactions import TransactionsView
 from inspector.widgets.lazy_table import LazyTable
@@ -126,7 +126,7 @@ def test_transactions_are_read_again_when_the_log_has_grown(tmp_path: Path, monk
 
 def test_escape_cancels_reading_and_r_begins_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = TransactionsRun.begin
-    monkeypatch.setattr(TransactionsRun, "begin", lambda run, server: None)
+    monkeypatch.setattr(TransactionsRun, "begin", lambda run: None)
 
     async def steps(at: Terminal) -> None:
         await at.sees("[2 Seg")

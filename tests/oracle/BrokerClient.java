@@ -57,6 +57,7 @@ public class BrokerClient {
       case "create" -> create(asked);
       case "produce" -> produce(asked);
       case "view" -> view(asked);
+      case "look" -> look(asked);
       case "low" -> low(asked);
       case "delete" -> delete(asked);
       default -> throw new IllegalArgumentException(asked.toString());
@@ -197,6 +198,74 @@ public class BrokerClient {
       view.set("producers", producers(admin, partition));
     }
     return view;
+  }
+
+  /**
+   * What a client gets of a partition that may be damaged, errors included: offsets and records of both isolation levels,
+   * the first record found by seeking, answers about times, producers.
+   */
+  static JsonNode look(JsonNode asked) {
+    TopicPartition partition = partition(asked);
+    ObjectNode look = JSON.createObjectNode();
+    for (String level : new String[] {"read_uncommitted", "read_committed"}) {
+      Properties config = client(asked, "isolation.level", level, "auto.offset.reset", "none", "fetch.max.wait.ms", "10",
+          "default.api.timeout.ms", "6000", "request.timeout.ms", "6000");
+      ObjectNode found = look.putObject(level);
+      try (var consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+        consumer.assign(List.of(partition));
+        long low = consumer.beginningOffsets(List.of(partition)).get(partition);
+        long end = consumer.endOffsets(List.of(partition)).get(partition);
+        found.put("low", low).put("end", end);
+        try {
+          consumeWhatThereIs(consumer, partition, low, end, found);
+        } catch (RuntimeException error) {
+          found.put("error", error.toString());
+        }
+        if (level.equals("read_committed")) continue;
+        try {
+          look.set("times", times(consumer, partition, asked.get("times")));
+        } catch (RuntimeException error) {
+          look.put("times", error.getClass().getSimpleName());
+        }
+        ArrayNode seeks = look.putArray("seeks");
+        for (JsonNode offset : asked.get("seeks")) seeks.add(firstFrom(consumer, partition, offset.asLong()));
+      } catch (RuntimeException error) {
+        found.put("error", error.toString());
+      }
+    }
+    try (Admin admin = Admin.create(client(asked, "default.api.timeout.ms", "6000", "request.timeout.ms", "6000"))) {
+      look.set("producers", producers(admin, partition));
+    } catch (Exception error) {
+      look.put("producers", error.toString());
+    }
+    return look;
+  }
+
+  static final long STALL = Duration.ofSeconds(2).toNanos();
+
+  /** As a consumer goes on: up to an error, or up to where nothing more comes. */
+  static void consumeWhatThereIs(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, long low, long end,
+      ObjectNode found) {
+    ArrayNode records = found.putArray("records");
+    consumer.seek(partition, low);
+    long position = low, since = System.nanoTime();
+    while (position < end) {
+      for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) records.add(described(record));
+      if (consumer.position(partition) != position) since = System.nanoTime();
+      else if (System.nanoTime() - since > STALL) throw new IllegalStateException("nothing comes after " + position);
+      position = consumer.position(partition);
+    }
+  }
+
+  static String firstFrom(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, long offset) {
+    try {
+      consumer.seek(partition, offset);
+      for (long since = System.nanoTime(); System.nanoTime() - since < STALL;)
+        for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) return "" + record.offset();
+      return "nothing";
+    } catch (RuntimeException error) {
+      return error.getClass().getSimpleName();
+    }
   }
 
   static ArrayNode consumed(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, long low, long end) {

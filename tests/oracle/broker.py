@@ -26,7 +26,6 @@ from tests.oracle import java
 
 CLIENT = Path(__file__).with_name("BrokerClient.java")
 LOGGING_POM = Path(__file__).with_name("logging_pom.xml")
-POMS = (java.POM, LOGGING_POM)
 PATIENCE_S = 180  # a broker starts in a few seconds, where the machine has nothing else to do
 SMALL_MACHINE = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 SPOKEN_OF = ("kafka.log", "org.apache.kafka.storage", "kafka.server.KafkaRaftServer")
@@ -86,15 +85,18 @@ class BrokerFailed(Exception):
 
 
 class Broker:
-    """A cluster of one; a context manager. `data` is its data directory."""
+    """A cluster of one; a context manager. `data` is its data directory, formatted if it is not there."""
 
     def __init__(
         self,
         directory: Path,
         settings: Mapping[str, object] | None = None,
         options: Sequence[str] = ("-Xmx320m", *SMALL_MACHINE),
+        *,
+        pom: Path = java.POM,
+        user: int | None = None,
     ) -> None:
-        """settings: besides those above; options: of its virtual machine."""
+        """settings: besides those above; options: of its virtual machine; pom: names its version; user: runs it."""
         self.data = directory / "data"
         self._directory = directory
         self._config = directory / "server.properties"
@@ -109,8 +111,9 @@ class Broker:
         }
         self._config.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
         self._command = java.kafka_command(
-            "kafka.Kafka", [str(self._config)], options=[*options, *_logging()], poms=POMS
+            "kafka.Kafka", [str(self._config)], options=[*options, *_logging()], poms=(pom, LOGGING_POM)
         )
+        self._user = user
         self._runs: list[Run] = []
         self._cleanup = ExitStack()
         self.client = Client(self.address, directory / "client.log")
@@ -118,7 +121,8 @@ class Broker:
     def __enter__(self) -> Self:
         self._cleanup.callback(self._kill_all)
         self._cleanup.enter_context(self.client)
-        assert self.client.ask("format", cluster=random_topic_id(), config=str(self._config)) == 0
+        if not self.data.exists():
+            assert self.client.ask("format", cluster=random_topic_id(), config=str(self._config)) == 0
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,22 +132,22 @@ class Broker:
         for run in self._runs:
             run.kill()
 
-    def start(self) -> "Run":
-        """The broker, ready to be asked. BrokerFailed: it ended instead."""
+    def start(self, patience: float = PATIENCE_S) -> "Run":
+        """The broker, ready to be asked. BrokerFailed: it ended instead, or was not ready in time and was killed."""
         log = self._directory / f"broker-{len(self._runs)}.log"
-        run = Run(self._command, log)
+        run = Run(self._command, log, self._user)
         self._runs.append(run)
-        run.wait_until_started()
+        run.wait_until_started(patience)
         return run
 
 
 class Run:
     """A broker from its start to its end."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, user: int | None) -> None:
         self._log = log
         with log.open("wb") as file:
-            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, user=user)
 
     @property
     def text(self) -> str:
@@ -154,8 +158,12 @@ class Run:
         """The lines of its log so far: level, logger, text."""
         return self.text.splitlines()
 
-    def wait_until_started(self) -> None:
-        give_up = time.monotonic() + PATIENCE_S
+    @property
+    def is_up(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_until_started(self, patience: float) -> None:
+        give_up = time.monotonic() + patience
         while not STARTED.search(self.text):
             if self._process.poll() is not None or time.monotonic() > give_up:
                 self.kill()

@@ -16,14 +16,10 @@ from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import increment_sequence
 from kafkalog.storage.file_names import SNAPSHOT_SUFFIX, offset_file
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import (
-    BatchMetadata,
-    CompletedTxn,
-    ProducerAppendInfo,
-    ProducerStateEntry,
-    ProducerStateManager,
-    read_snapshot,
-)
+from kafkalog.storage.producer.producer_append_info import ProducerAppendInfo
+from kafkalog.storage.producer.producer_snapshot import read_snapshot
+from kafkalog.storage.producer.producer_state_entry import BatchMetadata, CompletedTxn, ProducerStateEntry
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 
 TIMEOUT_MS = 60_000
 EXPIRATION_MS = 86_400_000

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from inspector import headless
-from inspector.model import Model, PartitionReader, PartitionState, TopicRow
+from inspector.model import Model, PartitionState, TopicRow
+from inspector.reading.partition import PartitionReader
 from kafkalog import LogConfig
 from tests.oracle import java
 from tests.oracle.broker import Broker, Seen, View

@@ -117,7 +117,7 @@ def state_of(opened: Opened) -> dict[str, Any]:
         for entry in state.active_producers.values()
     }
     return {
-        "log_start": opened.log.log_start_offset,
+        "log_start": opened.log_start_offset,
         "log_end": opened.end_offset,
         "recovery_point": opened.log.recovery_point,
         "producer_end": state.map_end_offset,

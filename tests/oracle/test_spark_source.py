@@ -203,8 +203,8 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {**ROLLED, "startingOffsets": each("rolled", 200), "endingOffsets": each("rolled", 180)},
         "startingOffsets",
     ),
-    "a start behind the log's end": ({**ROLLED, "startingOffsets": each("rolled", 100_000)}, "startingOffsets"),
-    "a start behind the log's end, and it may be": (
+    "a start beyond the log's end": ({**ROLLED, "startingOffsets": each("rolled", 100_000)}, "startingOffsets"),
+    "a start beyond the log's end, and it may be": (
         {**ROLLED, "startingOffsets": each("rolled", 100_000), "failOnDataLoss": "false"},
         "startingOffsets",
     ),
@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "an offset before the first": ({**ROLLED, "startingOffsets": each("rolled", -3)}, "startingOffsets"),
 }
 REFUSED_STREAMS: dict[str, tuple[dict[str, str], str]] = {
-    "a stream from behind the log's end": ({**ROLLED, "startingOffsets": each("rolled", 100_000)}, "rolled-0"),
+    "a stream from beyond the log's end": ({**ROLLED, "startingOffsets": each("rolled", 100_000)}, "rolled-0"),
     "a stream with an end": ({**ORDERS, "endingOffsets": "latest"}, "endingOffsets"),
     "a stream over a deletion that may not be": ({**ROLLED, "startingOffsets": each("rolled", 3)}, "rolled-0"),
 }

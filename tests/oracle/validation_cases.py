@@ -21,13 +21,14 @@ from tests.reference.encode import (
     LegacyWrapper,
     PlainRecord,
     V2Batch,
+    linked_lz4,
     with_right_checksum,
 )
 
 NOW = 1_800_000_000_000
 LARGEST = 2**63 - 1
 HOUR_MS = 3_600_000
-NONE, ZSTD = 0, 4
+NONE, LZ4, ZSTD = 0, 3, 4
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,16 @@ def _crossed() -> Iterator[Case]:
         for codec in range(5 if magic == 2 else 4):
             for topic in _topics():
                 yield Case("plain", encoded(PLAIN, magic, codec), topic)
+        for topic in _topics():
+            yield Case("linked LZ4 blocks", _linked(magic), topic)
+
+
+def _linked(magic: int) -> bytes:
+    if magic == 2:
+        batch = V2Batch(PLAIN, LZ4)
+        return replace(batch, payload=linked_lz4(batch.plain_region())).encoded()
+    wrapper = LegacyWrapper(PLAIN, LZ4, magic)
+    return replace(wrapper, value=linked_lz4(wrapper.inner_bytes(), magic)).encoded()
 
 
 def _topics() -> Iterator[Topic]:

@@ -14,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
-from kafkalog.errors import CorruptRecordError
+from kafkalog.errors import CorruptRecordError, DecompressedSizeError, InvalidRecordError
 from kafkalog.record import decompress as compression
-from tests.reference.compression import GZIP, LZ4
-from tests.reference.encode import PlainRecord, V2Batch, entries, records
+from tests.helpers.equivalence import assert_same_reading
+from tests.reference.codes import FaultCode
+from tests.reference.compression import GZIP, LZ4, ZSTD
+from tests.reference.encode import PlainRecord, V2Batch, compressed, entries, records, varint
 
 WRITTEN = [
     PlainRecord(0, 10, b"k0", b"v0", ((b"h", b"x"), (b"", None))),
@@ -67,6 +69,13 @@ def test_records_are_made_of_columns_one_by_one_or_all(columns: RecordColumns) -
     assert [(columns.key(i), columns.value(i), columns.headers(i)) for i in range(3)] == [
         (record.key, record.value, record.headers) for record in expected
     ]
+
+
+def test_sequences_are_those_of_the_records(columns: RecordColumns) -> None:
+    assert columns.sequence.tolist() == [record.sequence for record in columns]
+    settings: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 2**31 - 2}
+    (wrapped,) = ByteBufferMessageSet.from_records([Record(b"x")] * 4, **settings).columns()
+    assert wrapped.sequence.tolist() == [2**31 - 2, 2**31 - 1, 0, 1] == [record.sequence for record in wrapped]
 
 
 def test_a_slice_of_columns_is_columns(columns: RecordColumns) -> None:
@@ -125,20 +134,20 @@ def test_strongly_compressed_batches_are_not_decompressed_all_at_once(monkeypatc
     monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
     data = b"".join(one_record(i, b"x" * 30_000) for i in range(20))
     pieces = list(ByteBufferMessageSet(data).columns())
-    assert [len(each) for each in pieces] == [4, 4, 4, 4, 4]
-    assert max(each.buffer.nbytes for each in pieces) < 130_000
-    assert [each.offset.tolist() for each in pieces] == [[*range(i, i + 4)] for i in range(0, 20, 4)]
+    assert [len(each) for each in pieces] == [3, 3, 3, 3, 3, 3, 2]
+    assert max(each.buffer.nbytes for each in pieces) <= 100_000
+    assert [each.offset.tolist() for each in pieces] == [[*range(i, min(20, i + 3))] for i in range(0, 20, 3)]
     assert {record.value for record in ByteBufferMessageSet(data)} == {b"x" * 30_000}
 
 
 def test_threads_decompress_no_more_ahead_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread decodes three chunks of the only batch range, and the next ones once the reader has come to them."""
+    """A thread decodes four chunks of the only batch range, and the next ones once the reader has come to them."""
     monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
     monkeypatch.setattr("kafkalog.record.message_set.MOST_WAITING_BYTES", 300_000)
     made = batches_decompressed(monkeypatch)
     chunks = ByteBufferMessageSet(b"".join(one_record(i, b"x" * 30_000) for i in range(40))).columns(threads=2)
     found = next(chunks).offset.tolist()
-    assert (len(found), len(made)) == (4, 12)
+    assert (len(found), len(made)) == (3, 13)
     assert found + [offset for chunk in chunks for offset in chunk.offset.tolist()] == list(range(40))
     assert len(made) == 40
 
@@ -225,3 +234,44 @@ def test_the_records_chosen_are_those_and_in_their_order(chosen: list[bool]) -> 
 
 def test_no_records_can_be_chosen_of_none() -> None:
     assert len(RecordColumns.empty().where(np.array([], bool))) == 0
+
+
+def test_all_records_of_a_batch_are_refused_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.record.decoding.MOST_ARRAYS", 680)
+    data = V2Batch(records(*[b"x"] * 12), ZSTD).encoded()
+    (batch,) = ByteBufferMessageSet(data, decompression_limit=200).batches()
+    with pytest.raises(DecompressedSizeError, match=r"position 0: .*more records.*at most 11, found more than"):
+        batch.columns()
+    assert len(list(batch)) == 12
+    assert sum(map(len, ByteBufferMessageSet(data, decompression_limit=200).columns())) == 12
+
+
+def _with_headers(count: int) -> bytes:
+    body = bytes(3) + varint(-1) + varint(-1) + varint(count) + bytes(2 * count)
+    return V2Batch(records_count=1, region=varint(len(body)) + body).encoded()
+
+
+def test_a_record_of_more_headers_than_are_made_objects_is_refused_by_its_place() -> None:
+    (record,) = ByteBufferMessageSet(_with_headers(2**18))
+    assert len(record.headers) == 2**18
+    data = _with_headers(2**18 + 1)
+    with pytest.raises(DecompressedSizeError, match=r"more headers.*expected at most 262144, found 262145"):
+        list(ByteBufferMessageSet(data))
+    assert assert_same_reading(data) == (FaultCode.TOO_MANY_HEADERS, 0, 69, 2**18, 2**18 + 1)
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+@pytest.mark.parametrize("at_a_time", [1, 100, 4096, 10_000])
+def test_what_libraries_return_piece_by_piece_is_put_together(
+    monkeypatch: pytest.MonkeyPatch, codec: int, at_a_time: int
+) -> None:
+    monkeypatch.setattr(compression, "BYTES_AT_A_TIME", at_a_time)
+    parts = [bytes(range(256)) * 17, b"x" * 9000, b"", b"end"]
+    stream = b"".join(compressed(part, codec) for part in (parts if codec != LZ4 else parts[:1]))
+    plain = b"".join(parts if codec != LZ4 else parts[:1])
+    assert bytes(compression.decompress(codec, memoryview(stream))) == plain
+    assert bytes(compression.decompress(codec, memoryview(stream), limit=len(plain))) == plain
+    with pytest.raises(DecompressedSizeError):
+        compression.decompress(codec, memoryview(stream), limit=len(plain) - 1)
+    with pytest.raises(InvalidRecordError):
+        compression.decompress(codec, memoryview(stream)[:-2])

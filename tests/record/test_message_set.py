@@ -89,6 +89,29 @@ def test_too_few_bytes_for_an_entry_hold_none_and_are_no_damage(data: bytes, kin
     assert (messages.end_of_data.kind.name, messages.end_of_data.position) == (kind, 0)
 
 
+@pytest.mark.parametrize("length", range(12, 17))
+def test_a_size_field_is_checked_before_there_is_a_magic(length: int) -> None:
+    data = FIRST + (SECOND[:8] + struct.pack(">i", 13) + SECOND[12:])[:length]
+    batches = ByteBufferMessageSet(data).batches()
+    assert next(batches).last_offset == 1
+    with pytest.raises(CorruptRecordError) as error:
+        next(batches)
+    assert (error.value.position, error.value.expected, error.value.found) == (len(FIRST), 14, 13)
+    assert ByteBufferMessageSet(FIRST + SECOND[:length]).end_of_data.kind.name == "TORN"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("count", [1, 3])
+def test_wrappers_have_no_offsets_beyond_the_largest(magic: int, count: int) -> None:
+    wrapper = LegacyWrapper(records(*[b"v"] * count), GZIP, magic).encoded()
+    largest = 2**63 - 1
+    for times in [2, 3] if count == 1 else [1, 2, 3]:
+        with pytest.raises(ValueError, match="exceed the largest offset"):
+            ByteBufferMessageSet(wrapper * times).with_offsets(largest)
+    numbered = ByteBufferMessageSet(wrapper).with_offsets(largest - count + 1)
+    assert [record.offset for record in numbered][-1] == largest
+
+
 def test_a_kilobyte_of_size_13_is_damage() -> None:
     with pytest.raises(CorruptRecordError):
         list(ByteBufferMessageSet(bytes(8) + struct.pack(">i", 13) + bytes(244)).batches())

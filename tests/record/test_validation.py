@@ -43,6 +43,7 @@ from tests.reference.encode import (
     PlainRecord,
     V2Batch,
     entries,
+    linked_lz4,
     raw_snappy,
     with_right_checksum,
 )
@@ -166,6 +167,17 @@ def test_messages_of_another_format_inside_a_wrapper_are_all_named(magic: int, c
     error = refused(LegacyWrapper(TWENTY, codec, magic, inner=inner).encoded(), magic=magic)
     assert indices(error) == list(range(20))
     assert isinstance(error.reason, InvalidRecordError)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("inner_magic", [2, 127])
+def test_a_message_of_a_later_format_inside_a_wrapper_is_refused(magic: int, inner_magic: int, compacted: bool) -> None:
+    inner = bytearray(LegacyMessage(THREE[0], 1).encoded())
+    inner[16] = inner_magic
+    error = refused(LegacyWrapper(THREE, GZIP, magic, inner=bytes(inner)).encoded(), magic=magic, compacted=compacted)
+    assert indices(error) == [0]
+    assert "format" in error.record_errors[0].message
 
 
 # --- 42: CRC, sequence, keys
@@ -515,3 +527,19 @@ def test_the_error_with_its_records_survives_pickling_and_naming_of_the_file() -
         assert type(same.reason) is type(error.reason)
         assert same.__notes__ == ["noted"]
         assert str(same) == f"a/b.log: position 7: {error}"
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("target", [None, CompressionType.NONE, CompressionType.GZIP])
+def test_linked_lz4_blocks_are_refused(magic: int, target: CompressionType | None) -> None:
+    wrapper, batch = LegacyWrapper(THREE, LZ4, magic), V2Batch(THREE, LZ4)
+    linked = (
+        replace(batch, payload=linked_lz4(batch.plain_region())).encoded()
+        if magic == 2
+        else replace(wrapper, value=linked_lz4(wrapper.inner_bytes(), magic)).encoded()
+    )
+    assert [record.value for record in ByteBufferMessageSet(linked)] == [b"x", b"y", b"z"]
+    with pytest.raises(InvalidRecordError, match="LZ4 frame are linked"):
+        validate_messages_and_assign_offsets(
+            ByteBufferMessageSet(linked), first_offset=0, now=NOW, target_compression=target
+        )

@@ -37,6 +37,7 @@ class FaultCode(IntEnum):
     EMPTY_WRAPPER = 11
     WRAPPER_OFFSET = 12
     TRAILING_BYTES = 13
+    TOO_MANY_HEADERS = 14
 
 
 Fault: TypeAlias = tuple[int, int, int, int, int]

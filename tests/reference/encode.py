@@ -99,6 +99,13 @@ def _lz4_frame(data: bytes) -> bytes:
         return bytes(frame.begin() + frame.compress(data) + frame.flush())
 
 
+def linked_lz4(data: bytes, magic: int = 2) -> bytes:
+    """A frame of blocks that refer to those before, as `lz4.frame.compress` makes it and no Java client reads it."""
+    with lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True) as frame:
+        made = bytes(frame.begin() + frame.compress(data) + frame.flush())
+    return with_v0_lz4_checksum(made) if magic == 0 else made
+
+
 # --- v2
 
 

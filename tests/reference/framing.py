@@ -153,6 +153,10 @@ def _stop(data: bytes, at: int, zeros: int, strict_magic: bool, max_size: int) -
     if at >= zeros:
         return Status.ZEROED, 0, 0
     if left < UP_TO_MAGIC:
+        if strict_magic and left >= OVERHEAD and _size(data, at) < SMALLEST_SIZE:
+            return Status.SIZE_TOO_SMALL, SMALLEST_SIZE, _size(data, at)
+        if strict_magic and left >= OVERHEAD and 0 <= max_size < _size(data, at):
+            return Status.SIZE_TOO_LARGE, max_size, _size(data, at)
         return Status.TORN, UP_TO_MAGIC, left
     size, magic = _size(data, at), _magic(data, at)
     if size < SMALLEST_SIZE:

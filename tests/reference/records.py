@@ -17,6 +17,7 @@ from tests.reference.codes import DamageError, FaultCode
 from tests.reference.cursor import Cursor, wrap
 
 LOG_APPEND_TIME = 1
+MOST_HEADERS = 2**18
 
 
 class Place(NamedTuple):
@@ -84,6 +85,8 @@ def _headers(body: Cursor) -> tuple[int, int]:
     count = body.varint()
     if not 0 <= count <= body.left:
         raise DamageError(FaultCode.HEADER_COUNT, at, body.left, count)
+    if count > MOST_HEADERS:
+        raise DamageError(FaultCode.TOO_MANY_HEADERS, at, MOST_HEADERS, count)
     start = body.at
     for _ in range(count):
         _header_key(body)

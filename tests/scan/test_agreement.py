@@ -1,4 +1,4 @@
-"""The same records survive for everybody: `verify`, `dump --skip-damage`, Spark's split reader, `scan.records`."""
+"""The same records survive for everybody: `verify`, `dump --skip-damage`, Spark, `salvage`, `scan.records`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from click.testing import CliRunner
 import kafkalog
 from kafkalog import RecordColumns
 from kafkalog.cli import cli
-from kafkalog.fsck.verifying import verify_partition
+from kafkalog.fsck import salvage
+from kafkalog.fsck.verifying import verify_path
 from kafkalog.scan.records import Damage, records
 from kafkalog.spark import plan_splits, read_records
 from kafkalog.storage.file_names import segment_files
@@ -38,7 +39,7 @@ def survivors(parts: Iterator[RecordColumns]) -> Survivors:
 
 def by_verify(directory: Path) -> Survivors:
     """Return the records of the sound batches: what lies between findings, and has offsets of its segment."""
-    findings = [each for each in verify_partition(directory) if each.code in DAMAGED | LOST]
+    findings = [each for each in verify_path(directory) if each.code in DAMAGED | LOST]
     files = segment_files(directory)
     found: Survivors = []
     for i, (base, path) in enumerate(files):
@@ -75,6 +76,14 @@ def by_spark(directory: Path, split_bytes: int) -> Survivors:
     ]
 
 
+def by_salvage(directory: Path) -> Survivors:
+    """Return the records of the salvaged partition, and those of batches whose offsets do not rise."""
+    new = directory.parent / "salvaged" / directory.name
+    salvage(directory, new)
+    with kafkalog.open(new) as log:
+        return survivors(log.columns())
+
+
 def by_scan(directory: Path) -> tuple[Survivors, list[Damage]]:
     damage: list[Damage] = []
     with kafkalog.open(directory) as log:
@@ -85,6 +94,7 @@ def assert_all_agree(directory: Path) -> tuple[Survivors, list[Damage]]:
     found, damage = by_scan(directory)
     assert by_verify(directory) == found
     assert by_dump(directory) == found
+    assert by_salvage(directory) == found
     for split_bytes in (1 << 20, 5000):
         assert by_spark(directory, split_bytes) == found
     return found, damage

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark before 4.2 does not bound micro-batches")
 
 from kafkalog.spark.read.options import ReadOptions
-from kafkalog.spark.schema import default_columns
+from kafkalog.spark.schema import columns_of
 from kafkalog.spark.stream_reader import KafkaLogStreamReader
 from tests.helpers import golden
 from tests.helpers.golden import Partition
@@ -45,7 +45,7 @@ class Query:
 
     def run(self, batches: int | None = None, *, dies: bool = False) -> Iterator[list[Row]]:
         """The rows of so many micro-batches (all that there are); it dies in the last one, when its rows are read."""
-        reader = KafkaLogStreamReader(self._options, default_columns(self._options))
+        reader = KafkaLogStreamReader(self._options, columns_of(None, self._options))
         worker = pickle.loads(pickle.dumps(reader))
         start = json.loads(self._ends[self._committed - 1]) if self._committed else reader.initialOffset()
         reader.prepareForTriggerAvailableNow()

@@ -27,19 +27,19 @@ def refusal(streaming: Any = False, **options: Any) -> str:
 
 def test_a_batch_reads_from_the_earliest_to_the_latest_offset() -> None:
     options = parsed()
-    assert (options.starting.offset, options.ending.offset) == (EARLIEST, LATEST)
+    assert (options.starting.figure, options.ending.figure) == (EARLIEST, LATEST)
     assert (options.fail_on_data_loss, options.include_headers, options.committed) == (True, False, False)
     assert options.on_corrupt is OnCorrupt.FAIL
 
 
 def test_a_stream_begins_at_the_latest_offset() -> None:
-    assert parsed(streaming=True).starting.offset == LATEST
+    assert parsed(streaming=True).starting.figure == LATEST
 
 
 @pytest.mark.parametrize("name", ["startingoffsets", "STARTINGOFFSETS", "startingOffsets"])
 @pytest.mark.parametrize("value", ["earliest", "EARLIEST", " earliest "])
 def test_names_and_words_are_taken_in_any_case(name: str, value: str) -> None:
-    assert parsed(**{name: value}).starting.offset == EARLIEST
+    assert parsed(**{name: value}).starting.figure == EARLIEST
 
 
 def test_options_travel_to_the_workers() -> None:
@@ -164,7 +164,7 @@ def test_a_batch_neither_begins_at_the_end_nor_ends_at_the_beginning(
 
 def test_a_stream_may_begin_at_the_end_of_a_partition() -> None:
     bound = parsed(streaming=True, startingOffsets='{"orders": {"0": -1, "1": -2}}').starting
-    assert bound.offsets == {ORDERS_0: LATEST, ORDERS_1: EARLIEST}
+    assert bound.figure == {ORDERS_0: LATEST, ORDERS_1: EARLIEST}
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
@@ -177,9 +177,9 @@ def test_one_timestamp_comes_before_timestamps_and_these_before_offsets() -> Non
     only = parsed(startingOffsets=offsets).starting
     both = parsed(startingOffsets=offsets, startingOffsetsByTimestamp=times).starting
     all_three = parsed(startingOffsets=offsets, startingOffsetsByTimestamp=times, startingTimestamp="9").starting
-    assert (only.option, only.offsets) == ("startingOffsets", {ORDERS_0: 5})
-    assert (both.option, both.timestamps, both.offsets) == ("startingOffsetsByTimestamp", {ORDERS_0: 1700}, None)
-    assert (all_three.option, all_three.timestamp, all_three.timestamps) == ("startingTimestamp", 9, None)
+    assert (only.option, only.figure, only.is_time) == ("startingOffsets", {ORDERS_0: 5}, False)
+    assert (both.option, both.figure, both.is_time) == ("startingOffsetsByTimestamp", {ORDERS_0: 1700}, True)
+    assert (all_three.option, all_three.figure, all_three.is_time) == ("startingTimestamp", 9, True)
 
 
 def test_only_one_option_says_which_topics() -> None:
@@ -217,7 +217,7 @@ def test_sizes_are_bytes_or_have_a_unit(text: Any, size: int) -> None:
 def test_pythons_own_values_are_taken_too() -> None:
     options = parsed(includeHeaders=True, minPartitions=3, startingOffsets={"orders": {"0": 4}}, failOnDataLoss=False)
     assert (options.include_headers, options.min_partitions, options.fail_on_data_loss) == (True, 3, False)
-    assert options.starting.offsets == {ORDERS_0: 4}
+    assert options.starting.figure == {ORDERS_0: 4}
 
 
 def test_an_option_of_streams_is_ignored_in_a_batch_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.spark.read.options import ReadOptions
-from kafkalog.spark.schema import Column, arrow_schema, chosen_columns, column_names, columns_of, ddl, default_columns
+from kafkalog.spark.schema import Column, arrow_schema, chosen_columns, column_names, columns_of, ddl
 
 KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
@@ -31,7 +31,7 @@ def test_optional_columns_come_after_them() -> None:
 
 def test_the_arrow_schema_is_what_spark_accepts() -> None:
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    assert arrow_schema(default_columns(options(includeHeaders=True))) == pa.schema(
+    assert arrow_schema(columns_of(None, options(includeHeaders=True))) == pa.schema(
         [
             ("key", pa.binary()),
             ("value", pa.binary()),

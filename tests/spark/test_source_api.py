@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, Struc
 
 from kafkalog.errors import LogLockedError
 from kafkalog.spark import KafkaLogDataSource, ReadOptions, read_rdd
-from kafkalog.spark.read.tasks import columns_of_struct
+from kafkalog.spark.schema import columns_of_struct
 from kafkalog.spark.stream_reader import KafkaLogStreamReader
 from kafkalog.spark.write import job as writer
 from kafkalog.spark.write.data_source_writer import KafkaLogArrowWriter, KafkaLogCommitMessage

@@ -15,7 +15,7 @@ from kafkalog import ByteBufferMessageSet, CompressionType, Record
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, InvalidRecordError
 from kafkalog.record.control import ControlRecordType
 from kafkalog.spark import plan_splits, read_records, read_split
-from kafkalog.spark.schema import arrow_schema, columns_of, default_columns
+from kafkalog.spark.schema import arrow_schema, columns_of
 from kafkalog.storage.files import readable_file
 from kafkalog.storage.files.readable_file import MappedFile, ReadableFile
 from kafkalog.storage.index.transaction_index import AbortedTxn, TransactionIndex
@@ -23,7 +23,7 @@ from tests.helpers.partition_dirs import NOW, batch, marker, write_segments
 from tests.helpers.spark_logs import log_of, offsets, options, rows, splits
 from tests.reference.encode import with_right_v2_checksum
 
-COLUMNS = [column.source for column in default_columns(options("/", includeHeaders=True, includeMetadata=True))]
+COLUMNS = [column.source for column in columns_of(None, options("/", includeHeaders=True, includeMetadata=True))]
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog._speedups.framing import scan_headers
 from kafkalog.errors import NotALogError
-from kafkalog.spark import plan_splits, read_records
+from kafkalog.spark import plan_splits
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.storage.file_names import TopicPartition
 from tests.helpers.partition_dirs import NOW
@@ -96,20 +95,6 @@ def test_a_time_in_seconds_is_reported(
     splits(orders, **given)
     (option,) = given
     assert (f"option {option}: {NOW // 1000} ms is 1970-01-21; are seconds meant?" in caplog.text) is reported
-
-
-@pytest.mark.parametrize(
-    ("batches", "message"), [(1, "1 damaged place was passed"), (2, "2 damaged places were passed")]
-)
-def test_skipped_places_are_counted(orders: Path, batches: int, message: str, caplog: pytest.LogCaptureFixture) -> None:
-    log = orders / f"{0:020d}.log"
-    data = bytearray(log.read_bytes())
-    for row in scan_headers(bytes(data))[0][3 : 3 + 2 * batches : 2]:
-        data[int(row["position"]) + 80] ^= 1
-    log.write_bytes(data)
-    parsed = options(orders, onCorrupt="skip")
-    assert sum(1 for split in plan_splits(parsed) for _ in read_records(split, parsed)) == END - 3 * batches
-    assert message in caplog.text
 
 
 # --- ranges that hold nothing

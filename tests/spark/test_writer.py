@@ -22,11 +22,10 @@ from kafkalog.errors import (
     LogStateError,
     RecordBatchTooLargeError,
 )
-from kafkalog.fsck.verifying import Options, verify_data_dir
+from kafkalog.fsck.verifying import Options, verify_path
 from kafkalog.spark.write import commit
 from kafkalog.spark.write import job as writer
 from kafkalog.spark.write.job import WriteJob, recover
-from kafkalog.spark.write.partitioner import partition_of_key
 from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
 from kafkalog.storage.checkpoint.partition_metadata_file import random_topic_id, read_partition_metadata
 from kafkalog.storage.data_dir.session import Session
@@ -47,6 +46,7 @@ from tests.helpers.spark_writing import (
     without_exchange,
     written,
 )
+from tests.reference.murmur2 import partition_of_key
 
 
 def topic_id(path: Path, partition: str = "t-0") -> str:
@@ -221,7 +221,7 @@ def test_the_directory_is_as_after_a_brokers_clean_stop(tmp_path: Path) -> None:
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 400\nt 1 0\n"
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n2\nt 0 400\nt 1 0\n"
     assert not (tmp_path / "_kafkalog_tmp").exists()
-    assert list(verify_data_dir(tmp_path, Options(deep=True))) == []
+    assert list(verify_path(tmp_path, Options(deep=True))) == []
     with LogManager(tmp_path, "a") as manager:
         assert manager["t-0"].high_watermark == 400
         manager["t-0"].append([Record(b"more")])
@@ -458,6 +458,7 @@ def test_a_log_that_is_replaced_while_it_is_read_can_be_read_on(tmp_path: Path) 
         ('{"version": 1, "coming": ["t-0"], "going": []}', "AttributeError"),
         ('{"version": 1, "coming": [], "going": ["../t-0"]}', "names that are not those of partitions"),
         (None, "not a regular file"),
+        ("sparse", "the file is too large"),
     ],
 )
 def test_a_commit_that_cannot_be_read_is_named_and_nothing_is_changed(
@@ -470,6 +471,8 @@ def test_a_commit_that_cannot_be_read_is_named_and_nothing_is_changed(
         os.mkfifo(path)
     else:
         path.write_text(journal)
+    if journal == "sparse":
+        os.truncate(path, 1 << 40)
     for act in (lambda: recover(tmp_path), lambda: written(tmp_path, [values(b"1")])):
         with pytest.raises(ValueError, match=f"{re.escape(str(path))} is damaged or not of version 1: put .*{why}"):
             act()

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'kafkalog[spark]'")
 
-from kafkalog.spark.write.partitioner import partition_of_key
 from tests.helpers import golden
 from tests.helpers.spark_rows import expected_rows, in_ms, of_spark
 from tests.helpers.spark_writing import partitions_in, records_in
+from tests.reference.murmur2 import partition_of_key
 
 pytestmark = [pytest.mark.spark]
 

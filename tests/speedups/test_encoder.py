@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, Record
 from kafkalog._speedups.encoder import RecordsEncoder
+from tests.helpers.strategies import CHARACTERS
 from tests.reference.encode import PlainRecord, V2Batch, entries
 
 payloads = st.none() | st.binary(max_size=300)
-headers = st.lists(st.tuples(st.text(max_size=5), payloads), max_size=3).map(tuple)
+headers = st.lists(st.tuples(st.text(CHARACTERS, max_size=5), payloads), max_size=3).map(tuple)
 rows = st.lists(st.tuples(payloads, payloads, headers, st.integers(-1, 2**62)), min_size=1, max_size=20)
 
 

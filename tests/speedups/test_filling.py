@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from kafkalog import Record
 from kafkalog._speedups.encoder import RecordsEncoder
+from tests.helpers.strategies import CHARACTERS
 from tests.reference.encode import PlainRecord
 from tests.reference.filling import batch, filled
 
 HEADER = bytes(range(61))
 payloads = st.none() | st.binary(max_size=200)
-headers = st.lists(st.tuples(st.text(max_size=5), payloads), max_size=2).map(tuple)
+headers = st.lists(st.tuples(st.text(CHARACTERS, max_size=5), payloads), max_size=2).map(tuple)
 records = st.lists(
     st.builds(Record, payloads, payloads, headers, st.sampled_from([-1, 0, 10**12]) | st.integers(-1, 2**62)),
     max_size=20,

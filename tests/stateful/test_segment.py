@@ -129,14 +129,16 @@ class SegmentMachine(RuleBasedStateMachine):
         sealed = self.segment.sealed
         self.segment.close() if ends_in_order else self.segment.release()
         if ends_in_order:
-            self.segment = segment(self.directory, BASE, CONFIG, file_already_exists=True, sealed=sealed)
+            self.segment = segment(self.directory, BASE, CONFIG, file_already_exists=True)
+            self.segment.sealed = sealed
             self._time_entry(self._largest(len(self.batches)))
             if not sealed:
                 self.segment.resize_indexes(CONFIG.segment_index_bytes)
         else:
             with (self.directory / f"{BASE:020d}.log").open("ab") as file:
                 file.write(torn)
-            self.segment = segment(self.directory, BASE, CONFIG, file_already_exists=True, sealed=sealed)
+            self.segment = segment(self.directory, BASE, CONFIG, file_already_exists=True)
+            self.segment.sealed = sealed
             assert self._recover() == len(torn)
         self.since = 0
 

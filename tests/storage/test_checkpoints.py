@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpointError
@@ -88,6 +90,7 @@ def test_white_space_and_line_ends_are_read_as_java_reads_them(path: Path, conte
         (b"-1\n1\n3 7\n", "the version is unknown"),
         (b"x\n", "a line does not follow the format"),
         (b"\n", "a line does not follow the format"),
+        (b"\n0\n0", "a line does not follow the format"),
         (b"0\nx\n", "a line does not follow the format"),
         (b"0\n1\n3\n", "a line does not follow the format"),
         (b"0\n1\n3 7 9\n", "a line does not follow the format"),
@@ -163,6 +166,41 @@ def test_any_bytes_are_entries_or_damage(tmp_path_factory: pytest.TempPathFactor
             assert all(len(entry) == 2 for entry in read(path))
 
 
+numbers = st.sampled_from([0, 7, 2**31 - 1, 2**31, 2**63 - 2, 2**63 - 1, 2**63, 2**64])
+edits = st.lists(
+    st.tuples(st.integers(0, 60), st.sampled_from(["", "1", " ", "\n", "\t", "+", "_", "\u0661"])), max_size=3
+)
+
+
+@example([(2**31, 0)], [], False)
+@example([(0, 2**63)], [], False)
+@example([(0, 0)], [(0, "1")], False)
+@example([(0, 0)], [(2, "1")], False)
+@example([(0, 0)], [(6, "")], True)
+@example([], [(0, ""), (2, "")], True)
+@given(st.lists(st.tuples(numbers.filter(lambda number: number < 2**32), numbers), max_size=3), edits, st.booleans())
+def test_epochs_as_they_are_written_are_read_as_line_by_line(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[int, int]], edits: list[tuple[int, str]], cut: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "epochs"
+    write_leader_epoch_checkpoint(path, entries, sync=False)
+    text = path.read_text()
+    for position, inserted in edits:
+        text = text[:position] + inserted + text[position + cut :]
+    path.write_text(text)
+
+    def outcome() -> list[tuple[int, int]] | str:
+        try:
+            return read_leader_epoch_checkpoint(path)
+        except CorruptCheckpointError as error:
+            return str(error)
+
+    fast = outcome()
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr("kafkalog.storage.checkpoint.checkpoint_file._entries_as_written", lambda text: None)
+        assert outcome() == fast
+
+
 def test_a_checkpoint_is_read_again_only_where_it_has_been_replaced(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +224,26 @@ def test_a_checkpoint_replaced_twice_in_a_moment_is_read_each_time(path: Path) -
     for offset in range(20):
         path.write_text(f"0\n1\norders 0 {offset % 10}\n")
         assert file.read() == {TopicPartition("orders", 0): offset % 10}
+
+
+def test_a_checkpoint_replaced_while_it_is_read_is_read_again_however_long_that_took(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text("0\n1\norders 0 1\n")
+    written = path.stat().st_mtime_ns
+
+    def read_slowly(path: Path) -> Mapping[TopicPartition, int]:
+        monkeypatch.undo()
+        offsets = read_offset_checkpoint(path)
+        path.write_text("0\n1\norders 0 2\n")
+        os.utime(path, ns=(written, written))
+        time.sleep(0.06)
+        return offsets
+
+    monkeypatch.setattr("kafkalog.storage.checkpoint.checkpoint_file.read_offset_checkpoint", read_slowly)
+    file = OffsetCheckpointFile(path)
+    assert file.read() == {TopicPartition("orders", 0): 1}
+    assert file.read() == {TopicPartition("orders", 0): 2}
 
 
 def settle(path: Path) -> None:

@@ -69,7 +69,7 @@ def entry_of(found: Any) -> bytes:
             file_message_set,
             "load_file_entry",
             entry_of,
-            lambda messages: messages.starting_at(5, loaded=True).size_in_bytes,
+            lambda messages: (messages.load_entry(0, 5), messages.size_in_bytes),
         ),
     ],
     ids=["headers", "entry"],

@@ -192,7 +192,6 @@ def test_a_compacted_segment_is_rolled_in_time_to_be_compacted() -> None:
 def test_a_file_is_created_in_full_size_only_if_that_is_asked_for() -> None:
     assert LogConfig(segment_bytes=1000).init_file_size == 0
     assert LogConfig(segment_bytes=1000, preallocate=True).init_file_size == 1000
-    assert LogConfig(segment_index_bytes=80).max_index_size == 80
 
 
 def test_jitter_is_at_random_below_its_limit_and_the_age_of_a_segment() -> None:
@@ -238,6 +237,15 @@ numbers = st.fixed_dictionaries(
         "leader_replication_throttled_replicas": st.sampled_from([(), ("*",), ("0:1", "22:333")]),
     },
 )
+
+
+def test_the_expiration_of_producers_is_a_setting_of_brokers_not_of_topics() -> None:
+    assert LogConfig().producer_id_expiration_ms == DAY_MS
+    config = LogConfig.from_topic_config({"producer.id.expiration.ms": "5000"})
+    assert config == LogConfig(producer_id_expiration_ms=5000)
+    assert config.to_topic_config() == LogConfig().to_topic_config()
+    with pytest.raises(ValueError, match="producer_id_expiration_ms is 0"):
+        LogConfig(producer_id_expiration_ms=0)
 
 
 @given(numbers)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import gzip
+import logging
 import os
 import pickle
 import resource
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,22 @@ def test_more_segments_are_read_than_files_may_be_open(tmp_path: Path) -> None:
             assert log.size_in_bytes == sum(path.stat().st_size for path in directory.iterdir())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.slow
+def test_thousands_of_segments_without_indexes_are_opened_for_writing_in_linear_time(tmp_path: Path) -> None:
+    logging.disable(logging.WARNING)
+    seconds = []
+    try:
+        for segments in (1000, 4000):
+            directory = partition(tmp_path / f"many-{segments}", segments)
+            began = time.process_time()
+            with kafkalog.open(directory, "a") as log:
+                seconds.append(time.process_time() - began)
+                assert (log.log_end_offset, len(log.segments)) == (segments, segments)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert seconds[1] < 2 * 4 * seconds[0]
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 2**62])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ from kafkalog import (
     ByteBufferMessageSet,
     CompressionType,
     IsolationLevel,
+    Log,
     LogOffsetMetadata,
     Record,
+    WritableLog,
 )
 from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
 from kafkalog.record.serialization import deserialize_json, deserialize_text
@@ -278,6 +282,22 @@ def test_deleted_records_are_not_found_by_their_time(directory: Path) -> None:
         assert log.offset_for_timestamp(NOW) == (NOW + 2, 2, 0)
 
 
+def test_damage_where_kafka_does_not_search_is_no_error(directory: Path) -> None:
+    with opened(directory) as log:
+        for i in range(3):
+            append(log, b"v", timestamp=NOW + 5 - i)
+            append(log, b"v", timestamp=NOW - i)
+            log.roll()
+        replicated(log)
+        log.delete_records(1)
+        assert log.offset_for_timestamp(NOW + 1) == (NOW + 4, 2, 0)
+        path = log.segments[1].path
+        path.write_bytes(b"\xff" * path.stat().st_size)
+        assert log.offset_for_timestamp(NOW + 1) is None
+        with pytest.raises(CorruptRecordError):
+            list(log.records())
+
+
 # --- keys and values as they are meant
 
 
@@ -388,3 +408,98 @@ def test_reading_a_segment_that_is_deleted_meanwhile_is_out_of_range(
         with pytest.raises(OffsetOutOfRangeError):
             reader.read(1, EVERYTHING)
         assert seen(reader, 4) == [4, 5]
+
+
+# --- a start outside the log
+
+OUTSIDE = pytest.mark.parametrize("start", [0, 2, 9, 10**6])
+
+
+@pytest.fixture
+def shortened(directory: Path) -> Iterator[WritableLog]:
+    """Offsets 3 to 7, after 0 to 2 were deleted."""
+    with opened(directory) as log:
+        fill(log, 8)
+        log.update_high_watermark(8)
+        log.delete_records(3)
+        yield log
+
+
+def starting_at(log: Log, start: int, **options: Any) -> list[list[int]]:
+    """The offsets that each kind of iterator gives."""
+    return [
+        [record.offset for record in log.records(start, **options)],
+        [int(offset) for part in log.columns(start, **options) for offset in part.offset],
+        [batch.base_offset for batch in log.batches(start, **options)],
+    ]
+
+
+@OUTSIDE
+def test_a_start_outside_the_log_is_refused_as_a_read_refuses_it(shortened: WritableLog, start: int) -> None:
+    for read in (shortened.records, shortened.columns, shortened.batches):
+        with pytest.raises(OffsetOutOfRangeError, match=r"offset is (before|after) the log (start|end) offset"):
+            next(iter(read(start)), None)
+    with pytest.raises(OffsetOutOfRangeError):
+        shortened.read(start, 100)
+
+
+@OUTSIDE
+def test_a_reader_may_begin_at_the_earliest_offset_instead(shortened: WritableLog, start: int) -> None:
+    assert starting_at(shortened, start, on_out_of_range="earliest") == [[3, 4, 5, 6, 7]] * 3
+
+
+@OUTSIDE
+def test_a_reader_may_begin_at_the_latest_offset_instead(shortened: WritableLog, start: int) -> None:
+    assert starting_at(shortened, start, on_out_of_range="latest") == [[]] * 3
+
+
+@pytest.mark.parametrize("choice", ["raise", "earliest", "latest"])
+def test_a_start_in_the_log_or_at_its_end_is_never_replaced(shortened: WritableLog, choice: str) -> None:
+    for start in range(3, 9):
+        assert starting_at(shortened, start, on_out_of_range=choice) == [list(range(start, 8))] * 3
+
+
+def test_a_start_above_the_high_watermark_is_in_the_log(shortened: WritableLog) -> None:
+    append(shortened, b"8")
+    assert list(shortened.records(9, isolation=IsolationLevel.HIGH_WATERMARK)) == []
+
+
+def test_another_choice_is_refused_at_once(shortened: WritableLog) -> None:
+    with pytest.raises(ValueError, match="on_out_of_range is 'newest', not one of raise, earliest, latest"):
+        shortened.records(3, on_out_of_range="newest")  # type: ignore[call-overload]
+
+
+# --- by index
+
+
+def test_a_record_is_found_by_its_offset_and_a_slice_of_offsets_is_a_range(shortened: WritableLog) -> None:
+    assert [shortened[offset].offset for offset in range(3, 8)] == [3, 4, 5, 6, 7]
+    assert [record.offset for record in shortened[4:6]] == [4, 5]
+    assert [record.offset for record in shortened[:]] == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 9])
+def test_an_index_outside_the_log_is_out_of_range(shortened: WritableLog, offset: int) -> None:
+    with pytest.raises(OffsetOutOfRangeError):
+        shortened[offset]
+
+
+def test_an_offset_that_no_record_has_is_no_index(shortened: WritableLog) -> None:
+    with pytest.raises(IndexError, match="no record has offset 8"):
+        shortened[8]
+    with pytest.raises(ValueError, match="no step"):
+        shortened[::2]
+    with pytest.raises(TypeError):
+        shortened["3"]  # type: ignore[call-overload]
+
+
+def test_a_datetime_stands_for_a_timestamp(directory: Path) -> None:
+    with opened(directory) as log:
+        time = datetime(2026, 1, 31, 10, tzinfo=UTC)
+        log.append([Record(b"%d" % i, timestamp=time + timedelta(seconds=i)) for i in range(3)])
+        found = log.offset_for_timestamp(time + timedelta(milliseconds=1))
+        assert found is not None
+        assert found.offset == 1
+        segment = log.segments[0].log.search_timestamp(time + timedelta(milliseconds=1))
+        assert segment is not None
+        assert segment.offset == 1

@@ -58,7 +58,7 @@ def test_an_argument_that_is_no_message_set_is_named(directory: Path, wrong: Any
     ("wrong", "told"),
     [
         (lambda log: log.append_as_leader(batch(), -1), "leader_epoch is -1"),
-        (lambda log: log.append_as_leader(batch(), 0, "client"), "origin is one of AppendOrigin"),
+        (lambda log: log.append_as_leader(batch(), 0, "leader"), "origin is 'leader', not one of replication"),
         (lambda log: log.append_as_leader(batch(), 0, transaction_version="2"), "transaction_version is a whole"),
         (lambda log: log.append_as_follower(batch(), None), "leader_epoch is a whole number, not NoneType"),
         (lambda log: log.update_high_watermark("3"), "high_watermark is a whole number, not str"),
@@ -137,7 +137,7 @@ def test_a_marker_of_the_second_transaction_version_needs_a_later_epoch(director
     ("given", "told"),
     [
         ({"kind": ControlRecordType.LEADER_CHANGE}, "kind is LEADER_CHANGE"),
-        ({"kind": "COMMIT"}, "kind is one of"),
+        ({"kind": "DONE"}, "kind is 'DONE', not one of"),
         ({"producer_id": -1}, "producer_id is -1"),
         ({"producer_epoch": 2**15}, "producer_epoch is 32768"),
         ({"coordinator_epoch": -1}, "coordinator_epoch is -1"),

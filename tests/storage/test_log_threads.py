@@ -97,7 +97,7 @@ def watermarks_once(log: Log, _: random.Random) -> None:
     assert metadata.message_offset >= mark
 
 
-@pytest.mark.parametrize("turns", [60, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turns", [50, pytest.param(150, marks=pytest.mark.slow)])
 def test_readers_in_other_threads_see_whole_records_in_order(directory: Path, turns: int) -> None:
     with opened(directory, CONFIG, scheduler=None) as log:
         fill(log, 1)

@@ -79,6 +79,17 @@ def test_truncation_within_a_batch_removes_all_of_it_and_leaves_a_gap(directory:
         assert append(log, b"next") == 2
 
 
+def test_a_gap_between_the_last_record_and_the_log_end_is_no_truncation_to_a_reader(directory: Path) -> None:
+    """The active segment is empty, and the log ends behind its base offset."""
+    with opened(directory) as log:
+        fill(log, 2)
+        log.roll()
+        append(log, b"a", b"b", b"c")
+        log.truncate_to(4)
+        assert (values(log), log.log_end_offset, log.segments[-1].size_in_bytes) == ([b"0", b"1"], 4, 0)
+        assert [batch.last_offset for batch in log.batches()] == [0, 1]
+
+
 @pytest.mark.parametrize("offset", [-1, -(2**63)])
 def test_negative_offsets_are_refused(directory: Path, offset: int) -> None:
     with opened(directory) as log:

@@ -15,7 +15,7 @@ from kafkalog.errors import (
     LogStateError,
     NotALogError,
 )
-from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
 from kafkalog.storage.checkpoint.partition_metadata_file import random_topic_id, write_partition_metadata
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
@@ -57,6 +57,15 @@ def lines(data_dir: Path, name: str) -> list[str]:
 
 
 # --- a mapping
+
+
+def test_a_new_log_begins_at_0_whatever_a_checkpoint_has_for_an_old_one_of_its_name(data_dir: Path) -> None:
+    manager(data_dir).close()
+    for name in CHECKPOINTS:
+        write_offset_checkpoint(data_dir / name, {TopicPartition("orders", 5): 100})
+    with manager(data_dir) as opened:
+        log = opened.create("orders-5")
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (0, 0, 0, 0)
 
 
 def test_the_partitions_are_a_mapping_in_the_order_of_topics_and_numbers(data_dir: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.errors import OutOfOrderSequenceError
 from kafkalog.storage.producer.producer_snapshot import read_snapshot, write_snapshot
-from kafkalog.storage.producer.producer_state_manager import BatchMetadata, ProducerStateEntry
+from kafkalog.storage.producer.producer_state_entry import BatchMetadata, ProducerStateEntry
 from tests.helpers.producers import DAY_MS, NOW, REPLICATION, Producers
 
 CORRUPTIONS: dict[str, Callable[[bytes], bytes]] = {

@@ -15,7 +15,8 @@ from kafkalog import AppendOrigin, FileMessageSet
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.storage.producer.producer_snapshot import encode_snapshot, read_snapshot, snapshot_files, write_snapshot
-from kafkalog.storage.producer.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
+from kafkalog.storage.producer.producer_state_entry import BatchMetadata, ProducerStateEntry
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from tests.helpers import golden
 from tests.helpers.golden import Partition
 from tests.helpers.strategies import DAMAGES

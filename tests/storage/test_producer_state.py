@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import InvalidProducerEpochError, InvalidRecordError, OutOfOrderSequenceError
 from kafkalog.record.record_batch import increment_sequence
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import BatchMetadata, ProducerStateEntry
+from kafkalog.storage.producer.producer_state_entry import BatchMetadata, ProducerStateEntry
 from tests.helpers.producers import (
     CLIENT,
     COORDINATOR,
@@ -86,7 +86,7 @@ def test_sequences_may_begin_again_within_a_batch(producers: Producers) -> None:
     producers.data(1, 0, LARGEST - 10, 2000, count=21, origin=REPLICATION)
     entry = producers.entry(1)
     assert entry.batch_metadata == (BatchMetadata(9, 2020, 20, NOW),)
-    assert (entry.first_seq, entry.last_seq) == (LARGEST - 10, 9)
+    assert (entry.batch_metadata[0].first_seq, entry.last_seq) == (LARGEST - 10, 9)
     assert (entry.last_data_offset, entry.last_offset_delta) == (2020, 20)
 
 
@@ -101,7 +101,7 @@ def test_a_marker_of_a_later_epoch_forgets_the_batches(producers: Producers) -> 
     producers.data(1, 0, 1)
     producers.marker(1, 1)
     entry = producers.entry(1)
-    assert (entry.producer_epoch, entry.first_seq, entry.last_seq, entry.is_empty) == (1, -1, -1, True)
+    assert (entry.producer_epoch, entry.last_seq, entry.batch_metadata) == (1, -1, ())
     producers.data(1, 1, 0)
     assert producers.entry(1).last_seq == 0
 

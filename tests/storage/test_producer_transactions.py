@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.errors import InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import CompletedTxn
+from kafkalog.storage.producer.producer_state_entry import CompletedTxn
 from tests.helpers.producers import (
     ABORT,
     CLIENT,

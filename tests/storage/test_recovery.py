@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.errors import CorruptRecordError, LogStateError, NotALogError
+from kafkalog.errors import CorruptRecordError, NotALogError
 from kafkalog.storage.file_names import INDEX_SUFFIX, LEADER_EPOCH_CHECKPOINT, TIME_INDEX_SUFFIX
-from kafkalog.storage.producer.producer_state_manager import ProducerStateEntry
 from kafkalog.storage.segment import log_segment as segment_module
 from tests.helpers.partition_dirs import (
     CONFIG,
@@ -31,7 +30,6 @@ from tests.helpers.partition_dirs import (
     names,
     numbered,
     offsets_in,
-    producer_state,
     write_segments,
 )
 from tests.reference.encode import V2Batch
@@ -44,25 +42,25 @@ INDEXES = (".index", ".timeindex", ".txnindex")
 
 def test_an_empty_directory_becomes_a_log_with_one_empty_segment_at_its_start(tmp_path: Path) -> None:
     with loaded(tmp_path) as opened:
-        assert (opened.bases, opened.log.log_start_offset, opened.end_offset) == ([0], 0, 0)
-        assert opened.log.next_offset.relative_position_in_segment == 0
+        assert (opened.bases, opened.log_start_offset, opened.end_offset) == ([0], 0, 0)
+        assert opened.log.log_end.relative_position_in_segment == 0
 
 
 def test_a_log_whose_files_were_all_deleted_begins_and_ends_at_its_start(tmp_path: Path) -> None:
     for clean in (True, False):
         directory = write_segments(tmp_path / str(clean), {})
         with loaded(directory, log_start=500, clean=clean) as opened:
-            assert (opened.bases, opened.log.log_start_offset, opened.end_offset) == ([500], 500, 500)
+            assert (opened.bases, opened.log_start_offset, opened.end_offset) == ([500], 500, 500)
 
 
 def test_the_log_starts_at_the_checkpoint_or_at_its_first_segment_whichever_is_later(tmp_path: Path) -> None:
     log = log_of(tmp_path / "log")
     for checkpoint in (0, 15, 29):
         with loaded(copy_of(log, tmp_path / f"from-{checkpoint}"), clean=True, log_start=checkpoint) as opened:
-            assert opened.log.log_start_offset == checkpoint
+            assert opened.log_start_offset == checkpoint
     log_file(log, 0).unlink()
     with loaded(log, log_start=5) as opened:
-        assert opened.log.log_start_offset == 10
+        assert opened.log_start_offset == 10
 
 
 def test_recovery_of_undamaged_files_changes_none_at_any_recovery_point(tmp_path: Path) -> None:
@@ -95,7 +93,7 @@ def test_a_recovery_point_beyond_the_end_of_the_log_is_brought_back(tmp_path: Pa
 def test_the_next_record_goes_behind_the_last_byte_of_the_last_segment(tmp_path: Path) -> None:
     log_of(tmp_path)
     with loaded(tmp_path, clean=True) as opened:
-        metadata = opened.log.next_offset
+        metadata = opened.log.log_end
         assert (metadata.message_offset, metadata.segment_base_offset) == (30, 20)
         assert metadata.relative_position_in_segment == log_file(tmp_path, 20).stat().st_size
 
@@ -354,7 +352,7 @@ def test_a_log_that_ends_before_its_start_is_emptied_and_begins_there(
     closed(tmp_path)
     change(log_file(tmp_path, 1), lambda data: data[:-1] + bytes([data[-1] ^ 1]))
     with loaded(tmp_path, log_start=4) as opened:
-        assert (opened.bases, opened.end_offset, opened.log.log_start_offset) == ([4], 4, 4)
+        assert (opened.bases, opened.end_offset, opened.log_start_offset) == ([4], 4, 4)
         assert opened.epochs == []
     assert names(tmp_path, ".log") == [log_file(tmp_path, 4).name]
     assert "before its start at 4" in caplog.text
@@ -395,14 +393,6 @@ def test_progress_is_reported_from_zero_to_all_bytes(tmp_path: Path) -> None:
     closed(tmp_path)
     with loaded(tmp_path, clean=True) as opened:
         assert opened.progress == []
-
-
-def test_a_producer_state_that_is_not_empty_is_refused(tmp_path: Path) -> None:
-    log_of(tmp_path)
-    state = producer_state(tmp_path)
-    state.load_producer_entry(ProducerStateEntry(7, producer_epoch=0))
-    with pytest.raises(LogStateError, match="not empty"):
-        load(tmp_path, producer_state=state)
 
 
 def test_nothing_is_left_open_when_loading_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def test_every_rebuilt_index_entry_points_at_its_batch(partition: Partition, tmp
             assert [last_offsets[entry.position] for entry in segment.offset_index] == [
                 entry.offset for entry in segment.offset_index
             ]
-            assert len(segment.offset_index) >= (segment.size_in_bytes > 50_000)
+            assert segment.offset_index.entries >= (segment.size_in_bytes > 50_000)
 
 
 @by_id(CLOSED)
@@ -88,4 +88,4 @@ def test_a_log_closed_by_a_broker_ends_at_the_offset_the_broker_reported(tmp_pat
         for clean in (True, False):
             with loaded(directory, config=CONFIG, now=NOW, clean=clean, log_start=int(seen["low"])) as opened:
                 assert opened.end_offset == int(seen["end_read_uncommitted"]) - markers_since.get(topic, 0), topic
-                assert opened.log.log_start_offset == int(seen["low"])
+                assert opened.log_start_offset == int(seen["low"])

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog import ByteBufferMessageSet
+import kafkalog
+from kafkalog import ByteBufferMessageSet, LogConfig, Record
 from kafkalog.errors import InvalidTxnStateError
 from kafkalog.record.control import ControlRecordType
 from kafkalog.record.record_batch import RecordBatch
+from kafkalog.storage.clock import wall_clock_ms
 from kafkalog.storage.file_names import TXN_INDEX_SUFFIX
 from kafkalog.storage.producer.rebuild_producer_state import telling_rows
 from tests.helpers.partition_dirs import (
@@ -221,6 +223,34 @@ def test_a_plain_batch_within_a_transaction_of_its_producer_stops_the_loading(tm
     write_segments(tmp_path, {0: [transactional(0, 1, 0), idempotent(1, 1, 1)]})
     with pytest.raises(InvalidTxnStateError):
         load(tmp_path)
+
+
+def test_a_log_that_lost_snapshots_make_impossible_says_what_to_do(tmp_path: Path) -> None:
+    write_segments(tmp_path / "t-0", {0: [transactional(0, 1, 0), idempotent(1, 1, 1)]})
+    with pytest.raises(InvalidTxnStateError) as error:
+        kafkalog.open(tmp_path / "t-0", "a")
+    assert error.value.path == str(tmp_path / "t-0")
+    assert "snapshots of producers (*.snapshot) are lost" in str(error.value)
+    assert "copy its records to a new one" in str(error.value)
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_producers_expire_after_the_time_of_the_setting(tmp_path: Path, mode: Literal["r", "a"]) -> None:
+    a_minute_ago = Record(b"v", timestamp=wall_clock_ms() - 60_000)
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for producer, is_transactional in ((1, False), (2, True)):
+            sent = ByteBufferMessageSet.from_records(
+                [a_minute_ago],
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=0,
+                is_transactional=is_transactional,
+            )
+            log.append_as_leader(sent, 0)
+    for expiration_ms, left in [(3_600_000, [1, 2]), (30_000, [2])]:
+        config = LogConfig(producer_id_expiration_ms=expiration_ms)
+        with kafkalog.LogManager(tmp_path, mode, config) as logs:
+            assert sorted(logs["t-0"].producer_state.active_producers) == left
 
 
 # --- which batches are read

@@ -90,21 +90,13 @@ def test_a_wrapper_is_split_by_the_offset_of_its_first_message(tmp_path: Path) -
         assert [offset for offset, _ in opened.records()] == [0, 1, 2, FAR, FAR + 1]
 
 
-def test_a_segment_whose_offsets_fit_is_not_split(tmp_path: Path) -> None:
-    write_segments(tmp_path, {0: numbered(0, 3)})
-    with opened_alone(tmp_path) as (segment, segments, home), pytest.raises(ValueError, match="has no offset overflow"):
-        split_overflowed_segment(segment, segments, home)
-
-
 def test_the_parts_of_a_segment_cannot_be_split_again(tmp_path: Path) -> None:
     overflowing(tmp_path)
     with opened_alone(tmp_path) as (segment, segments, home):
-        split = split_overflowed_segment(segment, segments, home)
-        assert [part.base_offset for part in split.segments] == BASES[:3]
-        assert split.deleted == []
-        for part in split.segments:
-            with pytest.raises(ValueError, match="has no offset overflow"):
-                split_overflowed_segment(part, segments, home)
+        assert segment.has_overflow
+        assert split_overflowed_segment(segment, segments, home) == []
+        assert list(segments.base_offsets) == BASES[:3]
+        assert not any(part.has_overflow for part in segments)
 
 
 def test_a_torn_tail_goes_into_the_last_part_and_is_cut_there(tmp_path: Path) -> None:
@@ -152,8 +144,8 @@ def both(tmp_path: Path) -> tuple[Path, Path]:
     before = overflowing(tmp_path / "before")
     after = copy_of(before, tmp_path / "after")
     with opened_alone(after) as (segment, segments, home):
-        for part in split_overflowed_segment(segment, segments, home).segments:
-            part.close()
+        split_overflowed_segment(segment, segments, home)
+        segments.close()
     return before, after
 
 

@@ -18,7 +18,7 @@ import pytest
 import kafkalog
 from kafkalog import IsolationLevel
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, NotALogError
-from kafkalog.fsck.verifying import verify_partition
+from kafkalog.fsck.verifying import verify_path
 from kafkalog.storage import remote_path
 from kafkalog.storage.checkpoint.checkpoint_file import write_offset_checkpoint
 from kafkalog.storage.file_names import TopicPartition
@@ -135,7 +135,7 @@ def test_damage_names_the_url(store: MemoryStore, orders: str) -> None:
     store.change(log_file(orders, 10), lambda data: data[:-1] + b"?")
     with pytest.raises(CorruptRecordError, match=f"{log_file(orders, 10)}: position "):
         offsets(orders)
-    found = list(verify_partition(orders))
+    found = list(verify_path(orders))
     assert [(each.code, each.path) for each in found] == [("crc-mismatch", log_file(orders, 10))]
 
 
@@ -147,7 +147,7 @@ def test_a_sealed_segment_with_a_torn_tail_is_damage_as_on_a_disk(
     path = local / f"{10:020d}.log"
     path.write_bytes(change(path.read_bytes()))
     store.change(log_file(orders, 10), change)
-    findings = [[str(each) for each in verify_partition(place)] for place in (local, orders)]
+    findings = [[str(each) for each in verify_path(place)] for place in (local, orders)]
     assert findings[0] == [each.replace(orders, str(local)) for each in findings[1]]
     for place in (local, orders):
         with kafkalog.open(place) as log, pytest.raises(CorruptRecordError):

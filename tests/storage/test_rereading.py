@@ -1,7 +1,7 @@
 """Reading a log that another program truncates and rewrites meanwhile."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,10 @@ import pytest
 
 import kafkalog
 from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel, Record
-from kafkalog.errors import CorruptRecordError, InvalidRecordError
+from kafkalog.errors import CorruptRecordError, InvalidRecordError, LogTruncatedError
 from kafkalog.storage.file_names import offset_file
 from kafkalog.storage.files.readable_file import ReadableFile
-from kafkalog.storage.read.retry import retry
+from kafkalog.storage.read.retry import at_one_moment, retry
 from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition
 from kafkalog.storage.segment.log_segment import LogSegment
 
@@ -57,9 +57,7 @@ def test_lasting_damage_is_raised_once_after_the_records_before_it(directory: Pa
 
 
 @pytest.mark.parametrize("padding", [b"", b"."])
-def test_a_reader_continues_by_offset_after_the_log_was_rewritten_below_its_position(
-    tmp_path: Path, padding: bytes
-) -> None:
+def test_a_reader_is_told_that_the_log_was_rewritten_below_its_position(tmp_path: Path, padding: bytes) -> None:
     looks_like_a_size_or_a_batch = padding + b"\0\0\0\1" * 100
     with kafkalog.open(tmp_path / "t-0", "a") as log, kafkalog.open(tmp_path / "t-0") as reader:
         for number in range(6):
@@ -69,12 +67,12 @@ def test_a_reader_continues_by_offset_after_the_log_was_rewritten_below_its_posi
         log.truncate_to(1)
         for _ in range(6):
             log.append([Record(looks_like_a_size_or_a_batch)])
-        assert [(record.offset, record.value) for record in records] == [
-            (offset, looks_like_a_size_or_a_batch) for offset in range(2, 7)
-        ]
+        with pytest.raises(LogTruncatedError) as error:
+            list(records)
+        assert (error.value.offset, error.value.log_end_offset) == (1, 7)
 
 
-def test_a_file_that_is_cut_while_it_is_read_ends_there(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_cut_while_it_is_read_ends_in_an_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, view = offset_file(directory, 0, ".log"), ReadableFile.view
     half = path.stat().st_size // 5 * 2
 
@@ -84,8 +82,10 @@ def test_a_file_that_is_cut_while_it_is_read_ends_there(directory: Path, monkeyp
         return view(self, position, length)
 
     monkeypatch.setattr(ReadableFile, "view", cut_before)
-    with kafkalog.open(directory) as log:
-        assert values(log) == [b"0", b"1"]
+    found: list[bytes | None] = []
+    with kafkalog.open(directory) as log, pytest.raises(LogTruncatedError) as error:
+        found.extend(record.value for record in log)
+    assert (found, error.value.log_end_offset) == ([b"0", b"1"], 2)
 
 
 def test_an_error_is_raised_only_if_it_occurs_twice() -> None:
@@ -186,6 +186,12 @@ READ: dict[str, Callable[[kafkalog.Log, IsolationLevel], list[int]]] = {
 }
 
 
+PARTS: dict[str, Callable[[kafkalog.Log], Iterator[int]]] = {
+    "records": lambda log: (record.offset for record in log),
+    "batches": lambda log: (batch.base_offset for batch in log.batches()),
+}
+
+
 @pytest.mark.parametrize("read", READ)
 def test_a_reader_begins_with_the_first_segment_left_while_segments_are_deleted(
     segments: Path, read: str, monkeypatch: pytest.MonkeyPatch
@@ -244,18 +250,26 @@ def truncate_at_first_read(directory: Path, monkeypatch: pytest.MonkeyPatch, lef
     monkeypatch.setattr(ReadableFile, "view", cut_before)
 
 
-@pytest.mark.parametrize("read", ["records", "batches", "count"])
+@pytest.mark.parametrize("read", READ)
 def test_a_torn_tail_is_not_damage_in_a_segment_that_became_the_last(
     rolled: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
+    found: list[int] = []
     with kafkalog.open(rolled) as log:
         truncate_at_first_read(rolled, monkeypatch, 2.5)
-        if read == "batches":
-            found = [batch.base_offset for batch in log.batches() if batch.columns()]
-        else:
-            found = [record.offset for record in log] if read == "records" else list(range(log.count()))
-    # Headers that had been read before were there.
-    assert found in ([0, 1], [0, 1, 2, 3, 4, 5]) if read == "count" else found == [0, 1]
+        with pytest.raises(LogTruncatedError) as error:
+            found.extend(PARTS[read](log))
+    assert found == [0, 1]
+    assert (error.value.offset, error.value.log_end_offset) == (1, 2)
+
+
+def test_a_torn_tail_is_not_damage_to_a_count_in_a_segment_that_became_the_last(
+    rolled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kafkalog.open(rolled) as log:
+        truncate_at_first_read(rolled, monkeypatch, 2.5)
+        # Headers that had been read before were there.
+        assert log.count() in (2, 6)
 
 
 def test_a_torn_tail_before_a_segment_is_damage(rolled: Path) -> None:
@@ -276,3 +290,66 @@ def test_records_rewritten_at_the_readers_position_are_read(rolled: Path, monkey
                 again.append([Record(b"new %d" % number)])
         values += [record.value for record in found]
     assert values == [b"0", b"1", *(b"new %d" % number for number in range(2, 8))]
+
+
+# --- a chunk is read as it was at one moment
+
+
+def large(offset: int, fill: bytes) -> bytes:
+    """A batch that is larger than the chunk in which it is read."""
+    return bytes(ByteBufferMessageSet.from_records([Record(fill * 5000)], base_offset=offset).buffer)
+
+
+def test_the_header_of_a_large_batch_belongs_to_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, view = tmp_path / "00000000000000000000.log", ReadableFile.view
+    path.write_bytes(large(0, b"a"))
+
+    def replaced_before(self: ReadableFile, position: int, length: int) -> memoryview:
+        if length > 5000:
+            monkeypatch.undo()
+            path.write_bytes(large(7, b"b"))
+        return view(self, position, length)
+
+    monkeypatch.setattr(ReadableFile, "view", replaced_before)
+    with kafkalog.FileMessageSet(path) as messages:
+        found = messages.load(0, 100)
+    assert found is not None
+    assert (found.rows["last_offset"].tolist(), bytes(found.view)) == ([7], large(7, b"b"))
+
+
+def test_a_chunk_of_a_file_that_is_written_to_is_read_until_it_is_the_same_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, view = tmp_path / "00000000000000000000.log", ReadableFile.view
+    contents = [large(0, b"c") + large(1, b"c"), large(0, b"b") + large(1, b"b")]
+    path.write_bytes(large(0, b"a") + large(1, b"a"))
+
+    def replaced_after(self: ReadableFile, position: int, length: int) -> memoryview:
+        found = view(self, position, length)
+        if contents:
+            path.write_bytes(contents.pop())
+        return found
+
+    monkeypatch.setattr(ReadableFile, "view", replaced_after)
+    with kafkalog.FileMessageSet(path) as messages:
+        found = at_one_moment(messages.source, lambda: messages.load(0, 1 << 20))
+    assert found is not None
+    assert bytes(found.view) == large(0, b"c") + large(1, b"c")
+
+
+def test_what_is_appended_between_two_reads_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a reader beside a writer that only appends would read again without end."""
+    path, view = tmp_path / "00000000000000000000.log", ReadableFile.view
+    path.write_bytes(large(0, b"a"))
+
+    def appended_after(self: ReadableFile, position: int, length: int) -> memoryview:
+        found = view(self, position, length)
+        with path.open("ab") as file:
+            file.write(large(path.stat().st_size, b"b"))
+        return found
+
+    monkeypatch.setattr(ReadableFile, "view", appended_after)
+    with kafkalog.FileMessageSet(path) as messages:
+        found = at_one_moment(messages.source, lambda: messages.load(0, 1 << 20))
+    assert found is not None
+    assert bytes(found.view) == large(0, b"a")

@@ -132,9 +132,9 @@ def test_truncating_updates_largest_timestamp_and_next_offset(tmp_path: Path) ->
     made = segment(tmp_path, 40, LogConfig(index_interval_bytes=2 * 39 - 1, segment_index_bytes=1000))
     fill(made, range(40, 70))
     assert made.largest_timestamp == 690
-    assert len(made.time_index) == 14
+    assert made.time_index.entries == 14
     made.truncate_to(41)
-    assert (len(made.time_index), made.largest_timestamp, made.read_next_offset()) == (0, 400, 41)
+    assert (made.time_index.entries, made.largest_timestamp, made.read_next_offset()) == (0, 400, 41)
     assert made.max_timestamp_and_offset_so_far == (400, 40)
     made.close()
 

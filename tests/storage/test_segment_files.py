@@ -75,9 +75,6 @@ def test_files_created_after_a_rename_get_the_new_suffix(tmp_path: Path) -> None
     assert names(tmp_path) == [NAMES[1] + ".deleted"]
     fill(made, range(40, 41))
     assert names(tmp_path) == [name + ".deleted" for name in NAMES]
-    assert made.has_suffix(".deleted")
-    with pytest.raises(ValueError, match=r"does not end in '\.swap'"):
-        made.change_file_suffixes(".swap", "")
     made.close()
 
 
@@ -160,7 +157,8 @@ def test_sealed_segments_of_a_writable_log_are_not_mapped(tmp_path: Path) -> Non
     if not maps.exists():
         pytest.skip("only Linux lists them")
     made = sealed(tmp_path, 40)
-    again = segment(tmp_path, file_already_exists=True, sealed=True)
+    again = segment(tmp_path, file_already_exists=True)
+    again.seal()
     for each in (made, again):
         assert offsets(each.read(41, 1000)) == [41, 42]
         assert str(each.path) not in maps.read_text()
@@ -183,7 +181,7 @@ def test_a_sealed_segment_may_be_truncated_and_appended_to_while_it_is_read(tmp_
 
 
 def test_the_number_of_open_segment_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_files, "SEALED_SEGMENTS", OpenFiles(4))
+    monkeypatch.setattr(segment_files, "OPEN_FILES", OpenFiles(4))
     segments = LogSegments(sealed(tmp_path, base) for base in range(0, 60, 3))
     segments.add(segment(tmp_path, 60))
     assert open_logs(tmp_path) == 1
@@ -200,7 +198,7 @@ def test_the_number_of_open_segment_files_is_limited(tmp_path: Path, monkeypatch
 
 
 def test_recently_used_segments_keep_their_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_files, "SEALED_SEGMENTS", OpenFiles(3))
+    monkeypatch.setattr(segment_files, "OPEN_FILES", OpenFiles(3))
     first, *others = [sealed(tmp_path, base) for base in range(0, 18, 3)]
     kept = first.log
     for each in others:
@@ -214,8 +212,9 @@ def test_collected_objects_do_not_count_towards_the_limit_of_open_files() -> Non
     class Opener:
         recently_used = False
 
-        def give_up_file(self) -> None:
+        def give_up_file(self) -> bool:
             given_up.append(self)
+            return True
 
     given_up: list[Opener] = []
     pool = OpenFiles(2)
@@ -227,20 +226,22 @@ def test_collected_objects_do_not_count_towards_the_limit_of_open_files() -> Non
     assert given_up == [kept[0]] or not given_up
 
 
-def test_open_files_are_limited_by_their_total_weight() -> None:
+def test_the_oldest_open_file_that_is_not_used_is_given_up_first() -> None:
     class Opener:
         recently_used = False
 
-        def give_up_file(self) -> None:
+        def give_up_file(self) -> bool:
             given_up.append(self)
+            return True
 
     given_up: list[Opener] = []
-    pool, openers = OpenFiles(100), [Opener() for _ in range(4)]
+    pool, openers = OpenFiles(3), [Opener() for _ in range(5)]
     for each in openers[:3]:
-        pool.add(each, 30)
+        pool.add(each)
     assert not given_up
     openers[0].recently_used = True
-    pool.add(openers[3], 60)
+    pool.add(openers[3])
+    pool.add(openers[4])
     assert given_up == openers[1:3]
 
 
@@ -330,7 +331,7 @@ def test_a_segment_that_is_read_can_be_pickled_and_one_that_is_written_cannot(tm
 
 @pytest.mark.slow
 def test_threads_read_during_appends_sealing_and_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_files, "SEALED_SEGMENTS", OpenFiles(1))
+    monkeypatch.setattr(segment_files, "OPEN_FILES", OpenFiles(1))
     segments = LogSegments([segment(tmp_path, 0)])
     end = [0]
     wrong: list[BaseException] = []

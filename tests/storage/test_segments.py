@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from pathlib import Path
 
 import pytest
@@ -46,39 +46,34 @@ def test_without_segments_nothing_is_found() -> None:
 def test_segments_come_in_the_order_of_their_bases_and_all_but_the_last_are_sealed() -> None:
     segments = LogSegments()
     for each in (40, 0, 90, 60):
-        assert segments.add(bare(each)) is None
+        segments.add(bare(each))
     assert bases(segments.values) == list(segments.base_offsets) == [0, 40, 60, 90]
     assert [each.sealed for each in segments] == [True, True, True, False]
     assert (base(segments.first), base(segments.last), segments.active.base_offset) == (0, 90, 90)
-    assert 60 in segments
-    assert 61 not in segments
-    assert "60" not in segments
+    assert (base(segments.get(60)), segments.get(61)) == (60, None)
 
 
 def test_a_segment_takes_the_place_of_one_with_the_same_base() -> None:
-    old, new = bare(40), bare(40)
-    segments = LogSegments([bare(0), old, bare(90)])
-    assert segments.add(new) is old
+    new = bare(40)
+    segments = LogSegments([bare(0), bare(40), bare(90)])
+    segments.add(new)
     assert segments.get(40) is new
     assert [each.sealed for each in segments] == [True, True, False]
 
 
 def test_the_last_remaining_segment_is_the_active_one() -> None:
     segments = LogSegments([bare(0), bare(40), bare(90)])
-    assert base(segments.remove(90)) == 90
-    assert segments.remove(90) is None
-    assert (segments.active.base_offset, segments.active.sealed) == (40, False)
-    segments.clear()
-    assert segments.is_empty
+    for _ in range(2):
+        segments.remove(90)
+        assert (segments.active.base_offset, segments.active.sealed) == (40, False)
 
 
 @given(st.sets(st.integers(0, 40), max_size=12), st.integers(-1, 42), st.integers(0, 20))
 def test_neighbours_and_ranges_are_those_of_the_sorted_bases(known: set[int], offset: int, length: int) -> None:
     segments = LogSegments(bare(each) for each in known)
     inorder = sorted(known)
-    below, upto = bisect_left(inorder, offset), bisect_right(inorder, offset)
+    upto = bisect_right(inorder, offset)
     assert base(segments.floor(offset)) == (inorder[upto - 1] if upto else None)
-    assert base(segments.lower(offset)) == (inorder[below - 1] if below else None)
     assert base(segments.higher(offset)) == (inorder[upto] if upto < len(inorder) else None)
     assert bases(segments.higher_segments(offset)) == inorder[upto:]
     end = offset + length

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kafkalog.arrow import binary_array, headers_array
 from kafkalog.attributes import CONTROL_BIT
@@ -27,7 +26,6 @@ MOST_BYTES = 4 << 20
 _ROW_BYTES = 64
 _MICROSECONDS = 1000
 _LARGEST_MS = (2**63 - 1) // _MICROSECONDS
-_SEQUENCES = 2**31
 _HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 
 
@@ -173,10 +171,7 @@ def _is_control(columns: RecordColumns) -> pa.Array:
 
 
 def _sequence(columns: RecordColumns) -> pa.Array:
-    """Return the sequence numbers, which wrap from 2**31 - 1 to 0; -1 if a batch has none."""
-    base: NDArray[np.int64] = columns.batches["base_sequence"].astype(np.int64)[columns.batch]
-    places = columns.offset - columns.batches["base_offset"][columns.batch]
-    return pa.array(np.where(base < 0, base, (base + places) % _SEQUENCES).astype(np.int32))
+    return pa.array(columns.sequence.astype(np.int32))
 
 
 def _headers(columns: RecordColumns) -> pa.Array:

@@ -9,10 +9,8 @@ One replica of each partition is read: the one with the highest leader epoch, th
 import glob
 import logging
 import os
-import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from kafkalog.errors import NotALogError
 from kafkalog.spark.read.options import ReadOptions
@@ -118,7 +116,7 @@ def _matching(option: str, pattern: Path, wanted: Wanted) -> Iterator[Partition]
     if not matches:
         raise FileNotFoundError(f"option path: nothing matches {option!r}")
     found: dict[Path, DataDir | PartitionDir | LogFile] = {}
-    refused: list[_Refused] = []
+    refused: dict[Path, OSError] = {}
     for each in matches:
         try:
             if isinstance(each, RemotePath) or each.is_dir():
@@ -126,9 +124,10 @@ def _matching(option: str, pattern: Path, wanted: Wanted) -> Iterator[Partition]
         except NotALogError:
             continue
         except OSError as error:
-            refused.append(_Refused(str(each), data_dir.partition_dir(each).topic_partition, error))
+            refused[each] = error
     found = {each: there for each, there in found.items() if not isinstance(there, LogFile)}
-    _ensure_not_wanted(refused, [str(each) for each, there in found.items() if isinstance(there, PartitionDir)], wanted)
+    above = {each.parent for each, there in found.items() if isinstance(there, PartitionDir)}
+    _ensure_not_wanted(refused, above, wanted)
     if not found:
         what = "a partition directory, <topic>-<number>, or one that holds some is needed; none of what matches is one"
         raise NotALogError(what, option)
@@ -150,29 +149,13 @@ def _partitions(found: DataDir | PartitionDir | LogFile, path: Path, wanted: Wan
         raise NotALogError("a partition directory, <topic>-<number>, or one that holds some is needed", str(path))
 
 
-class _Refused(NamedTuple):
-    """A match of a glob that was not listed, the partition by its name, and the error."""
+def _ensure_not_wanted(refused: Mapping[Path, OSError], above: set[Path], wanted: Wanted) -> None:
+    """Raise the error of a directory that was not listed and may hold selected partitions.
 
-    path: str
-    topic_partition: TopicPartition | None
-    error: OSError
-
-
-def _ensure_not_wanted(refused: Iterable[_Refused], partitions: Iterable[str], wanted: Wanted) -> None:
-    """Raise the error of a directory that may hold selected partitions.
-
-    A data directory may have the name of a partition (kafka-1). So a directory that was not listed counts as a
-    partition only if it is beside other partitions.
-
-    Args:
-        refused: The directories that were not listed.
-        partitions: The paths of the partition directories that were listed.
-        wanted: Tells whether a partition is selected.
-
-    Raises:
-        OSError: The error of such a directory.
+    A data directory may have the name of a partition (kafka-1), so only a directory in one of `above`, which hold other
+    partitions, counts as one.
     """
-    above = {posixpath.dirname(each) for each in partitions}
-    for path, partition, error in refused:
-        if partition is None or wanted(partition) or posixpath.dirname(path) not in above:
+    for path, error in refused.items():
+        partition = data_dir.partition_dir(path).topic_partition
+        if partition is None or wanted(partition) or path.parent not in above:
             raise error

@@ -44,7 +44,7 @@ def offset_ranges(options: ReadOptions, sources: Iterable[Partition]) -> Ranges:
     """
     found = list(sources)
     starts = starting_offsets(options, found)
-    ends = _resolve(options.ending, found, lambda source, time: _end_at(source, time, options), options)
+    ends = _resolve(options.ending, found, _end_at, options)
     asked = [(each, OffsetRange(starts[each.topic_partition], ends[each.topic_partition])) for each in found]
     for each, span in asked:
         _check_order(each, span, options)
@@ -60,7 +60,7 @@ def starting_offsets(options: ReadOptions, sources: Iterable[Partition]) -> dict
     Raises:
         ValueError: As `offset_ranges`.
     """
-    return _resolve(options.starting, list(sources), lambda source, time: _start_at(source, time, options), options)
+    return _resolve(options.starting, list(sources), _start_at, options)
 
 
 def earliest_offsets(sources: Iterable[Partition]) -> dict[TopicPartition, int]:
@@ -74,29 +74,22 @@ def latest_offsets(options: ReadOptions, sources: Iterable[Partition]) -> dict[T
 
 
 def _resolve(
-    bound: Bound, sources: list[Partition], at_time: Callable[[Partition, int], int], options: ReadOptions
+    bound: Bound, sources: list[Partition], at_time: Callable[[Partition, int, ReadOptions], int], options: ReadOptions
 ) -> dict[TopicPartition, int]:
     _warn_of_seconds(bound)
-    figures = bound.offsets if bound.offsets is not None else bound.timestamps
-    if figures is not None:
-        _check_names(bound.option, figures, sources)
+    if not isinstance(bound.figure, int):
+        _check_names(bound.option, bound.figure, sources)
     resolved: dict[TopicPartition, int] = {}
     for source in sources:
-        figure = None if figures is None else figures[source.topic_partition]
-        time = bound.timestamp if bound.timestamps is None else figure
-        if time is not None:
-            resolved[source.topic_partition] = at_time(source, time)
-        else:
-            offset = figure if figure is not None else bound.offset
-            assert offset is not None
-            resolved[source.topic_partition] = _offset_of_word(source, offset, options)
+        figure = bound.of(source.topic_partition)
+        found = at_time(source, figure, options) if bound.is_time else _offset_of_word(source, figure, options)
+        resolved[source.topic_partition] = found
     return resolved
 
 
 def _warn_of_seconds(bound: Bound) -> None:
-    times = (bound.timestamps or {}).values() if bound.timestamp is None else [bound.timestamp]
-    for time in times:
-        if 0 < time < _AS_SECONDS:
+    for time in [bound.figure] if isinstance(bound.figure, int) else bound.figure.values():
+        if bound.is_time and 0 < time < _AS_SECONDS:
             told = datetime.fromtimestamp(time / 1000, UTC).date()
             _log.warning("option %s: %d ms is %s; are seconds meant?", bound.option, time, told)
             return
@@ -175,8 +168,7 @@ def _is_silently_empty(source: Partition, asked: OffsetRange, found: OffsetRange
     if found.start < found.end or (by_words and not options.topics.partitions):
         return False
     if asked.start == asked.end:
-        figures = [(each.offsets or {}).get(source.topic_partition, -1) for each in (options.starting, options.ending)]
-        return min(figures) < 0
+        return any(each.is_time or each.of(source.topic_partition) < 0 for each in (options.starting, options.ending))
     return source.log_start_offset <= asked.start and asked.end <= source.log_end.offset
 
 

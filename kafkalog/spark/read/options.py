@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
@@ -33,31 +34,13 @@ INTERNAL_TOPICS = frozenset(
 # are up to a quarter faster.
 DEFAULT_SPLIT_BYTES = 256 << 20
 _MOST = 2**63 - 1
-_NAMES = (
-    "path",
-    "paths",
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsets",
-    "startingOffsetsByTimestampStrategy",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "endingOffsets",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "includeHeaders",
-    "includeMetadata",
-    "includeControl",
-    "kafka.isolation.level",
-    "onCorrupt",
-    "splitBytes",
-    "maxOffsetsPerTrigger",
-)
-_BY_LOWER_CASE = {name.lower(): name for name in _NAMES}
+_NAMES = """
+    path paths assign subscribe subscribePattern startingTimestamp startingOffsetsByTimestamp startingOffsets
+    startingOffsetsByTimestampStrategy endingTimestamp endingOffsetsByTimestamp endingOffsets minPartitions
+    maxRecordsPerPartition failOnDataLoss includeHeaders includeMetadata includeControl kafka.isolation.level
+    onCorrupt corruptReport splitBytes maxOffsetsPerTrigger
+"""
+_BY_LOWER_CASE = {name.lower(): name for name in _NAMES.split()}
 # The options that Spark adds for a table.
 _OF_TABLES = frozenset({"owner", "provider", "location", "is_managed_location", "external", "comment", "collation"})
 _VIEW = "use CREATE TEMPORARY VIEW ... USING kafkalog OPTIONS (path '...')"
@@ -116,31 +99,27 @@ class Bound:
 
     Attributes:
         option: The name of the option.
-        offset: EARLIEST or LATEST, for all partitions.
-        timestamp: Milliseconds, for all partitions.
-        offsets: The offset of each partition.
-        timestamps: The timestamp of each partition, ms.
+        figure: An offset, EARLIEST, LATEST or a timestamp (ms): one for all partitions, or one for each.
+        is_time: Whether it is a timestamp.
     """
 
     option: str
-    offset: int | None = None
-    timestamp: int | None = None
-    offsets: Mapping[TopicPartition, int] | None = None
-    timestamps: Mapping[TopicPartition, int] | None = None
+    figure: int | Mapping[TopicPartition, int]
+    is_time: bool = False
 
     @property
     def is_word(self) -> bool:
         """Whether the bound is earliest or latest for all partitions."""
-        return self.offset is not None
+        return not self.is_time and isinstance(self.figure, int)
+
+    def of(self, partition: TopicPartition) -> int:
+        """Return the figure for a partition."""
+        return self.figure if isinstance(self.figure, int) else self.figure[partition]
 
     def said_of(self, partition: TopicPartition) -> str:
         """Return the option and its value for a partition, as given."""
-        figures = self.offsets if self.offsets is not None else self.timestamps
-        figure = self.offset if self.timestamp is None else self.timestamp
-        if figures is not None:
-            figure = figures[partition]
-        assert figure is not None
-        if self.timestamp is not None or self.timestamps is not None:
+        figure = self.of(partition)
+        if self.is_time:
             return f"{self.option} {figure} ms"
         return f"{self.option} {_word(figure) if figure < 0 else figure}"
 
@@ -163,6 +142,7 @@ class ReadOptions:
         include_control: Whether control records are read.
         committed: Whether to leave out aborted transactions and end at the last stable offset.
         on_corrupt: The reaction to damage.
+        corrupt_report: The directory for the counts of what is left out because of damage.
         latest_when_no_timestamp: Whether to begin at the end if no record is late enough; otherwise that is an error.
         max_offsets_per_trigger: The most offsets of a micro-batch.
         streaming: Whether the options are those of a stream.
@@ -181,6 +161,7 @@ class ReadOptions:
     include_control: bool = False
     committed: bool = False
     on_corrupt: OnCorrupt = OnCorrupt.FAIL
+    corrupt_report: Path | None = None
     latest_when_no_timestamp: bool = False
     max_offsets_per_trigger: int | None = None
     streaming: bool = False
@@ -212,6 +193,7 @@ class ReadOptions:
             include_control=given.flag("includeControl"),
             committed=given.word("kafka.isolation.level", "read_uncommitted", "read_committed") == "read_committed",
             on_corrupt=OnCorrupt(given.word("onCorrupt", *(each.value for each in OnCorrupt))),
+            corrupt_report=given.get("corruptReport", _shared_directory),
             latest_when_no_timestamp=given.word("startingOffsetsByTimestampStrategy", "error", "latest") == "latest",
             max_offsets_per_trigger=given.get("maxOffsetsPerTrigger", _positive),
             streaming=streaming,
@@ -364,6 +346,12 @@ def _path_list(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _shared_directory(text: str) -> Path:
+    if not text or "://" in text:
+        raise ValueError("a local or mounted directory")
+    return Path(text).absolute()
+
+
 def _json(text: str, what: str) -> Any:
     """Parse JSON.
 
@@ -376,19 +364,13 @@ def _json(text: str, what: str) -> Any:
         found = dict(pairs)
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
-            raise _TwiceError(next(name for name in names if names.count(name) > 1))
+            raise ValueError(f"{what}: {next(name for name in names if names.count(name) > 1)!r} occurs twice")
         return found
 
     try:
         return json.loads(text, object_pairs_hook=once)
-    except _TwiceError as error:
-        raise ValueError(f"{what}: {str(error)!r} occurs twice") from None
-    except (ValueError, RecursionError):
+    except (json.JSONDecodeError, RecursionError):
         raise ValueError(what) from None
-
-
-class _TwiceError(ValueError):
-    """A name occurs twice in a JSON object."""
 
 
 # --- topics
@@ -456,14 +438,14 @@ def _bound(given: _Given, side: Literal["starting", "ending"], otherwise: int, *
     one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     timestamp = given.get(one, _milliseconds)
     if timestamp is not None:
-        return Bound(one, timestamp=timestamp)
+        return Bound(one, timestamp, is_time=True)
     what = 'a JSON object of times in milliseconds, such as {"orders": {"0": 1700000000000}}'
     timestamps = given.get(each, lambda text: _figures(text, what, 0))
     if timestamps is not None:
-        return Bound(each, timestamps=timestamps)
+        return Bound(each, timestamps, is_time=True)
     refused = None if streaming else (LATEST if side == "starting" else EARLIEST)
     found = given.get(offsets, lambda text: _offsets(offsets, text, refused))
-    return found or Bound(offsets, offset=otherwise)
+    return found or Bound(offsets, otherwise)
 
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -476,14 +458,14 @@ def _offsets(option: str, text: str, refused: int | None) -> Bound:
     if word is not None:
         if word == refused:
             raise ValueError(f"{allowed}, or offsets, in a batch query")
-        return Bound(option, offset=word)
+        return Bound(option, word)
     special = " ".join(f"({offset}: {word})" for word, offset in _WORDS.items() if offset != refused)
     what = f'a JSON object of offsets, such as {{"orders": {{"0": 23}}}} {special}, or the word {allowed}'
     offsets = _figures(text, what, EARLIEST)
     for partition, offset in offsets.items():
         if offset == refused:
             raise ValueError(f"possible in a batch query: {offset} of {partition} stands for {_word(offset)}")
-    return Bound(option, offsets=offsets)
+    return Bound(option, offsets)
 
 
 def _word(offset: int) -> str:

@@ -80,6 +80,8 @@ def _planned(
     options: ReadOptions, ranges: Mapping[TopicPartition, tuple[int, int]] | None, found: list[Partition]
 ) -> list[AnySplit]:
     wanted = offset_ranges(options, found) if ranges is None else clamp_ranges(options, found, ranges)
+    if options.corrupt_report is not None:
+        options.corrupt_report.mkdir(parents=True, exist_ok=True)
     spans = [(each, wanted[each.topic_partition]) for each in found if each.topic_partition in wanted]
     if not options.streaming:
         for source, span in spans:

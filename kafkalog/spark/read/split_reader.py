@@ -7,14 +7,15 @@ a mapped page that was truncated kills the process. A segment in a store is read
 
 A position from an index is a hint: if no valid batch begins at the start of a split, the segment is scanned from its
 beginning to the first batch after that position. Damage raises an error (onCorrupt=fail), is skipped and counted
-(skip), or also becomes a row (permissive).
+(skip), or also becomes a row (permissive). The counts of a split are logged at its end, and written for the driver
+(`corrupt_report.py`).
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,10 @@ from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.walk import sound_header_at
 from kafkalog.record.decoding import Entries, Reading, pieces
 from kafkalog.record.decompress import DEFAULT_LIMIT
+from kafkalog.record.framing import end_of
 from kafkalog.record.record_columns import RecordColumns
-from kafkalog.scan.records import Damage, decoded, surviving
+from kafkalog.scan.records import Damage, LeftOut, decoded, surviving
+from kafkalog.spark.read.corrupt_report import log_left_out, write_report
 from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 from kafkalog.spark.read.split import AnySplit, Split
 from kafkalog.spark.schema import Column, columns_of
@@ -48,11 +51,14 @@ DECOMPRESSION_LIMIT = DEFAULT_LIMIT
 # A last chunk with less than 1/4 of the batches of the one before is read together with it.
 _SMALLEST_SHARE = 4
 
+LeftOutReport: TypeAlias = Callable[[str, LeftOut], object]
+
 
 def read_split(
     split: AnySplit | None,
     columns: "Sequence[Column | str | tuple[str, bool]] | None" = None,
     options: ReadOptions | None = None,
+    report: LeftOutReport = log_left_out,
 ) -> "Iterator[pa.RecordBatch]":
     """Read the records of a split as Arrow batches of at most 8,192 rows and about 4 MiB.
 
@@ -61,6 +67,7 @@ def read_split(
         columns: The columns in order, by name, by (name, nullable), or as `schema.chosen_columns` returns them; None:
             all that the options include.
         options: The options with which the split was planned.
+        report: Called with a path and the counts of what was left out of it, if onCorrupt is not fail.
 
     Raises:
         CorruptRecordError: Damage, with onCorrupt=fail; after the records before it.
@@ -76,16 +83,19 @@ def read_split(
     chosen, indexes = columns_of(columns, options), TxnIndexes()
     for each in () if split is None else split.splits:
         maker = BatchMaker(chosen, each)
-        for part in split_parts(each, options, indexes):
+        for part in split_parts(each, options, indexes, report):
             # All at once: the caller may ask for the next batch late, when the file may be shorter.
             yield from list(maker.damaged(part) if isinstance(part, Damage) else maker.batches(part))
+            del part
 
 
-def read_records(split: AnySplit | None, options: ReadOptions | None = None) -> Iterator[Record]:
+def read_records(
+    split: AnySplit | None, options: ReadOptions | None = None, report: LeftOutReport = log_left_out
+) -> Iterator[Record]:
     """Read the records of a split as `Record` objects. With onCorrupt=permissive damage is skipped, as with skip."""
     indexes = TxnIndexes()
     for each in () if split is None else split.splits:
-        for part in split_parts(each, options or _DEFAULTS, indexes):
+        for part in split_parts(each, options or _DEFAULTS, indexes, report):
             if isinstance(part, RecordColumns):
                 for records in list(part.record_lists()):
                     yield from records
@@ -95,7 +105,10 @@ _DEFAULTS = ReadOptions.parse({"path": "-"})
 
 
 def split_parts(
-    split: Split, options: ReadOptions, indexes: "TxnIndexes | None" = None
+    split: Split,
+    options: ReadOptions,
+    indexes: "TxnIndexes | None" = None,
+    report: LeftOutReport = log_left_out,
 ) -> Iterator[RecordColumns | Damage]:
     """Read the records of a split as columns.
 
@@ -103,6 +116,7 @@ def split_parts(
         split: The split.
         options: The options with which it was planned.
         indexes: The transaction indexes, shared by several splits so that each directory is listed once.
+        report: As in `read_split`.
 
     Yields:
         Some thousand records at a time; with onCorrupt=permissive also damage.
@@ -118,11 +132,17 @@ def split_parts(
         _lost(split, options, error)
         return
     with closing(source):
+        reader = _SplitReader(split, options, source)
         try:
-            aborted = (indexes or TxnIndexes()).aborted(split) if options.committed else None
-            yield from _SplitReader(split, options, source, aborted).parts()
+            if options.committed:
+                reader.aborted = (indexes or TxnIndexes()).aborted(split)
+            yield from reader.parts()
         except (ChangedWhileReading, FileNotFoundError) as error:
             _lost(split, options, error)
+    if reader.left_out != LeftOut():
+        report(split.path, reader.left_out)
+        if options.corrupt_report is not None:
+            write_report(options.corrupt_report, split, reader.left_out)
 
 
 def _lost(split: Split, options: ReadOptions, error: Exception) -> None:
@@ -133,9 +153,14 @@ def _lost(split: Split, options: ReadOptions, error: Exception) -> None:
 
 
 class _SplitReader:
-    """Reads the batches that begin in a split."""
+    """Reads the batches that begin in a split.
 
-    def __init__(self, split: Split, options: ReadOptions, source: ByteSource, aborted: AbortedBatches | None) -> None:
+    Attributes:
+        aborted: The batches of aborted transactions, to leave out.
+        left_out: The counts of what was left out because of damage.
+    """
+
+    def __init__(self, split: Split, options: ReadOptions, source: ByteSource) -> None:
         self._split = split
         self._options = options
         self._source = source
@@ -148,12 +173,12 @@ class _SplitReader:
             decompression_limit=DECOMPRESSION_LIMIT,
             path=split.path,
         )
-        self._aborted = aborted
-        self._damaged = 0
+        self.aborted: AbortedBatches | None = None
+        self.left_out = LeftOut()
         self._is_cut = False
 
     def parts(self) -> Iterator[RecordColumns | Damage]:
-        """Yield the records and, with onCorrupt=permissive, the damage."""
+        """Yield the records of the split as arrays and, with onCorrupt=permissive, each damage between them."""
         self._ensure_as_planned()
         for each in self._surviving():
             if isinstance(each, Damage):
@@ -165,9 +190,9 @@ class _SplitReader:
                 self._ensure_there(rows)
                 for part in decoded(each._replace(rows=rows), self._reading, self._scope.bounds):
                     yield from self._skipped(part) if isinstance(part, Damage) else self._in_range(part)
-        if self._damaged:
-            places = "1 damaged place was" if self._damaged == 1 else f"{self._damaged} damaged places were"
-            _log.warning("%s: %s passed over", self._split.path, places)
+                    # The caller may ask late for the next part of the same bytes.
+                    self._ensure_there(rows)
+                    del part
 
     def _skipped(self, damage: Damage) -> Iterator[Damage]:
         """Count and log damage; yield it with onCorrupt=permissive.
@@ -177,11 +202,12 @@ class _SplitReader:
         """
         if self._options.on_corrupt is OnCorrupt.FAIL:
             raise damage.error
-        self._damaged += 1
+        if self._split.shared and damage.position == self._split.start_pos:
+            # Several splits share the batch; the one with the earlier offsets reports its damage.
+            return
+        self.left_out = self.left_out.plus(damage.left_out)
         _log.warning("passed over: %s", damage.message)
-        # If several splits share a batch, the one with the earlier offsets reports its damage.
-        reported_elsewhere = self._split.shared and damage.position == self._split.start_pos
-        if self._options.on_corrupt is OnCorrupt.PERMISSIVE and not reported_elsewhere:
+        if self._options.on_corrupt is OnCorrupt.PERMISSIVE:
             yield damage
 
     def _in_range(self, columns: RecordColumns) -> Iterator[RecordColumns]:
@@ -233,7 +259,7 @@ class _SplitReader:
             ChangedWhileReading: The file was truncated.
         """
         start = int(rows["position"][0])
-        self._source.ensure_there(start, int(rows["position"][-1]) + int(rows["size_in_bytes"][-1]) - start)
+        self._source.ensure_there(start, end_of(rows) - start)
 
     def _selected(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """Select the rows of batches that may hold records of the split."""
@@ -241,9 +267,9 @@ class _SplitReader:
         if rows["last_offset"].min() < split.first_offset or rows["base_offset"].max() > split.last_offset:
             after = (rows["magic"] >= 2) & (rows["base_offset"] > split.last_offset)
             rows = rows[(rows["last_offset"] >= split.first_offset) & ~after]
-        if self._aborted is not None:
+        if self.aborted is not None:
             # The control batch that ends a transaction is not one of its records.
-            aborted = self._aborted.among(rows) & (rows["attributes"] & CONTROL_BIT == 0)
+            aborted = self.aborted.among(rows) & (rows["attributes"] & CONTROL_BIT == 0)
             rows = rows[~aborted] if aborted.any() else rows
         return rows
 
@@ -289,11 +315,10 @@ class TxnIndexes:
         end = min(split.last_offset + 1, split.next_base)
         for base, path in self._indexes(split.path.rpartition("/")[0]):
             if base >= split.base_offset:
-                for txn in TransactionIndex(path, base, writable=False):
-                    if txn.last_offset >= first and txn.first_offset < end:
-                        yield txn
-                    if txn.last_stable_offset >= end:
-                        return
+                found = TransactionIndex(path, base, writable=False).collect_aborted_txns(first, end)
+                yield from found.aborted_txns
+                if found.is_complete:
+                    return
 
     def _indexes(self, directory: str) -> list[tuple[int, Path]]:
         if directory not in self._listed:

@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import shutil
-import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -27,11 +26,14 @@ from kafkalog.spark.write.merge import JoinedLog, segment_bytes_in
 from kafkalog.storage.data_dir.session import Checkpoints, Session, read_checkpoints
 from kafkalog.storage.file_names import TopicPartition, partition_of_dir
 from kafkalog.storage.files.durable import sync_directory, write_atomically
+from kafkalog.storage.files.small_file import read_small_file
 
 _log = logging.getLogger(__name__)
 TEMPORARY = "_kafkalog_tmp"
 TASKS, NEW, OLD, JOURNAL = "tasks", "new", "old", "commit.json"
 _VERSION = 1
+# The largest commit.json that is read. With a million partitions it has half as many bytes.
+_MOST_BYTES = 1 << 30
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -85,7 +87,7 @@ class Exchange:
         """
         try:
             return cls(data_dir, job, *_read(job / JOURNAL))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (KafkaLogError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             what = f"is damaged or not of version {_VERSION}: put the directories of this job in place by hand"
             raise ValueError(f"{job / JOURNAL} {what}, and remove it ({type(error).__name__}: {error})") from error
 
@@ -187,24 +189,22 @@ def _not_before(log: JoinedLog, known: Checkpoints) -> JoinedLog:
 
 
 def complete_begun(data_dir: Path, session: Session) -> list[Path]:
-    """Complete the committed jobs of processes that died, and return the directories of the jobs."""
-    found = sorted(data_dir.glob(f"{TEMPORARY}/*/{JOURNAL}"))
-    for journal in found:
-        Exchange.begun(data_dir, journal.parent).complete(session)
-    return [journal.parent for journal in found]
+    """Complete the committed jobs of processes that died, log them, and return their directories."""
+    jobs = [journal.parent for journal in sorted(data_dir.glob(f"{TEMPORARY}/*/{JOURNAL}"))]
+    for job in jobs:
+        Exchange.begun(data_dir, job).complete(session)
+        _log.warning("%s: completed a job that a process committed before it died", job)
+    return jobs
 
 
 def _read(journal: Path) -> tuple[list[JoinedLog], list[str]]:
     """Read commit.json: the logs to put in place and the partitions to remove.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError, RecursionError: The file is damaged.
+        KafkaLogError, ValueError, KeyError, TypeError, AttributeError, RecursionError: The file is damaged.
         OSError: The file was not read.
     """
-    if not stat.S_ISREG(journal.stat().st_mode):
-        # Reading a pipe or a device might never end.
-        raise ValueError("not a regular file")
-    found = json.loads(journal.read_bytes())
+    found = json.loads(read_small_file(journal, _MOST_BYTES))
     coming = [JoinedLog(TopicPartition(*each.pop("topic_partition")), **each) for each in found["coming"]]
     going = [str(name) for name in found["going"]]
     if found["version"] != _VERSION:

@@ -18,8 +18,8 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -27,7 +27,7 @@ from uuid import uuid4
 
 from kafkalog.errors import InconsistentTopicIdError, LogLockedError
 from kafkalog.spark.write.commit import NEW, TASKS, TEMPORARY, Exchange, complete_begun, is_committed, remove_job
-from kafkalog.spark.write.merge import Before, JoinedLog, Joining, Source
+from kafkalog.spark.write.merge import JoinedLog, Source, join
 from kafkalog.spark.write.options import MOST_PARTITIONS, WriteOptions, check_columns
 from kafkalog.spark.write.row_records import RowSorter
 from kafkalog.spark.write.task_files import TaskFiles, TaskWriter
@@ -42,6 +42,7 @@ from kafkalog.storage.file_names import (
     partition_of_dir,
     segment_files,
 )
+from kafkalog.storage.recovery.log_loader import Opening
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +144,7 @@ class WriteJob:
         """
         done = sorted(tasks, key=lambda each: each.task)
         with _locked(self.options.path) as session:
-            _complete_begun(self.options.path, session)
+            complete_begun(self.options.path, session)
             present = set(_partitions_in(self.options.path))
             joined = self._joined(done, present, was_clean=session.was_clean)
             partitions = [each.topic_partition for each in joined.coming]
@@ -197,16 +198,22 @@ class WriteJob:
         topics = {each.topic for each in wanted}
         self._check_counts(topics, _counts(present))
         ids = {each: self.options.topic_id or topic_id_in(self.options.path, each) for each in topics}
-        checkpoints = read_checkpoints(self.options.path)
+        known = read_checkpoints(self.options.path)
 
         def joined(each: TopicPartition) -> JoinedLog:
             new, final = self.directory / NEW / str(each), self.options.path / str(each)
-            before = None if self.overwrite or each not in present else Before(final, was_clean, checkpoints)
-            joining = Joining(new, final, each, ids[each.topic], self.options.segment_bytes)
-            return joining.join(sources.get(each, []), before)
+            appends = each in present and not self.overwrite
+            opening = Opening(
+                had_clean_shutdown=was_clean or not appends,
+                log_start_offset=known.log_starts.get(each, 0) if appends else 0,
+                recovery_point=known.recovery_points.get(each, 0) if appends else 0,
+                topic_id=ids[each.topic],
+            )
+            size = self.options.segment_bytes
+            return join(each, sources.get(each, []), new, final, opening=opening, segment_bytes=size, appends=appends)
 
         with ThreadPoolExecutor(_JOINED_AT_ONCE, "kafkalog join") as pool:
-            coming = _in_order(pool.submit(joined, each) for each in wanted)
+            coming = list(pool.map(joined, wanted))
         going = sorted(each for each in present - set(wanted) if each.topic in topics) if self.overwrite else []
         return Exchange(self.options.path, self.directory, coming, [str(each) for each in going])
 
@@ -224,22 +231,12 @@ class WriteJob:
         topics = {each.topic for each in written}
         if self.options.topic is not None and (self.overwrite or self.options.partitions):
             topics.add(self.options.topic)
-        every = {TopicPartition(topic, number) for topic in topics for number in range(self._count_of(topic))}
+        every = {
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in range(self.options.count_of(topic, self.counts))
+        }
         return every if self.overwrite else every - present
-
-    def _count_of(self, topic: str) -> int:
-        """Return the number of partitions of a topic: the option, or the number in the directory, or 1."""
-        return self.options.partitions or self.counts.get(topic, 1)
-
-
-def _in_order(futures: Iterable[Future[JoinedLog]]) -> list[JoinedLog]:
-    """Return the results in order. After an error, cancel the tasks that have not begun."""
-    waiting = list(futures)
-    try:
-        return [future.result() for future in waiting]
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def recover(path: str | os.PathLike[str]) -> list[Path]:
@@ -253,15 +250,7 @@ def recover(path: str | os.PathLike[str]) -> list[Path]:
     """
     data_dir = Path(path)
     with _locked(data_dir) as session:
-        return _complete_begun(data_dir, session)
-
-
-def _complete_begun(path: Path, session: Session) -> list[Path]:
-    """Complete the committed jobs of processes that died, log them, and return their directories."""
-    found = complete_begun(path, session)
-    for job in found:
-        _log.warning("%s: completed a job that a process committed before it died", job)
-    return found
+        return complete_begun(data_dir, session)
 
 
 def _partitions_in(path: Path) -> list[TopicPartition]:
@@ -309,11 +298,9 @@ def _check_no_broker_runs(path: Path) -> None:
 def _make(directory: Path) -> None:
     """Create a directory, again if another job removes its empty parent in between."""
     for _ in range(10):
-        try:
+        with suppress(FileNotFoundError):
             directory.mkdir(parents=True)
-        except FileNotFoundError:
-            continue
-        return
+            return
     directory.mkdir(parents=True)
 
 
@@ -324,16 +311,11 @@ def _locked(path: Path) -> Iterator[Session]:
     try:
         yield session
     finally:
-        _end(session)
-
-
-def _end(session: Session) -> None:
-    """End the session. Without the clean shutdown file, logs are recovered when they are next opened."""
-    try:
-        session.end(in_order=True)
-    except OSError as error:
-        what = "the clean shutdown file was not written; logs are recovered when they are next opened"
-        _log.warning("%s: %s: %s", session.data_dir, what, error)
+        try:
+            session.end(in_order=True)
+        except OSError as error:
+            what = "the clean shutdown file was not written; logs are recovered when they are next opened"
+            _log.warning("%s: %s: %s", session.data_dir, what, error)
 
 
 def _retried(take: Callable[[], Taken], wait_s: float) -> Taken:

@@ -10,7 +10,6 @@ directory; other files are copied.
 
 import os
 import shutil
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +20,11 @@ from numpy.typing import NDArray
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog._speedups.framing import scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
-from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT
+from kafkalog.record.batch_headers import set_last_offsets, set_leader_epoch
+from kafkalog.record.framing import end_of
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.spark.write.task_files import PartitionFile
 from kafkalog.storage.append.append_records import FIRST_LEADER_EPOCH
-from kafkalog.storage.data_dir.session import Checkpoints
 from kafkalog.storage.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -41,8 +40,6 @@ from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.unified_log import Opening, WritableLog
 
 _PIECE_BYTES = 1 << 20
-_OFFSET = struct.Struct(">q")
-_EPOCH = struct.Struct(">i")
 _SEALED_FILES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -52,21 +49,6 @@ class Source:
 
     path: Path
     file: PartitionFile
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """The existing log to append to.
-
-    Attributes:
-        directory: Its directory.
-        was_clean: Whether its last writer closed it cleanly.
-        checkpoints: The checkpoints of its data directory.
-    """
-
-    directory: Path
-    was_clean: bool
-    checkpoints: Checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,74 +68,57 @@ class JoinedLog:
     replaces_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """The parameters of a join.
+def join(
+    partition: TopicPartition,
+    sources: Iterable[Source],
+    directory: Path,
+    final: Path,
+    *,
+    opening: Opening,
+    segment_bytes: int,
+    appends: bool,
+) -> JoinedLog:
+    """Create the log of a partition and flush it.
 
-    Attributes:
+    Args:
+        partition: The partition.
+        sources: The files, in order.
         directory: The new directory, which does not exist yet.
         final: The directory that it will replace.
-        partition: The partition.
-        topic_id: The id of its topic.
+        opening: How to open the log.
         segment_bytes: The largest size of a segment.
+        appends: Whether the log continues the one in `final`.
+
+    Raises:
+        CorruptRecordError: A task's file has changed.
+        InconsistentTopicIdError: The log in `final` belongs to another topic.
+        LogStateError: The log in `final` has a segment that Kafka would not open.
+        OSError: A file was not read or written.
+        KafkaLogError: As `kafkalog.open`, if the log in `final` is damaged.
     """
-
-    directory: Path
-    final: Path
-    partition: TopicPartition
-    topic_id: str
-    segment_bytes: int
-
-    def join(self, sources: Iterable[Source], before: Before | None = None) -> JoinedLog:
-        """Create the log and flush it.
-
-        Args:
-            sources: The files, in order.
-            before: The existing log to append to.
-
-        Raises:
-            CorruptRecordError: A task's file has changed.
-            InconsistentTopicIdError: `before` belongs to another topic.
-            LogStateError: `before` has a segment that Kafka would not open.
-            OSError: A file was not read or written.
-            KafkaLogError: As `kafkalog.open`, if `before` is damaged.
-        """
-        if before is not None:
-            _clone(before, self.directory)
-        log = WritableLog.load(self.directory, self._config(), self._opening(before))
-        try:
-            for source in sources:
-                _append(log, source, min(_PIECE_BYTES, self.segment_bytes // 8))
-            log.update_high_watermark(log.log_end_offset)
-            log.close()
-        except BaseException:
-            log.abandon()
-            raise
-        sync_directory(self.directory)
-        return JoinedLog(
-            self.partition,
-            log.recovery_point,
-            log.log_start_offset,
-            log.high_watermark,
-            log.first_base_offset,
-            self.directory.stat().st_ino,
-            segment_bytes_in(self.final),
-        )
-
-    def _config(self) -> LogConfig:
-        """Return a config that rolls segments by size alone: rows come in any order of time."""
-        return LogConfig(segment_bytes=self.segment_bytes, segment_ms=INT64_MAX, max_message_bytes=INT32_MAX)
-
-    def _opening(self, before: Before | None) -> Opening:
-        if before is None:
-            return Opening(had_clean_shutdown=True, topic_id=self.topic_id)
-        known = before.checkpoints
-        return Opening(
-            had_clean_shutdown=before.was_clean,
-            log_start_offset=known.log_starts.get(self.partition, 0),
-            recovery_point=known.recovery_points.get(self.partition, 0),
-            topic_id=self.topic_id,
-        )
+    if appends:
+        _clone(final, directory, was_clean=opening.had_clean_shutdown)
+    # Segments roll by size alone, because rows come in any order of time.
+    config = LogConfig(segment_bytes=segment_bytes, segment_ms=INT64_MAX, max_message_bytes=INT32_MAX)
+    log = WritableLog.load(directory, config, opening)
+    try:
+        for source in sources:
+            _append(log, source, min(_PIECE_BYTES, segment_bytes // 8))
+        log.update_high_watermark(log.log_end_offset)
+        log.close()
+    except BaseException:
+        log.abandon()
+        raise
+    sync_directory(directory)
+    return JoinedLog(
+        partition,
+        log.recovery_point,
+        log.log_start_offset,
+        log.high_watermark,
+        log.first_base_offset,
+        directory.stat().st_ino,
+        segment_bytes_in(final),
+    )
 
 
 def segment_bytes_in(directory: Path) -> int | None:
@@ -167,9 +132,8 @@ def _append(log: WritableLog, source: Source, piece_bytes: int) -> None:
     """Append a task's file with the offsets and the leader epoch of the log."""
     first, epoch = log.log_end_offset, log.leader_epochs.latest_epoch
     for piece, rows in _pieces(source, piece_bytes):
-        for at, offset in zip(rows["position"].tolist(), rows["base_offset"].tolist(), strict=True):
-            _OFFSET.pack_into(piece, at, first + offset)
-            _EPOCH.pack_into(piece, at + BATCH_LEADER_EPOCH_AT, FIRST_LEADER_EPOCH if epoch is None else epoch)
+        set_last_offsets(piece, rows, first + rows["last_offset"])
+        set_leader_epoch(piece, rows, FIRST_LEADER_EPOCH if epoch is None else epoch)
         log.append_as_follower(ByteBufferMessageSet(piece))
     found = log.log_end_offset - first
     if found != source.file.records:
@@ -186,7 +150,7 @@ def _pieces(source: Source, piece_bytes: int) -> Iterator[tuple[bytearray, NDArr
             waiting += data
             rows = scan_headers(waiting)[0]
             if len(rows):
-                end = int(rows[-1]["position"]) + int(rows[-1]["size_in_bytes"])
+                end = end_of(rows)
                 piece, waiting = waiting[:end], waiting[end:]
                 yield piece, rows
     if left or waiting:
@@ -194,9 +158,9 @@ def _pieces(source: Source, piece_bytes: int) -> Iterator[tuple[bytearray, NDArr
         raise CorruptRecordError(message, str(source.path), source.file.size - left - len(waiting))
 
 
-def _clone(before: Before, target: Path) -> None:
+def _clone(source: Path, target: Path, *, was_clean: bool) -> None:
     """Create a directory with the same log. If the log may need recovery, all files are copied."""
-    segments = segment_files(before.directory)
+    segments = segment_files(source)
     for _, path in segments:
         if path.stat().st_size > INT32_MAX:
             what = "the segment is too large for Kafka to open, so nothing is appended to the log"
@@ -204,10 +168,10 @@ def _clone(before: Before, target: Path) -> None:
     target.mkdir()
     bases = [base for base, _ in segments][:-1]
     sealed = {offset_file(target, base, suffix).name for base in bases for suffix in _SEALED_FILES}
-    for path in sorted(before.directory.iterdir()):
+    for path in sorted(source.iterdir()):
         if path.name.endswith(DELETED_SUFFIX) or not path.is_file():
             continue
-        if not (before.was_clean and path.name in sealed and _linked(path, target / path.name)):
+        if not (was_clean and path.name in sealed and _linked(path, target / path.name)):
             _copy(path, target / path.name)
 
 

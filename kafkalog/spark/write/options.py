@@ -63,6 +63,10 @@ class WriteOptions:
         if self.topic_id is not None and self.topic is None:
             raise ValueError(f"option topicId is {self.topic_id!r}, which requires option topic")
 
+    def count_of(self, topic: str, counts: Mapping[str, int]) -> int:
+        """Return the number of partitions of a topic: the option, or the one in `counts`, or 1."""
+        return self.partitions or counts.get(topic, 1)
+
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> "WriteOptions":
         """Parse options. Names are case-insensitive.

@@ -28,17 +28,6 @@ _POSITIVE = 0x7FFFFFFF
 _FEW = 8
 
 
-def murmur2(data: bytes) -> int:
-    """Return Kafka's hash of the bytes, a signed 32-bit number."""
-    value = _rest(_SEED ^ len(data), data)
-    return value - (1 << 32) if value > _POSITIVE else value
-
-
-def partition_of_key(key: bytes, partitions: int) -> int:
-    """Return the partition of a record with this key."""
-    return (murmur2(key) & _POSITIVE) % partitions
-
-
 def _rest(value: int, data: bytes) -> int:
     """Return the hash after the last bytes of a key, given the hash before them."""
     whole = len(data) & ~3
@@ -53,40 +42,26 @@ def _rest(value: int, data: bytes) -> int:
 
 
 def murmur2_of(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return `murmur2` of the keys at these places in `data`."""
+    """Return Kafka's hash of the keys at these places in `data`."""
     order = np.argsort(-lengths, kind="stable")
-    places = _Places(data, starts[order], lengths[order])
-    values = np.uint32(_SEED) ^ places.lengths.astype(np.uint32)
-    done = 0
-    while (left := places.longer_than(done)) > _FEW:
-        _take_word(values[:left], places.words[places.starts[:left] + 4 * done])
+    starts, lengths = starts[order], lengths[order]
+    # Padding, so that a word at the last byte is not read beyond the end.
+    padded = np.concatenate([data, np.zeros(4, np.uint8)])
+    # The little-endian word that begins at each byte.
+    words: NDArray[np.uint32] = np.ndarray((len(data) + 1,), "<u4", padded, strides=(1,))
+    values = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    rising, done = -(lengths // 4), 0
+    # The keys with more than `done` whole words.
+    while (left := int(np.searchsorted(rising, -done, "left"))) > _FEW:
+        _take_word(values[:left], words[starts[:left] + 4 * done])
         done += 1
     for i in range(left):
-        values[i] = _rest(int(values[i]), places.bytes_from(i, 4 * done))
-    _finish(values[left:], places, left)
+        rest = padded[starts[i] + 4 * done : starts[i] + lengths[i]].tobytes()
+        values[i] = _rest(int(values[i]), rest)
+    _finish(values[left:], words, starts[left:], lengths[left:])
     result = np.empty(len(order), np.uint32)
     result[order] = values
     return result.view(np.int32)
-
-
-class _Places:
-    """The places of keys, longest first. `words[i]` is the little-endian word that begins at byte i."""
-
-    def __init__(self, data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-        # Padding, so that a word at the last byte is not read beyond the end.
-        self._bytes = np.concatenate([data, np.zeros(4, np.uint8)])
-        self.words: NDArray[np.uint32] = np.ndarray((len(data) + 1,), "<u4", self._bytes, strides=(1,))
-        self.starts, self.lengths = starts, lengths
-        self._rising = -(lengths // 4)
-
-    def longer_than(self, count: int) -> int:
-        """Return how many keys have more than `count` whole words."""
-        return int(np.searchsorted(self._rising, -count, "left"))
-
-    def bytes_from(self, i: int, at: int) -> bytes:
-        """Return the bytes of key i from byte `at` on."""
-        start = int(self.starts[i])
-        return self._bytes[start + at : start + int(self.lengths[i])].tobytes()
 
 
 def _take_word(values: NDArray[np.uint32], word: NDArray[np.uint32]) -> None:
@@ -98,11 +73,12 @@ def _take_word(values: NDArray[np.uint32], word: NDArray[np.uint32]) -> None:
     values ^= word
 
 
-def _finish(values: NDArray[np.uint32], places: _Places, first: int) -> None:
-    """Finish the hashes of the keys from `first` on: hash up to three remaining bytes, and mix."""
-    starts, lengths = places.starts[first:], places.lengths[first:]
+def _finish(
+    values: NDArray[np.uint32], words: NDArray[np.uint32], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> None:
+    """Finish the hashes: hash up to three remaining bytes, and mix."""
     left = lengths & 3
-    tail = places.words[starts + lengths - left] & ((1 << (left * 8)) - 1).astype(np.uint32)
+    tail = words[starts + lengths - left] & ((1 << (left * 8)) - 1).astype(np.uint32)
     values[:] = np.where(left > 0, (values ^ tail) * np.uint32(_M), values)
     values ^= values >> np.uint32(13)
     values *= np.uint32(_M)

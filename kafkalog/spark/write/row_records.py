@@ -41,14 +41,6 @@ class Portion(NamedTuple):
     records: list[Record]
 
 
-class _Chosen(NamedTuple):
-    """The topics, and for each row the index of its topic and its partition."""
-
-    topics: list[str]
-    topic: NDArray[np.int64]
-    partition: NDArray[np.int64]
-
-
 class RowSorter:
     """Converts the rows of a task to records.
 
@@ -78,30 +70,29 @@ class RowSorter:
         columns = {name: batch.column(place) for name, place in sink_columns(batch.schema.names).items()}
         count = batch.num_rows
         key, value = (_binary(columns.get(name), name, count) for name in ("key", "value"))
-        chosen = self._choose(columns, key, value)
-        order = np.lexsort((chosen.partition, chosen.topic))
+        names, topics, partitions = self._choose(columns, key, value)
+        order = np.lexsort((partitions, topics))
         records = _records(key, value, _timestamps(columns.get("timestamp"), count), order)
         _put_headers(records, columns.get("headers"), order)
-        topics, partitions = chosen.topic[order], chosen.partition[order]
+        topics, partitions = topics[order], partitions[order]
         borders = np.flatnonzero((np.diff(topics) != 0) | (np.diff(partitions) != 0)) + 1
         bounds = [0, *borders.tolist(), count]
         for first, end in pairwise(bounds):
-            partition = TopicPartition(chosen.topics[int(topics[first])], int(partitions[first]))
+            partition = TopicPartition(names[int(topics[first])], int(partitions[first]))
             yield Portion(partition, records[first:end])
 
-    def _choose(self, columns: dict[str, "pa.Array"], key: BinaryColumn, value: BinaryColumn) -> _Chosen:
-        """Return the topic and the partition of each row."""
+    def _choose(
+        self, columns: dict[str, "pa.Array"], key: BinaryColumn, value: BinaryColumn
+    ) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the topics, and for each row the index of its topic and its partition."""
         topics, topic = self._topics(columns.get("topic"), len(key.lengths))
-        counts = np.array([self._count_of(each) for each in topics], np.int32)
+        counts = np.array([self._options.count_of(each, self._counts) for each in topics], np.int32)
         sizes = np.maximum(key.lengths, 0) + np.maximum(value.lengths, 0) + _RECORD_OVERHEAD
         partition = self._given(columns.get("partition"), len(key.lengths))
         left = partition < 0
         if left.any():
             partition[left] = self._partitioner.assign(key.where(left), sizes[left], counts[topic[left]])
-        return _Chosen(topics, topic, partition)
-
-    def _count_of(self, topic: str) -> int:
-        return self._options.partitions or self._counts.get(topic, 1)
+        return topics, topic, partition
 
     def _topics(self, column: "pa.Array | None", count: int) -> tuple[list[str], NDArray[np.int64]]:
         """Return the topics, and for each row the index of its topic.

@@ -49,11 +49,6 @@ class TaskFiles:
     name: str
     files: tuple[PartitionFile, ...]
 
-    @property
-    def records(self) -> int:
-        """The number of records in all partitions."""
-        return sum(each.records for each in self.files)
-
 
 class TaskWriter:
     """Writes the records of one attempt of a task to a directory of its own.

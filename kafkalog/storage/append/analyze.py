@@ -34,12 +34,9 @@ from kafkalog.record.message_set import ByteBufferMessageSet, MessageSet
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.storage.fetch_data_info import NOTHING_APPENDED, LogAppendInfo
 from kafkalog.storage.log_offset_metadata import UNKNOWN_OFFSET, LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import (
-    BatchMetadata,
-    CompletedTxn,
-    ProducerAppendInfo,
-    ProducerStateManager,
-)
+from kafkalog.storage.producer.producer_append_info import ProducerAppendInfo
+from kafkalog.storage.producer.producer_state_entry import BatchMetadata, CompletedTxn, ProducerStateEntry
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 
 _log = logging.getLogger(__name__)
 
@@ -265,9 +262,11 @@ def producer_changes(
     position = place.relative_position_in_segment
     for batch in batches:
         if batch.producer_id >= 0:
-            if (repeated := _repeated(manager, batch, origin)) is not None:
-                return ProducerChanges(list(changes.values()), completed, repeated)
-            _check_producer_is_current(manager, batch, origin)
+            entry = manager.last_entry(batch.producer_id)
+            if entry is not None and origin is AppendOrigin.CLIENT and (sent := entry.find_duplicate_batch(batch)):
+                return ProducerChanges(list(changes.values()), completed, sent)
+            if entry is not None and origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
+                _check_producer_is_current(entry, batch)
             info = changes.get(batch.producer_id)
             if info is None:
                 info = changes[batch.producer_id] = manager.prepare_update(batch.producer_id, origin)
@@ -279,18 +278,8 @@ def producer_changes(
     return ProducerChanges(list(changes.values()), completed)
 
 
-def _check_producer_is_current(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> None:
+def _check_producer_is_current(entry: ProducerStateEntry, batch: RecordBatch) -> None:
     """Raise InvalidProducerEpochError if the producer has been fenced; this check precedes all others of the batch."""
-    entry = manager.last_entry(batch.producer_id)
-    if entry is None or not batch.is_transactional or origin not in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
-        return
-    if batch.producer_epoch < entry.producer_epoch:
+    if batch.is_transactional and batch.producer_epoch < entry.producer_epoch:
         message = f"producer {batch.producer_id} has been replaced by a newer one"
         raise InvalidProducerEpochError(message, None, None, entry.producer_epoch, batch.producer_epoch)
-
-
-def _repeated(manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin) -> BatchMetadata | None:
-    if origin is not AppendOrigin.CLIENT:
-        return None
-    entry = manager.last_entry(batch.producer_id)
-    return None if entry is None else entry.find_duplicate_batch(batch)

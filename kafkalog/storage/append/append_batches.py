@@ -37,7 +37,7 @@ from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.roll import roll
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_state_manager import BatchMetadata
+from kafkalog.storage.producer.producer_state_entry import BatchMetadata
 from kafkalog.storage.segment.log_segment import BatchHeader, LogSegment
 
 _log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NoReturn
 
-from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
+from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, member, whole
 from kafkalog._speedups.record import Record
-from kafkalog.attributes import CompressionType, TimestampType
+from kafkalog.attributes import CodecName, CompressionType, TimestampType
 from kafkalog.errors import LogStateError, RecordValidationError
 from kafkalog.record.message_set import ByteBufferMessageSet
 from kafkalog.record.record_checks import TimestampRange, check_records
@@ -52,10 +52,13 @@ class RecordAppender:
             self._is_stamped or config.message_timestamp_before_max_ms == INT64_MAX
         )
         # By codec and leader epoch; builders in use are removed, because the iterator of records may append as well.
-        self._builders: dict[tuple[CompressionType | None, int], RecordsBuilder] = {}
+        self._builders: dict[tuple[CompressionType | CodecName | None, int], RecordsBuilder] = {}
 
     def append(
-        self, records: Iterable[Record] | Record, codec: CompressionType | None, max_batch_bytes: int | None
+        self,
+        records: Iterable[Record] | Record,
+        codec: CompressionType | CodecName | None,
+        max_batch_bytes: int | None,
     ) -> LogAppendInfo:
         """Append the records; see `WritableLog.append`."""
         if isinstance(records, Record):
@@ -134,9 +137,9 @@ class RecordAppender:
         message = "while an append took its records, whoever gives them changed the log, or closed it"
         raise LogStateError(message, self._path)
 
-    def _new_builder(self, codec: CompressionType | None, epoch: int, now: int) -> RecordsBuilder:
+    def _new_builder(self, codec: CompressionType | CodecName | None, epoch: int, now: int) -> RecordsBuilder:
         topics = self._config.compression
-        wanted = _NONE if codec is None else CompressionType(codec)
+        wanted = _NONE if codec is None else member("compression_type", codec, CompressionType)
         # Keep one builder per codec, all of the current epoch.
         self._builders = {key: value for key, value in self._builders.items() if key[1] == epoch}
         settings = BatchSettings(

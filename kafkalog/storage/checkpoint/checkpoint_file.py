@@ -14,6 +14,7 @@ LeaderEpochCheckpointFile}.java.
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -21,16 +22,24 @@ from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.files.durable import write_atomically
+from kafkalog.storage.files.small_file import read_small_text
 from kafkalog.storage.remote_path import BELIEVED_SECONDS, RemotePath
 
 Entry = TypeVar("Entry")
 
-# A file modified less than this ago may change again without a new mtime.
+# Enough for the leader epochs, or the partitions with names of 100 characters, that 2 million lines hold.
+MAX_BYTES = 256 << 20
+# A file that was modified less than this before it is looked at may change again without a new mtime.
 SETTLED_NS = 50_000_000
+A_NUMBER = "a number"
+"""`expected` of an error about a word in an entry that is not a number."""
 _VERSION = 0
 _WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _INT32, _INT64 = range(-INT32_MAX - 1, INT32_MAX + 1), range(-INT64_MAX - 1, INT64_MAX + 1)
+
+
+class _NotANumber(ValueError):  # it is caught where it becomes an error
+    """A word that is not a number."""
 
 
 class EpochEntry(NamedTuple):
@@ -46,7 +55,16 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
     Raises:
         CorruptCheckpointError: The file does not follow the format.
     """
-    return dict(_read_entries(path, _offset_entry))
+    return dict(_parse_entries(path, _read_text(path), _offset_entry))
+
+
+def readable_offsets(path: Path) -> dict[TopicPartition, int]:
+    """Return the offset per partition of those lines of a damaged file that follow the format, the first of each."""
+    found: dict[TopicPartition, int] = {}
+    for line in _read_text(path).split("\n"):
+        with suppress(ValueError):
+            found.setdefault(*_offset_entry(line))
+    return found
 
 
 class OffsetCheckpointFile:
@@ -67,7 +85,7 @@ class OffsetCheckpointFile:
                 self._believed_until = time.monotonic() + BELIEVED_SECONDS
             return self._known[1]
         try:
-            status = self.path.stat()
+            looked_at, status = time.time_ns(), self.path.stat()
         except FileNotFoundError:
             return {}
         found = status.st_ino, status.st_size, status.st_mtime_ns
@@ -76,7 +94,7 @@ class OffsetCheckpointFile:
             return offsets
         offsets = read_offset_checkpoint(self.path)
         # A recently modified file may be replaced without a new mtime, which has a limited resolution.
-        settled = time.time_ns() - status.st_mtime_ns > SETTLED_NS
+        settled = looked_at - status.st_mtime_ns > SETTLED_NS
         self._known = found if settled else None, offsets
         return offsets
 
@@ -94,16 +112,20 @@ def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *
     _write_lines(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], sync)
 
 
-def read_leader_epoch_checkpoint(path: Path) -> list[EpochEntry]:
-    """Read the leader epochs in file order; return an empty list if the file is missing or empty.
+def read_leader_epoch_checkpoint(path: Path) -> list[tuple[int, int]]:
+    """Read (epoch, start offset) in file order; return an empty list if the file is missing or empty.
+
+    These are plain tuples, since the garbage collector would look at each of a million `EpochEntry` again and again.
 
     Raises:
         CorruptCheckpointError: The file does not follow the format.
     """
-    return _read_entries(path, _epoch_entry)
+    text = _read_text(path)
+    entries = _entries_as_written(text)
+    return _parse_entries(path, text, _epoch_entry) if entries is None else entries
 
 
-def write_leader_epoch_checkpoint(path: Path, entries: Iterable[EpochEntry], *, sync: bool = True) -> None:
+def write_leader_epoch_checkpoint(path: Path, entries: Iterable[tuple[int, int]], *, sync: bool = True) -> None:
     """Replace the file atomically by one with these leader epochs.
 
     Raises:
@@ -117,14 +139,26 @@ def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
     write_atomically(path, text.encode(), sync=sync)
 
 
-def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry]:
-    lines = _lines(path)
+def _read_text(path: Path) -> str:
+    try:
+        return read_small_text(path, MAX_BYTES)
+    except FileNotFoundError:
+        return ""
+
+
+def _parse_entries(path: Path, text: str, parse: Callable[[str], Entry]) -> list[Entry]:
+    lines = text.removesuffix("\n").split("\n") if text else []
     try:
         version = _number(lines[0], _INT32) if lines else _VERSION
         count = _number(lines[1], _INT32) if len(lines) > 1 else 0
-        entries = [parse(_words(line)) for line in lines[2:]]
     except ValueError as error:
         raise CorruptCheckpointError(f"a line does not follow the format: {error}", str(path)) from None
+    try:
+        entries = [parse(line) for line in lines[2:]]
+    except ValueError as error:
+        # A broker behaves in another way if only a number of an entry is wrong.
+        expected = A_NUMBER if isinstance(error, _NotANumber) else None
+        raise CorruptCheckpointError(f"a line does not follow the format: {error}", str(path), None, expected) from None
     if version != _VERSION:
         raise CorruptCheckpointError("the version is unknown", str(path), None, _VERSION, version)
     if len(entries) != count:
@@ -134,44 +168,56 @@ def _read_entries(path: Path, parse: Callable[[list[str]], Entry]) -> list[Entry
     return entries
 
 
-def _lines(path: Path) -> list[str]:
-    check_regular(path)
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError as error:
-        raise CorruptCheckpointError("not a text file", str(path), error.start) from None
-    return text.removesuffix("\n").split("\n") if text else []
+def _entries_as_written(text: str) -> list[tuple[int, int]] | None:
+    """Parse leader epochs, if every line is as Kafka and this module write it; ten times faster than line by line.
+
+    Returns:
+        The entries; None if any line is written differently, or is wrong.
+    """
+    # Not imported above: what reads offset checkpoints only starts without it.
+    import numpy as np
+
+    between = text.encode().translate(None, b"0123456789")
+    count = len(between) // 2 - 1
+    # As many numbers as separators, each of which ends one: no number is missing.
+    if between != b"\n\n" + b" \n" * count or not text.endswith("\n"):
+        return None
+    # A number that is too large for 64 bits becomes INT64_MAX.
+    numbers = np.fromstring(text, np.int64, sep=" ")
+    epochs, start_offsets = numbers[2::2].tolist(), numbers[3::2].tolist()
+    if len(numbers) != 2 + 2 * count or (numbers[0], numbers[1]) != (_VERSION, count):
+        return None
+    if max(epochs, default=0) > INT32_MAX or max(start_offsets, default=0) == INT64_MAX:
+        return None
+    return list(zip(epochs, start_offsets, strict=True))
 
 
-def check_regular(path: Path) -> None:
-    """Raise CorruptCheckpointError if the path is not a regular file: reading a pipe, for example, would block."""
-    # In a store, reading fails for anything but a file.
-    if not isinstance(path, RemotePath) and not path.is_file() and path.exists():
-        raise CorruptCheckpointError("not a regular file", str(path))
-
-
-def _words(line: str) -> list[str]:
-    return _WHITESPACE.split(line.rstrip(" \t\x0b\f"))
-
-
-def _offset_entry(words: list[str]) -> tuple[TopicPartition, int]:
-    topic, partition, offset = words
+def _offset_entry(line: str) -> tuple[TopicPartition, int]:
+    topic, partition, offset = _words(line, 3)
     return TopicPartition(topic, _number(partition, _INT32)), _number(offset, _INT64)
 
 
-def _epoch_entry(words: list[str]) -> EpochEntry:
-    epoch, start_offset = words
-    return EpochEntry(_number(epoch, _INT32), _number(start_offset, _INT64))
+def _epoch_entry(line: str) -> tuple[int, int]:
+    epoch, start_offset = _words(line, 2)
+    return _number(epoch, _INT32), _number(start_offset, _INT64)
+
+
+def _words(line: str, count: int) -> list[str]:
+    words = line.split(" ")
+    if len(words) != count or not line.isprintable():
+        words = _WHITESPACE.split(line.rstrip(" \t\x0b\f"))
+    if len(words) != count:
+        raise ValueError(f"{line[:80]!r} has {len(words)} words, not {count}")
+    return words
 
 
 def _number(word: str, allowed: range) -> int:
     """Parse a number as Java does; `int` also accepts underscores and other scripts, and has no upper limit.
 
     Raises:
-        ValueError: `word` is not a number, or is outside `allowed`.
+        _NotANumber: `word` is not a number, or is outside `allowed`.
     """
-    if not _WHOLE_NUMBER.fullmatch(word) or int(word) not in allowed:
-        raise ValueError(f"{word!r} is not a number of {allowed.stop.bit_length()} bits")
-    return int(word)
+    digits = word[1:] if word.startswith(("+", "-")) else word
+    if digits.isascii() and digits.isdigit() and (number := int(word)) in allowed:
+        return number
+    raise _NotANumber(f"{word!r} is not a number of {allowed.stop.bit_length()} bits")

@@ -12,9 +12,12 @@ Source: storage/.../checkpoint/CleanShutdownFileHandler.java.
 import json
 from pathlib import Path
 
+from kafkalog.errors import KafkaLogError
 from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.files.durable import sync_directory, write_atomically
+from kafkalog.storage.files.small_file import read_small_file
 
+MAX_BYTES = 1 << 16
 _VERSION = 0
 
 
@@ -25,12 +28,10 @@ def was_clean_shutdown(directory: Path) -> bool:
 
 def read_broker_epoch(directory: Path) -> int | None:
     """Return the epoch that the broker wrote; None if the file is missing or has no epoch."""
-    if not (directory / CLEAN_SHUTDOWN_FILE).is_file():
-        return None
     try:
-        text = (directory / CLEAN_SHUTDOWN_FILE).read_text("utf-8", "replace")
+        text = read_small_file(directory / CLEAN_SHUTDOWN_FILE, MAX_BYTES).decode(errors="replace")
         epoch = json.JSONDecoder().raw_decode(text.lstrip())[0]["brokerEpoch"]  # like Kafka, ignore what follows
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, KafkaLogError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return epoch if type(epoch) is int else None
 

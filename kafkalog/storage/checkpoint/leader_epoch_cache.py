@@ -13,7 +13,8 @@ a new entry removes those that it contradicts. Source: storage/.../epoch/LeaderE
 import logging
 import threading
 from bisect import bisect_left, bisect_right
-from operator import attrgetter
+from itertools import starmap
+from operator import itemgetter
 from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError
@@ -30,7 +31,7 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
 logger = logging.getLogger(__name__)
-_epoch, _start_offset = attrgetter("epoch"), attrgetter("start_offset")
+_epoch, _start_offset = itemgetter(0), itemgetter(1)
 
 
 class LeaderEpochCache:
@@ -57,24 +58,25 @@ class LeaderEpochCache:
         self._lock = threading.Lock()
         # Whether a scheduled write of the entries is pending.
         self._unwritten = False
-        self._entries: tuple[EpochEntry, ...] = ()
         if writable and not path.exists():
             path.touch()
+        entries: list[tuple[int, int]] = []
         for entry in read_leader_epoch_checkpoint(path):
-            if min(entry) < 0:
+            if entry[0] < 0 or entry[1] < 0:
                 raise CorruptCheckpointError(
-                    "a leader epoch or its start offset is negative", str(path), None, "0 or more", entry
+                    "a leader epoch or its start offset is negative", str(path), None, "0 or more", EpochEntry(*entry)
                 )
-            self._entries = _with_entry(self._entries, entry)
+            _add(entries, entry)
+        self._entries = tuple(entries)
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in self._entries)
+        told = ", ".join(f"{epoch} from {start_offset}" for epoch, start_offset in self._entries)
         return f"<LeaderEpochCache {self.path}: {told or 'no epochs'}>"
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         """All entries, oldest first."""
-        return self._entries
+        return tuple(starmap(EpochEntry, self._entries))
 
     @property
     def is_empty(self) -> bool:
@@ -85,13 +87,13 @@ class LeaderEpochCache:
     def latest_entry(self) -> EpochEntry | None:
         """The last entry; None if there is none."""
         entries = self._entries
-        return entries[-1] if entries else None
+        return EpochEntry(*entries[-1]) if entries else None
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
         """The first entry; None if there is none."""
         entries = self._entries
-        return entries[0] if entries else None
+        return EpochEntry(*entries[0]) if entries else None
 
     @property
     def latest_epoch(self) -> int | None:
@@ -103,19 +105,19 @@ class LeaderEpochCache:
         """Return the largest epoch below this one; None if there is none."""
         entries = self._entries
         at = bisect_left(entries, epoch, key=_epoch)
-        return entries[at - 1].epoch if at else None
+        return entries[at - 1][0] if at else None
 
     def next_epoch(self, epoch: int) -> int | None:
         """Return the smallest epoch above this one; None if there is none."""
         entries = self._entries
         at = bisect_right(entries, epoch, key=_epoch)
-        return entries[at].epoch if at < len(entries) else None
+        return entries[at][0] if at < len(entries) else None
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """Return the epoch in which a record was appended; None if its offset is before all entries."""
         entries = self._entries
         at = bisect_right(entries, offset, key=_start_offset)
-        return entries[at - 1].epoch if at else None
+        return entries[at - 1][0] if at else None
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch not above the requested one; (-1, -1) if it is unknown.
@@ -127,11 +129,11 @@ class LeaderEpochCache:
         above = bisect_right(entries, requested_epoch, key=_epoch)
         if requested_epoch == UNDEFINED_EPOCH or not entries:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-        if entries[-1].epoch == requested_epoch:
+        if entries[-1][0] == requested_epoch:
             return requested_epoch, log_end_offset
         if above == len(entries):
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-        return entries[above - 1].epoch if above else requested_epoch, entries[above].start_offset
+        return entries[above - 1][0] if above else requested_epoch, entries[above][1]
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add the start of an epoch. Remove the entries whose epoch or start offset is not below it.
@@ -142,20 +144,21 @@ class LeaderEpochCache:
             ValueError: A number is negative.
             OSError: The file was not written; the cache is unchanged.
         """
-        entry = EpochEntry(epoch, start_offset)
+        entry = epoch, start_offset
         if min(entry) < 0:
-            raise ValueError(f"a leader epoch or its start offset is negative: {entry}")
+            raise ValueError(f"a leader epoch or its start offset is negative: {EpochEntry(*entry)}")
         with self._lock:
-            entries = _with_entry(self._entries, entry)
-            if entries is not self._entries:
-                _warn_of_conflicts(self, entry, entries)
-                self._write(entries)
-                self._entries = entries
+            entries = list(self._entries)
+            dropped = _add(entries, entry)
+            if dropped is not None:
+                _warn_of_conflicts(self.path, entry, dropped)
+                changed = tuple(entries)
+                self._write(changed)
+                self._entries = changed
 
     def note(self, epoch: int, start_offset: int) -> None:
         """Note that a batch of this epoch is appended at this offset. Raise errors as `assign`."""
-        entries = self._entries
-        latest = entries[-1] if entries else None
+        latest = self.latest_entry
         # An append that failed later may have left an entry with a larger start offset.
         if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
             self.assign(epoch, start_offset)
@@ -181,9 +184,9 @@ class LeaderEpochCache:
         """
         with self._lock:
             dropped = bisect_right(self._entries, start_offset, key=_start_offset)
-            if not dropped or self._entries[0].start_offset == start_offset:
+            if not dropped or self._entries[0][1] == start_offset:
                 return
-            first = EpochEntry(self._entries[dropped - 1].epoch, start_offset)
+            first = self._entries[dropped - 1][0], start_offset
             self._entries = (first, *self._entries[dropped:])
         self._flush_later()
 
@@ -236,24 +239,30 @@ class LeaderEpochCache:
         except FileNotFoundError:
             logger.debug("%s is not written: its directory was deleted", self.path)
 
-    def _write(self, entries: tuple[EpochEntry, ...]) -> None:
+    def _write(self, entries: tuple[tuple[int, int], ...]) -> None:
         if self.writable:
             write_leader_epoch_checkpoint(self.path, entries)
             self._unwritten = False
 
 
-def _with_entry(entries: tuple[EpochEntry, ...], entry: EpochEntry) -> tuple[EpochEntry, ...]:
-    """Return the entries with one added and those that it contradicts removed; the same tuple if nothing changes."""
-    if entries and entries[-1].epoch == entry.epoch and entries[-1].start_offset <= entry.start_offset:
-        return entries
-    kept = min(
-        bisect_left(entries, entry.epoch, key=_epoch), bisect_left(entries, entry.start_offset, key=_start_offset)
-    )
-    return (*entries[:kept], entry)
+def _add(entries: list[tuple[int, int]], entry: tuple[int, int]) -> list[tuple[int, int]] | None:
+    """Add an entry and remove those that it contradicts.
+
+    Returns:
+        The entries removed, latest first; None if nothing changes, because the epoch is the latest and started before.
+    """
+    epoch, start_offset = entry
+    if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
+        return None
+    dropped = []
+    while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+        dropped.append(entries.pop())
+    entries.append(entry)
+    return dropped
 
 
-def _warn_of_conflicts(cache: LeaderEpochCache, entry: EpochEntry, entries: tuple[EpochEntry, ...]) -> None:
+def _warn_of_conflicts(path: Path, entry: tuple[int, int], dropped: list[tuple[int, int]]) -> None:
     """Log the entries that a new one removes. One with the same start offset is no conflict: its epoch is empty."""
-    dropped = cache.entries[len(entries) - 1 :]
-    if len(dropped) > 1 or (dropped and dropped[0].start_offset != entry.start_offset):
-        logger.warning("%s: the new entry %s drops %s", cache.path, entry, dropped)
+    if len(dropped) > 1 or (dropped and dropped[0][1] != entry[1]):
+        told = tuple(starmap(EpochEntry, reversed(dropped)))
+        logger.warning("%s: the new entry %s drops %s", path, EpochEntry(*entry), told)

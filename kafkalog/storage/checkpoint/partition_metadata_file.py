@@ -8,6 +8,7 @@ remove a directory without this file. Source: storage/.../checkpoint/{PartitionM
 PartitionMetadataReadBuffer}.java, clients/.../common/Uuid.java.
 """
 
+import os
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
@@ -16,10 +17,11 @@ from uuid import uuid4
 
 from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError
-from kafkalog.storage.checkpoint.checkpoint_file import check_regular
 from kafkalog.storage.file_names import PARTITION_METADATA, partition_of_dir
 from kafkalog.storage.files.durable import write_atomically
+from kafkalog.storage.files.small_file import read_small_text
 
+MAX_BYTES = 1 << 16
 _VERSION = 0
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _NUMBER = re.compile(r"\+?[0-9]{1,10}")
@@ -42,20 +44,21 @@ def random_topic_id() -> str:
     return topic_id
 
 
-def topic_id_in(data_dir: Path, topic: str) -> str:
-    """Return the id in the partitions of a topic below a data directory, or a new one.
+def topic_id_in(data_dir: Path, topic: str, new: str | None = None) -> str:
+    """Return the id in the partitions of a topic below a data directory; without one `new`, or a random one.
 
     Raises:
         CorruptCheckpointError: A `partition.metadata` does not follow its format.
         OSError: A file or the directory was not read.
     """
-    for directory in sorted(data_dir.iterdir()):
-        partition = partition_of_dir(directory.name)
+    # Not iterdir: a Path for each of thousands of partitions takes long.
+    for name in sorted(each for each in os.listdir(data_dir) if each.startswith(topic)):  # noqa: PTH208
+        partition = partition_of_dir(name)
         if partition is not None and partition.topic == topic:
-            found = read_partition_metadata(directory / PARTITION_METADATA)
+            found = read_partition_metadata(data_dir / name / PARTITION_METADATA)
             if found is not None:
                 return found.topic_id
-    return random_topic_id()
+    return new or random_topic_id()
 
 
 def read_partition_metadata(path: Path) -> PartitionMetadata | None:
@@ -65,13 +68,10 @@ def read_partition_metadata(path: Path) -> PartitionMetadata | None:
         CorruptCheckpointError: The file does not follow its format.
         OSError: The file was not read.
     """
-    check_regular(path)
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_small_text(path, MAX_BYTES).splitlines()
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError as error:
-        raise CorruptCheckpointError("not a text file", str(path), error.start) from None
     version, topic_id = (_value(path, lines, number) for number in (0, 1))
     if not _NUMBER.fullmatch(version) or int(version) > INT32_MAX:
         raise CorruptCheckpointError("the version is unknown", str(path), None, "0 or more", version)

@@ -184,6 +184,22 @@ class DirectoryLock:
         self.release()
 
 
+def holder_of(data_dir: Path) -> int | None:
+    """Return a process that has locked something in a data directory (0: on another machine); None if there is none."""
+    with _guard:
+        if real_path(data_dir) in _descriptors:
+            return os.getpid()
+        try:
+            # Closing it drops no lock of this process, which has none here.
+            descriptor = os.open(data_dir / LOCK_FILE, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return _holder(descriptor, 0, 0)
+        finally:
+            os.close(descriptor)
+
+
 def target_of_link(partition: Path) -> Path | None:
     """Return the target of a partition that is a symbolic link; None if it is not. The data directory may be one."""
     real = real_path(partition)

@@ -22,7 +22,6 @@ from kafkalog.storage.file_names import (
     parse_partition_dir,
     real_path,
     segment_base_offset,
-    segment_files,
 )
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.remote_path import RemotePath, to_path
@@ -114,7 +113,7 @@ def log_below(path: str | os.PathLike[str]) -> Path | None:
 
 
 def _directory(path: Path) -> DataDir | PartitionDir:
-    if segment_files(path):
+    if _has_segments(path):
         return partition_dir(path)
     partitions = _partitions(path)
     # A data directory may be named like a partition, such as kafka-1; hence its content is checked before its name.
@@ -141,7 +140,7 @@ def _partitions(path: Path) -> list[PartitionDir]:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory; True as well if that is unknown, so that opening it reports the error."""
+    """Return whether an entry is a directory. If the check fails, return True: opening the entry raises the error."""
     try:
         return entry.is_dir()
     except OSError:
@@ -150,9 +149,13 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 def _holds_segments(partition: PartitionDir) -> bool:
     try:
-        return bool(segment_files(partition.path))
+        return _has_segments(partition.path)
     except OSError:
         return False
+
+
+def _has_segments(directory: Path) -> bool:
+    return any(segment_base_offset(each.name) is not None for each in directory.iterdir())
 
 
 def partition_dir(path: Path) -> PartitionDir:

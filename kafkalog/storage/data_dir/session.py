@@ -66,6 +66,10 @@ class Checkpoints(NamedTuple):
     log_starts: dict[TopicPartition, int]
     high_watermarks: dict[TopicPartition, int]
 
+    def only(self, partition: TopicPartition) -> "Checkpoints":
+        """Return the offsets of one partition."""
+        return Checkpoints(*({partition: each[partition]} if partition in each else {} for each in self))
+
 
 # The file of each checkpoint, in the order of `Checkpoints`, and the effect of deleting it, for error messages.
 _WITHOUT = {
@@ -186,10 +190,13 @@ class Session:
         history = self._history
         return (
             history.in_order
-            and (history.was_clean or all(history.ended.get(each) for each in _partitions_with_segments(self.data_dir)))
+            and (history.was_clean or all(history.ended.get(each) for each in self._partitions_with_segments()))
             and self.lock.path.stat().st_mtime_ns == history.stamp_ns
             and not self.lock.has_company()
         )
+
+    def _partitions_with_segments(self) -> list[str]:
+        return [each.name for each in covered_by_clean_shutdown(self.data_dir) if segment_files(each)]
 
     # --- the files that partitions share
 
@@ -265,12 +272,11 @@ def _history(lock: DirectoryLock) -> _History:
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 
 
-def _partitions_with_segments(data_dir: Path) -> set[str]:
-    """Return the partitions covered by the clean-shutdown marker.
+def covered_by_clean_shutdown(data_dir: Path) -> list[Path]:
+    """Return the directories of the partitions that the clean-shutdown marker covers.
 
     Excluded are partitions that are being removed, and the cluster's metadata, which is always recovered.
     """
     named = ((each, parse_partition_dir(each.name)) for each in data_dir.iterdir())
     kept = (each for each, partition in named if partition and partition.topic != CLUSTER_METADATA_TOPIC)
-    kept = (each for each in kept if not each.name.endswith(_ON_THEIR_WAY_OUT))
-    return {each.name for each in kept if each.is_dir() and segment_files(each)}
+    return [each for each in kept if not each.name.endswith(_ON_THEIR_WAY_OUT) and each.is_dir()]

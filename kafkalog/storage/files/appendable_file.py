@@ -5,7 +5,7 @@
 
 An append takes effect once it is written completely: only then does `size` move. A failed append is cut off again.
 Writes go to position `size`, whatever the offset of a descriptor shared with others. The file is never mapped, see
-`readable_file`.
+`readable_file`. While many other files are in use it is closed, see `open_file_limit`, and opened again when needed.
 """
 
 import fcntl
@@ -14,29 +14,36 @@ import threading
 import warnings
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from errno import EFBIG, EINVAL, EIO, EOPNOTSUPP
+from errno import EFBIG, EINVAL, EIO, ENOENT, EOPNOTSUPP
 from pathlib import Path
 from typing import TypeAlias
 
 from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, whole
 from kafkalog.errors import CorruptRecordError, LogLockedError, NotALogError
+from kafkalog.storage.files.byte_source import closed
 from kafkalog.storage.files.durable import naming, sync_directory
-from kafkalog.storage.files.readable_file import ReadableFile
+from kafkalog.storage.files.open_file_limit import OPEN_FILES
+from kafkalog.storage.files.readable_file import CLOSED, Descriptor, ReadableFile
 
 # Positions in a segment are Java ints.
 MAX_BYTES = INT32_MAX
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+# Without O_NONBLOCK, opening a pipe would wait for a reader.
+_FLAGS = os.O_RDWR | os.O_NONBLOCK
+# The descriptor of a file that is opened again when it is needed.
+_GIVEN_UP = -2
 
 Piece: TypeAlias = bytes | bytearray | memoryview
 
 
 class AppendableFile(ReadableFile):
-    """An open file that is read at positions and written to at its end.
+    """A file that is read at positions and written to at its end.
 
-    Appending, truncating and trimming wait for one another; readers never wait.
+    Appending, truncating and trimming wait for one another; readers of an open file never wait.
 
     Attributes:
         lock: Held by callers of `append` and `truncate`; reentrant.
+        recently_used: See `open_file_limit`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, preallocate_bytes: int = 0) -> None:
@@ -53,6 +60,7 @@ class AppendableFile(ReadableFile):
         """
         preallocate_bytes = whole("preallocate_bytes", preallocate_bytes, 0, MAX_BYTES, BYTES)
         self.lock = threading.RLock()
+        self.recently_used = True
         # Whether no bytes of a failed append follow `size`.
         self._whole = True
         self._created = False
@@ -67,25 +75,24 @@ class AppendableFile(ReadableFile):
         except BaseException:
             self._withdraw()
             raise
+        OPEN_FILES.add(self)
 
     def _open(self) -> int:
-        # Without O_NONBLOCK, opening a pipe would wait for a reader.
-        flags = os.O_RDWR | os.O_NONBLOCK
         try:
-            fd = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            fd = os.open(self.path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             try:
-                return self._regular(os.open(self.path, flags))
+                return self._regular(os.open(self.path, _FLAGS))
             except IsADirectoryError:
                 raise NotALogError("not a regular file", str(self.path)) from None
             except FileNotFoundError:
                 # A link to a missing file.
-                fd = os.open(self.path, flags | os.O_CREAT, 0o666)
+                fd = os.open(self.path, _FLAGS | os.O_CREAT, 0o666)
         self._created = True
         return fd
 
     def _begin(self, preallocate_bytes: int) -> None:
-        self._lock_out_others()
+        self._lock_out_others(self._fd)
         with naming(self.path):
             found = os.fstat(self._fd)
             self._identity = found.st_dev, found.st_ino
@@ -100,13 +107,54 @@ class AppendableFile(ReadableFile):
             # The length of the file as far as this object knows, in bytes.
             self._length = length
 
-    def _lock_out_others(self) -> None:
+    def fileno(self) -> int:
+        """Return the file descriptor, a `Descriptor`; open the file again if it was given up.
+
+        Raises:
+            LogStateError: The file has been closed.
+            LogLockedError: It is open for writing elsewhere by now.
+            OSError: It cannot be opened, or another file is at its path.
+        """
+        self.recently_used = True
+        fd = self._fd
+        return fd if fd >= 0 else self._open_again()
+
+    def _open_again(self) -> int:
+        with self.lock:
+            if self._fd == CLOSED:
+                raise closed(self.path)
+            if self._fd == _GIVEN_UP:
+                fd = Descriptor.of(os.open(self._place, _FLAGS), self.path)
+                found = os.fstat(fd)
+                if (found.st_dev, found.st_ino) != self._identity:
+                    raise FileNotFoundError(ENOENT, "another file is at the path of the one opened", str(self.path))
+                if not self._retired and self._process == os.getpid():
+                    self._lock_out_others(fd)
+                self._fd = fd
+            # Kept here, because another thread may make this file give up its own.
+            opened = self._fd
+            OPEN_FILES.add(self)
+            return opened
+
+    def give_up_file(self) -> bool:
+        """Close the file until it is needed again, unless it is being written to or retired."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            if self._fd >= 0 and not self._retired:
+                self._let_others_write()
+                self._fd = _GIVEN_UP
+        finally:
+            self.lock.release()
+        return True
+
+    def _lock_out_others(self, fd: int) -> None:
         """Lock the file against other writers, which would overwrite each other's data unnoticed.
 
         Forked children share the lock. File systems without locks are used without.
         """
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             # Another writer has opened the file, so this object must not delete it.
             self._created = False
@@ -132,8 +180,8 @@ class AppendableFile(ReadableFile):
         Raises:
             LogStateError: The file has been closed.
         """
-        if self._fd < 0:
-            self.fileno()
+        if self._fd == CLOSED:
+            raise closed(self.path)
         return self._size
 
     def append(self, pieces: Iterable[Piece], length: int) -> int:
@@ -150,17 +198,17 @@ class AppendableFile(ReadableFile):
             OSError: The disk is full, or the write failed.
             CorruptRecordError: Another process changed the length of the file.
         """
-        at = self.size
+        at, fd = self.size, self.fileno()
         if length > MAX_BYTES - at:
             raise ValueError(f"{length} bytes more than the {at} of {self.path}: a segment has {MAX_BYTES}")
         # lseek instead of fstat: after fstat Linux takes a precise timestamp at the next write, which costs more
         # than the write itself.
-        if not self._whole or os.lseek(self._fd, 0, os.SEEK_END) != self._length:
+        if not self._whole or os.lseek(fd, 0, os.SEEK_END) != self._length:
             self._check_length()
         self._whole = False
         try:
             for piece in pieces:
-                at = _write(self._fd, piece, at)
+                at = write_at(fd, piece, at)
             # Set the length first: if a signal interrupts here, the excess is cut off later.
             self._length = max(self._length, at)
             self._size = at
@@ -174,7 +222,7 @@ class AppendableFile(ReadableFile):
         """Check that the file ends where this object's writes ended, so that the next append continues there."""
         if not self._whole:
             self._cut(self._size)
-        found = os.lseek(self._fd, 0, os.SEEK_END)
+        found = os.lseek(self.fileno(), 0, os.SEEK_END)
         if found != self._length:
             raise CorruptRecordError(
                 "somebody else has made the file longer or shorter",
@@ -195,8 +243,8 @@ class AppendableFile(ReadableFile):
             if reserved > self._size:
                 # If this fails, the preallocated space is lost, but the file is valid without it.
                 with suppress(OSError):
-                    lengthen(self._fd, reserved)
-                self._length = os.fstat(self._fd).st_size
+                    lengthen(self.fileno(), reserved)
+                self._length = os.fstat(self.fileno()).st_size
             if self._length < reserved:
                 outcome += " but for what was preallocated"
         except OSError as second:
@@ -226,14 +274,14 @@ class AppendableFile(ReadableFile):
         return before - size
 
     def _cut(self, size: int) -> None:
-        self._whole = False
+        fd, self._whole = self.fileno(), False
         # Set the size first, so that no reader requests bytes that are about to be removed.
         before, self._size = self._size, size
         try:
             with naming(self.path):
-                os.ftruncate(self._fd, size)
+                os.ftruncate(fd, size)
         except BaseException:
-            self._length = os.fstat(self._fd).st_size
+            self._length = os.fstat(fd).st_size
             self._size = min(before, self._length)
             raise
         self._length = size
@@ -265,16 +313,17 @@ class AppendableFile(ReadableFile):
     def close(self) -> None:
         """Flush, trim and close; each step runs even if an earlier one fails. Closing twice does nothing."""
         with self.lock, ExitStack() as last:
-            if self._fd >= 0:
+            if not self.closed:
                 last.callback(self.release)
                 last.callback(self.trim)
                 self.flush()
 
     def release(self) -> None:
         """Close without flushing or trimming."""
-        # Closing alone does not unlock the file if a forked child has it open too.
-        self._let_others_write()
-        super().close()
+        with self.lock:
+            # Closing alone does not unlock the file if a forked child has it open too.
+            self._let_others_write()
+            super().close()
 
     def moved_to(self, path: Path) -> None:
         """Record the new path of a renamed file."""
@@ -299,16 +348,19 @@ class AppendableFile(ReadableFile):
     def retire(self) -> None:
         """Stop writing: unlock the file now and close it, without flush or trim, once its last reader drops it."""
         self._retired = True
+        # It stays open, because it may be deleted before its readers need it again.
+        with suppress(OSError):
+            self.fileno()
         self._let_others_write()
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
+        if getattr(self, "_fd", CLOSED) != CLOSED:
             if not self._retired and self._process == os.getpid():
                 warnings.warn(f"{self.path} was written to and not closed", ResourceWarning, source=self, stacklevel=2)
-            self.release()
+            self._let_others_write()
 
 
-def _write(fd: int, piece: Piece, at: int) -> int:
+def write_at(fd: int, piece: Piece, at: int) -> int:
     """Write all bytes at a position, and return the position after them."""
     while (taken := os.pwrite(fd, piece, at)) < len(piece):
         if not taken:
@@ -343,16 +395,7 @@ def sync_file(path: os.PathLike[str]) -> None:
     Raises:
         OSError: The sync failed.
     """
-    sync_and_close(open_for_sync(path), path)
-
-
-def open_for_sync(path: os.PathLike[str]) -> int:
-    """Return a descriptor for `sync_and_close`.
-
-    Raises:
-        OSError: The file cannot be opened.
-    """
-    return os.open(path, os.O_RDONLY)
+    sync_and_close(os.open(path, os.O_RDONLY), path)
 
 
 def sync_and_close(fd: int, path: os.PathLike[str]) -> None:

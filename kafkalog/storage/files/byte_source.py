@@ -29,6 +29,11 @@ class ByteSource(ABC):
         """The size in bytes: the current size, or for a file in a store the size when it was opened."""
 
     @property
+    def modified_ns(self) -> int:
+        """The time of the last modification, ns since the epoch; 0 for a file in a store, which is only replaced."""
+        return 0
+
+    @property
     @abstractmethod
     def closed(self) -> bool:
         """Whether the file has been closed."""

@@ -63,7 +63,7 @@ class ReadableFile(ByteSource):
             OSError: The file cannot be opened for reading.
             NotALogError: The path is a directory, a pipe or a device.
         """
-        self.path = Path(path)
+        self.path = path if isinstance(path, Path) else Path(path)
         self._fd: int = Descriptor.of(self._open(), self.path)
 
     def _open(self) -> int:
@@ -82,7 +82,7 @@ class ReadableFile(ByteSource):
 
     @property
     def closed(self) -> bool:
-        return self._fd < 0
+        return self._fd == CLOSED
 
     def fileno(self) -> int:
         """Return the file descriptor, a `Descriptor`.
@@ -103,6 +103,11 @@ class ReadableFile(ByteSource):
     def size(self) -> int:
         """The current size in bytes."""
         return os.fstat(self.fileno()).st_size
+
+    @property
+    def modified_ns(self) -> int:
+        """The time of the last modification, ns since the epoch."""
+        return os.fstat(self.fileno()).st_mtime_ns
 
     def view(self, position: int, length: int) -> memoryview:
         """Return bytes [position, position + length), read from the file. Raises: as `ByteSource.view`."""
@@ -137,16 +142,13 @@ class MappedFile(ReadableFile):
 
     def view(self, position: int, length: int) -> memoryview:
         """Return bytes [position, position + length) of the map. Raises: as `ByteSource.view`."""
-        size = self.size
-        if position + length > size:
-            # Truncated since it was scanned: access to the map would kill the process.
-            raise became_shorter(str(self.path), position, length, max(0, size - position))
+        self.ensure_there(position, length)
         start, window = self._window
         if not start <= position <= position + length <= start + len(window):
             # Drop the old window before the new one is mapped, to stay within the memory limit.
             self._window, window = (0, memoryview(b"")), memoryview(b"")
             start = position // _PAGE * _PAGE
-            window = self._mapped(start, min(size, max(position + length, start + WINDOW_BYTES)))
+            window = self._mapped(start, min(self.size, max(position + length, start + WINDOW_BYTES)))
             self._window = start, window
         return window[position - start : position - start + length]
 

@@ -9,21 +9,18 @@ Source: storage/.../log/AbstractIndex.java.
 """
 
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import starmap
 from struct import Struct
-from typing import ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar
+from typing import ClassVar, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT32_MAX
-from kafkalog.errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError
-from kafkalog.storage.files.appendable_file import sync_and_close
+from kafkalog.errors import InvalidOffsetError, SegmentOffsetOverflowError
 from kafkalog.storage.index.index_file import Field, IndexFile
-from kafkalog.storage.remote_path import to_path
 
 MAX_INT = INT32_MAX
 # The number of entries per read when all entries are read.
@@ -47,7 +44,7 @@ class TimestampEntry(NamedTuple):
 Entry = TypeVar("Entry", OffsetEntry, TimestampEntry)
 
 
-class Index(ABC, Generic[Entry]):
+class Index(IndexFile, ABC, Generic[Entry]):
     """The common part of both indexes. Thread-safe.
 
     A writable index is created `max_size` bytes long (rounded down to whole entries) if its file is missing; in an
@@ -75,6 +72,8 @@ class Index(ABC, Generic[Entry]):
 
     _LAYOUT: ClassVar[Struct]
     _ROW: ClassVar[np.dtype[np.void]]
+    # The location of the relative offset in an entry.
+    _OFFSET: ClassVar[Field]
     # The number of slots reserved for the entry that is written when the segment is sealed.
     _KEPT: ClassVar[int] = 0
 
@@ -85,12 +84,11 @@ class Index(ABC, Generic[Entry]):
         self.max_size = max_size
         self.entries = 0
         self._size = self._LAYOUT.size
-        self._lock = threading.RLock()
-        self._file = IndexFile(to_path(path), writable=writable)
-        created = writable and not self._file.path.exists()
+        super().__init__(path, writable=writable)
+        created = writable and not self.path.exists()
         if created:
-            self._file.create(self._rounded(max_size))
-        self.max_entries = self._file.length // self._size
+            self.create(self._rounded(max_size))
+        self.max_entries = self.length // self._size
         self._last: Entry = self._empty()
         if not writable:
             self._find_entries()
@@ -107,21 +105,6 @@ class Index(ABC, Generic[Entry]):
 
     def _rounded(self, size: int) -> int:
         return max(size, 0) // self._size * self._size
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return self._file.path
-
-    @property
-    def writable(self) -> bool:
-        """Whether the index may be changed."""
-        return self._file.writable
-
-    @property
-    def length(self) -> int:
-        """The size of the file in bytes, including empty slots."""
-        return self._file.length
 
     @property
     def size_in_bytes(self) -> int:
@@ -148,36 +131,20 @@ class Index(ABC, Generic[Entry]):
         """The offset of the last entry; the base offset if there is none."""
         return self._last.offset
 
-    def entry(self, n: int) -> Entry:
-        """Return the n-th entry, counted from 0.
-
-        Raises:
-            ValueError: There are fewer entries.
-        """
-        with self._lock:
-            found = self._read(n) if 0 <= n < self.entries else None
-        if found is None:
-            raise ValueError(f"{self.path} has {self.entries} entries and no entry {n}")
-        return found
-
-    def __len__(self) -> int:
-        return self.entries
-
     def __iter__(self) -> Iterator[Entry]:
-        start = 0
-        while True:
-            with self._lock:
-                count = min(_RUN, self.entries - start)
-                raw = self._file.read(start * self._size, count * self._size) if count > 0 else b""
-            whole = len(raw) // self._size * self._size
-            for first, second in self._LAYOUT.iter_unpack(raw[:whole]):
-                yield self._entry(first, second)
-            if count < _RUN:
-                return
-            start += count
+        with self._lock:
+            raw = self.read(0, self.size_in_bytes)
+        return starmap(self._entry, self._LAYOUT.iter_unpack(raw[: len(raw) // self._size * self._size]))
+
+    def slots(self) -> NDArray[np.int64]:
+        """Return the two integers of every slot, also of those after the entries, as an array of shape (n, 2)."""
+        with self._lock:
+            raw = self.read(0, self.max_entries * self._size)
+        rows = np.frombuffer(raw, self._ROW, len(raw) // self._size)
+        return np.stack([rows["first"].astype(np.int64), rows["second"].astype(np.int64)], axis=1)
 
     def _read(self, n: int) -> Entry | None:
-        raw = self._file.read(n * self._size, self._size)
+        raw = self.read(n * self._size, self._size)
         return self._parsed(raw) if len(raw) == self._size else None
 
     def _parsed(self, raw: bytes) -> Entry:
@@ -187,11 +154,11 @@ class Index(ABC, Generic[Entry]):
     def _floor(self, field: Field, target: int) -> Entry | None:
         """Return the last entry whose field is at most `target`; None if there is none."""
         with self._lock:
-            raw = self._file.floor(field, target, self.entries) if self.entries else b""
+            raw = self.floor(field, target, self.entries) if self.entries else b""
         return self._parsed(raw) if raw else None
 
     def _put(self, entry: Entry, raw: bytes) -> None:
-        self._file.write(self.entries * self._size, raw)
+        self.write(self.entries * self._size, raw)
         self.entries += 1
         self._last = entry
 
@@ -200,7 +167,7 @@ class Index(ABC, Generic[Entry]):
             return
         rows = np.empty(len(first), self._ROW)
         rows["first"], rows["second"] = first, second
-        self._file.write(self.entries * self._size, rows.tobytes())
+        self.write(self.entries * self._size, rows.tobytes())
         self.entries += len(first)
         self._last = self._entry(int(first[-1]), int(second[-1]))
 
@@ -217,7 +184,7 @@ class Index(ABC, Generic[Entry]):
         return relative
 
     def _refuse_full(self) -> NoReturn:
-        self._file.check_writable("append to")
+        self.check_writable("append to")
         raise ValueError(f"{self.path} is full: it has slots for {self.max_entries} entries and holds {self.entries}")
 
     def _refuse_offset(self, offset: int, expected: str) -> NoReturn:
@@ -227,19 +194,9 @@ class Index(ABC, Generic[Entry]):
     def truncate_to(self, offset: int) -> None:
         """Remove the entries whose offset is `offset` or more."""
         with self._lock:
-            self._file.check_writable("truncate")
+            self.check_writable("truncate")
             if self.entries:
-                self._keep(self._file.count(self._offset_field(), offset - self.base_offset - 1, self.entries))
-
-    @abstractmethod
-    def _offset_field(self) -> Field:
-        """Return the location of the relative offset in an entry."""
-
-    def truncate(self) -> None:
-        """Remove all entries. As in Kafka, the file keeps its length, and its bytes until they are overwritten."""
-        with self._lock:
-            self._file.check_writable("truncate")
-            self._keep(0)
+                self._keep(self.count(self._OFFSET, offset - self.base_offset - 1, self.entries))
 
     def _keep(self, entries: int) -> None:
         last = self._read(entries - 1) if entries else None
@@ -253,7 +210,8 @@ class Index(ABC, Generic[Entry]):
             OSError: As `resize`.
         """
         with self._lock:
-            self.truncate()
+            self.check_writable("reset")
+            self._keep(0)
             self.resize(self.max_size)
 
     def resize(self, new_size: int) -> bool:
@@ -264,13 +222,13 @@ class Index(ABC, Generic[Entry]):
             OSError: The file cannot be resized; it is unchanged.
         """
         with self._lock:
-            self._file.check_writable("resize")
+            self.check_writable("resize")
             size = self._rounded(new_size)
             if size == self.length:
                 return False
             if size < self.size_in_bytes:
                 raise ValueError(f"{self.path} has {self.size_in_bytes} bytes of entries and cannot have {size} bytes")
-            self._file.resize(size)
+            self._set_length(size)
             self.max_entries = size // self._size
             return True
 
@@ -281,34 +239,8 @@ class Index(ABC, Generic[Entry]):
             OSError: As `resize`.
         """
         with self._lock:
-            if not self._file.closed:
+            if not self.closed:
                 self.resize(self.size_in_bytes)
-
-    @abstractmethod
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError if the file's length or its last entry is invalid; checks no others, as Kafka."""
-
-    def _check_length(self) -> None:
-        if self.length % self._size:
-            what = "the file is no whole number of entries"
-            raise CorruptIndexError(what, str(self.path), None, f"a multiple of {self._size} bytes", self.length)
-
-    def _check_last_offset(self) -> None:
-        if self.entries and self.last_offset < self.base_offset:
-            what = "the last offset is before the base offset"
-            position = self.size_in_bytes - self._size
-            raise CorruptIndexError(what, str(self.path), position, f"at least {self.base_offset}", self.last_offset)
-
-    def flush(self) -> None:
-        """Sync the file to disk; this does nothing for an index that is read-only or closed.
-
-        Raises:
-            OSError: The sync failed.
-        """
-        with self._lock:
-            fd = self._file.open_for_sync()
-        if fd is not None:
-            sync_and_close(fd, self.path)
 
     def close(self) -> None:
         """Trim and close the index. Closing twice does nothing.
@@ -318,47 +250,19 @@ class Index(ABC, Generic[Entry]):
         """
         with self._lock:
             try:
-                if self._file.writable:
+                if self.writable:
                     self.trim_to_valid_size()
             finally:
-                self._file.release()
-
-    def release(self) -> None:
-        """Close the index without trimming the file."""
-        with self._lock:
-            self._file.release()
-
-    def rename_to(self, path: str | os.PathLike[str]) -> None:
-        """Rename the file, replacing an existing file; allowed also after closing.
-
-        Raises:
-            OSError: The rename failed; the file keeps its old name.
-        """
-        with self._lock:
-            self._file.rename_to(Path(path))
-
-    def delete_if_exists(self) -> bool:
-        """Close the index and delete its file; return whether the file existed.
-
-        Raises:
-            OSError: The file cannot be deleted.
-        """
-        with self._lock:
-            return self._file.delete_if_exists()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+                self.release()
 
     def _find_entries(self) -> None:
         """Count the rising entries that follow the known ones."""
         with self._lock:
-            self._file.measure()
-            self.max_entries = self._file.length // self._size
+            self.measure()
+            self.max_entries = self.length // self._size
             while True:
-                rows = self._rows(self._file.read(self.entries * self._size, _RUN * self._size))
+                raw = self.read(self.entries * self._size, _RUN * self._size)
+                rows = np.frombuffer(raw, self._ROW, len(raw) // self._size)
                 rising = self._rising(rows)
                 if rising:
                     self.entries += rising
@@ -376,9 +280,6 @@ class Index(ABC, Generic[Entry]):
             after = self._read(self.entries)
             if after is not None and after > self._last:
                 self._find_entries()
-
-    def _rows(self, raw: bytes) -> NDArray[np.void]:
-        return np.frombuffer(raw, self._ROW, len(raw) // self._size)
 
     def _rising(self, rows: NDArray[np.void]) -> int:
         """Return how many rows rise, starting after the last known entry."""

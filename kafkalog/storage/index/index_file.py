@@ -3,46 +3,38 @@
     entry | entry | entry | zero bytes ............................. |
                           ^ position of the next entry               ^ length: whole slots, until it is trimmed
 
-A file that is being appended to is mapped: appending needs no system call, and lookups see the entry at once. Disk
-blocks are allocated in chunks before the map is written to, so that a full disk makes the append fail instead of
-killing the process.
+The file is opened at each lookup and each append, so that any number of logs and segments needs no descriptors for
+their indexes. It is never mapped: access to a page that another process has cut off, or that does not fit on the disk,
+would kill the process. The last indexes read from a store are cached whole.
 
-Any other file is opened, read and closed at each lookup, so that a log with any number of segments needs no
-descriptors for its indexes. The last indexes read from a store are cached whole. A file that another process writes
-must never be mapped, because access to a page that was cut off kills the process.
-
-Source: storage/.../log/AbstractIndex.java (which always maps, and leaves allocation to the file system).
+Source: storage/.../log/AbstractIndex.java (which maps).
 """
 
 import io
-import mmap
 import os
 import stat
-import sys
+import threading
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EINVAL, ENOSPC, EOPNOTSUPP
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafkalog._speedups.index_search import search_entries
 from kafkalog.errors import CorruptIndexError
+from kafkalog.storage.files.appendable_file import sync_and_close, write_at
 from kafkalog.storage.files.byte_source import closed
 from kafkalog.storage.files.durable import naming
 from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
-from kafkalog.storage.remote_path import RemotePath
+from kafkalog.storage.remote_path import RemotePath, to_path
 
-RESERVED_BYTES = 1 << 16
 # The number of entries that a search reads at once.
 BLOCK_ENTRIES = 2048
 # The number of indexes in stores whose bytes are cached.
 REMOTE_INDEXES = 16
 # Without O_NONBLOCK, opening a pipe would wait for a writer.
 _READING = os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK
-# The map needs no descriptor of its own, but has one before Python 3.13.
-_MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 # (length, position) -> the bytes there, fewer where the file ends.
 Read = Callable[[int, int], bytes]
@@ -58,26 +50,26 @@ class Field(NamedTuple):
 
 
 class IndexFile:
-    """Access to the bytes of an index. Not thread-safe: the index calls it with its lock held.
+    """Access to the bytes of an index, which calls these methods with its lock held.
 
     Attributes:
+        path: The path of the file.
+        writable: Whether the index may be changed.
         length: The size of the file in bytes; 0 if it is missing.
         closed: Whether the index has been closed, released or deleted.
     """
 
-    def __init__(self, path: Path, *, writable: bool) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, writable: bool) -> None:
         """Measure the file, which may be missing.
 
         Raises:
             CorruptIndexError: The path is not a regular file.
             OSError: The path is not accessible.
         """
-        self.path = path
+        self.path = to_path(path)
         self.writable = writable
         self.closed = False
-        self._map: mmap.mmap | None = None
-        # The end of the allocated blocks, up to which the map may be written.
-        self._reserved = 0
+        self._lock = threading.RLock()
         self.length = 0
         self._changed_ns = 0
         self.measure()
@@ -95,7 +87,6 @@ class IndexFile:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CLOSE_ON_EXEC, 0o666)
             try:
                 os.ftruncate(fd, length)
-                reserve(fd, 0, min(length, RESERVED_BYTES))
             except BaseException:
                 self.path.unlink(missing_ok=True)
                 raise
@@ -153,18 +144,18 @@ class IndexFile:
             LogStateError: The index has been closed.
         """
         self.check_open()
-        held: mmap.mmap | bytes | None = self._map
+        data = None
         try:
             if isinstance(self.path, RemotePath):
-                held = _bytes_in_store(self.path, self.length, self._changed_ns)
-            elif held is None:
+                data = _bytes_in_store(self.path, self.length, self._changed_ns)
+            else:
                 fd = os.open(self.path, _READING)
         except FileNotFoundError:
             if self.writable:
                 raise
-            held = b""
-        if held is not None:
-            return use(lambda length, position: held[position : position + length])
+            data = b""
+        if data is not None:
+            return use(lambda length, position: data[position : position + length])
         try:
             return use(partial(os.pread, fd))
         except OSError as error:
@@ -172,102 +163,55 @@ class IndexFile:
         finally:
             os.close(fd)
 
-    def write(self, position: int, entry: bytes) -> None:
-        """Write an entry at a position before `length`.
+    def write(self, position: int, entries: bytes) -> None:
+        """Write entries at a position; they do not reach beyond `length`.
 
         Raises:
             OSError: The disk is full, or the file has been deleted.
         """
-        end = position + len(entry)
-        if end > self._reserved:
-            self._reserve(end)
-        assert self._map is not None
-        self._map[position:end] = entry
-
-    def _reserve(self, end: int) -> None:
         self.check_writable("append to")
-        reserved = min(self.length, -(-end // RESERVED_BYTES) * RESERVED_BYTES)
-        fd = os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
-        try:
-            with naming(self.path):
-                # Existing bytes may be holes as well, if another program made the file: RandomAccessFile.setLength.
-                reserve(fd, self._reserved, reserved - self._reserved)
-                if self._map is None:
-                    self._map = mmap.mmap(fd, self.length, **_MAP_OPTIONS)
-        finally:
-            os.close(fd)
-        self._reserved = reserved
+        with naming(self.path):
+            fd = os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
+            try:
+                write_at(fd, entries, position)
+            finally:
+                os.close(fd)
 
-    def resize(self, length: int) -> None:
-        """Resize the file to `length` bytes; added bytes are zero.
-
-        Raises:
-            OSError: The file cannot be resized; it is unchanged.
-        """
-        self._unmap()
+    def _set_length(self, length: int) -> None:
+        """Resize the file to `length` bytes; added bytes are zero. An error leaves it unchanged."""
         os.truncate(self.path, length)
         self.length = length
 
-    def _unmap(self) -> None:
-        if self._map is not None:
-            self._map.close()
-        self._map = None
-        self._reserved = 0
+    def flush(self) -> None:
+        """Sync the file to disk; this does nothing for an index that is read-only or closed.
 
-    def open_for_sync(self) -> int | None:
-        """Return a descriptor to sync and close without the lock, so that readers can go on; None if not needed."""
-        if self.closed or not self.writable:
-            return None
-        if self._map is not None and sys.platform != "linux":
-            self._map.flush()
-        return os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
+        Raises:
+            OSError: The sync failed.
+        """
+        with self._lock:
+            if self.closed or not self.writable:
+                return
+            fd = os.open(self.path, _READING)
+        # Without the lock, so that readers can go on.
+        sync_and_close(fd, self.path)
 
     def rename_to(self, path: Path) -> None:
-        """Rename the file, replacing an existing file.
+        """Rename the file, if there is one, and use the new path from now on; allowed also after closing.
 
         Raises:
             OSError: The rename failed; the file keeps its old name.
         """
-        if not self.writable:
-            raise io.UnsupportedOperation(f"cannot rename read-only: {self.path}")
-        self.path.replace(path)
-        self.path = path
-
-    def delete_if_exists(self) -> bool:
-        """Close and delete the file; return whether it existed.
-
-        Raises:
-            OSError: The file cannot be deleted.
-        """
-        if not self.writable:
-            raise io.UnsupportedOperation(f"cannot delete read-only: {self.path}")
-        self.release()
-        with suppress(FileNotFoundError):
-            self.path.unlink()
-            return True
-        return False
+        with self._lock:
+            if not self.writable:
+                raise io.UnsupportedOperation(f"cannot rename read-only: {self.path}")
+            with suppress(FileNotFoundError):
+                self.path.replace(path)
+            self.path = path
 
     def release(self) -> None:
-        """Drop the map; the file is left as it is."""
-        self.closed = True
-        self._unmap()
-
-
-def reserve(fd: int, start: int, length: int) -> None:
-    """Allocate disk blocks for existing bytes of a file without changing the bytes.
-
-    Raises:
-        OSError: The disk is full.
-    """
-    try:
-        os.posix_fallocate(fd, start, length)
-    except (AttributeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in {EINVAL, EOPNOTSUPP}:
-            raise
-        for at in range(start, start + length, RESERVED_BYTES):
-            piece = os.pread(fd, min(RESERVED_BYTES, start + length - at), at)
-            if os.pwrite(fd, piece, at) < len(piece):
-                raise OSError(ENOSPC, os.strerror(ENOSPC)) from None
+        """Close the index; the file is left as it is."""
+        with self._lock:
+            self.closed = True
 
 
 @lru_cache(REMOTE_INDEXES)

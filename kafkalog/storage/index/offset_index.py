@@ -41,12 +41,9 @@ class OffsetIndex(Index[OffsetEntry]):
     def _integers(self, entry: OffsetEntry) -> tuple[int, int]:
         return entry.offset - self.base_offset, entry.position
 
-    def _offset_field(self) -> Field:
-        return self._OFFSET
-
     def lookup(self, target_offset: int) -> OffsetEntry:
         """Return the last entry whose offset is at most the target; (base offset, 0) if there is none."""
-        if not self._file.writable and target_offset > self._last.offset:
+        if not self.writable and target_offset > self._last.offset:
             self._follow()
         return self._floor(self._OFFSET, target_offset - self.base_offset) or self._empty()
 
@@ -59,7 +56,7 @@ class OffsetIndex(Index[OffsetEntry]):
         """
         end = entry.position + fetch_size
         with self._lock:
-            n = self._file.count(self._POSITION, end - 1, self.entries) if self.entries else 0
+            n = self.count(self._POSITION, end - 1, self.entries) if self.entries else 0
             found = self._read(n) if n < self.entries else None
             if n == 0 and found is not None and found.position == end:
                 found = self._read(1) if self.entries > 1 else None
@@ -68,7 +65,7 @@ class OffsetIndex(Index[OffsetEntry]):
     def rows(self) -> NDArray[np.int64]:
         """Return all entries, (offset, position), as an array of shape (n, 2)."""
         with self._lock:
-            raw = self._file.read(0, self.entries * self._size)
+            raw = self.read(0, self.entries * self._size)
         entries = np.frombuffer(raw, ">i4", len(raw) // self._size * 2).reshape(-1, 2).astype(np.int64)
         entries[:, 0] += self.base_offset
         return entries
@@ -105,12 +102,6 @@ class OffsetIndex(Index[OffsetEntry]):
                 return
             for offset, position in zip(offsets.tolist(), positions.tolist(), strict=True):
                 self.append(offset, position)
-
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError if the last offset is before the base offset, or the file has a partial entry."""
-        with self._lock:
-            self._check_last_offset()
-            self._check_length()
 
 
 def entries_near(path: Path, base_offset: int, positions: Iterable[int]) -> list[OffsetEntry]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT64_MAX
-from kafkalog.errors import CorruptIndexError, LogStateError
+from kafkalog.errors import LogStateError
 from kafkalog.record.layout import NO_TIMESTAMP
 from kafkalog.storage.index.abstract_index import Index, TimestampEntry, is_rising
 from kafkalog.storage.index.index_file import Field
@@ -40,12 +40,9 @@ class TimeIndex(Index[TimestampEntry]):
     def _integers(self, entry: TimestampEntry) -> tuple[int, int]:
         return entry.timestamp, entry.offset - self.base_offset
 
-    def _offset_field(self) -> Field:
-        return self._OFFSET
-
     def lookup(self, timestamp: int) -> TimestampEntry:
         """Return the last entry whose timestamp (ms) is at most the given one; (-1, base offset) if there is none."""
-        if not self._file.writable and timestamp > self._last.timestamp:
+        if not self.writable and timestamp > self._last.timestamp:
             self._follow()
         return self._floor(self._TIMESTAMP, timestamp) or self._empty()
 
@@ -93,14 +90,3 @@ class TimeIndex(Index[TimestampEntry]):
                 return
             for timestamp, offset in zip(timestamps.tolist(), offsets.tolist(), strict=True):
                 self.maybe_append(timestamp, offset)
-
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError if the last entry is less than the first, or the file has a partial entry."""
-        with self._lock:
-            first = self._read(0) if self.entries else None
-            if first is not None and self._last.timestamp < first.timestamp:
-                what, position = "the last timestamp is before the first", self.size_in_bytes - self._size
-                found = self._last.timestamp
-                raise CorruptIndexError(what, str(self.path), position, f"at least {first.timestamp}", found)
-            self._check_last_offset()
-            self._check_length()

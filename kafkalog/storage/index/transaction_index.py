@@ -12,18 +12,15 @@ Source: storage/.../log/TransactionIndex.java, AbortedTxn.java.
 
 import os
 import struct
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple, Self
 
 from kafkalog.errors import CorruptIndexError
-from kafkalog.storage.files.appendable_file import open_for_sync, sync_and_close
+from kafkalog.storage.files.appendable_file import write_at
 from kafkalog.storage.files.durable import naming
 from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
 from kafkalog.storage.index.index_file import IndexFile
-from kafkalog.storage.remote_path import to_path
 
 VERSION = 0
 _LAYOUT = struct.Struct(">hqqqq")
@@ -42,15 +39,8 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
     def to_bytes(self) -> bytes:
-        """Return the entry as bytes.
-
-        Raises:
-            ValueError: A field does not fit into 8 bytes.
-        """
-        try:
-            return _LAYOUT.pack(VERSION, *self)
-        except struct.error as error:
-            raise ValueError(f"{self} does not fit into an entry: {error}") from None
+        """Return the entry as bytes."""
+        return _LAYOUT.pack(VERSION, *self)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
@@ -58,10 +48,7 @@ class AbortedTxn(NamedTuple):
 
         Raises:
             CorruptIndexError: The version is unknown.
-            ValueError: `raw` does not have 34 bytes.
         """
-        if len(raw) != ENTRY_SIZE:
-            raise ValueError(f"{len(raw)} bytes are no entry of {ENTRY_SIZE}")
         version, *fields = _LAYOUT.unpack(raw)
         # Kafka reads only the first of the two bytes, and so accepts versions 1 to 255 as 0.
         if version != VERSION:
@@ -76,7 +63,7 @@ class TxnIndexSearchResult(NamedTuple):
     is_complete: bool
 
 
-class TransactionIndex:
+class TransactionIndex(IndexFile):
     """The aborted transactions of the segment that starts at `start_offset`. Thread-safe.
 
     A partial entry at the end of the file is ignored, and overwritten by the next append.
@@ -85,6 +72,9 @@ class TransactionIndex:
         start_offset: The base offset of the segment.
         path: The file.
         writable: Only this process writes the file; it is created by the first append.
+
+    Attributes:
+        last_offset: The offset of the last abort marker; None if there is none, or the index is read-only.
 
     Raises:
         OSError: The file cannot be read or written.
@@ -95,32 +85,15 @@ class TransactionIndex:
 
     def __init__(self, path: str | os.PathLike[str], start_offset: int, *, writable: bool = True) -> None:
         self.start_offset = start_offset
-        self._writable = writable
-        self._lock = threading.RLock()
-        self._file = IndexFile(to_path(path), writable=writable)
-        self._entries = self._file.length // ENTRY_SIZE
-        # Only for a writable index; read-only ones rarely need it, and in a store it costs a request.
-        self._last_offset = self._last_offset_of(self._entries) if writable else None
-
-    @property
-    def path(self) -> Path:
-        """The path of the file, which may be missing."""
-        return self._file.path
-
-    @property
-    def last_offset(self) -> int | None:
-        """The offset of the last abort marker; None if there is none."""
-        return self._last_offset if self._writable else self._last_offset_of(self._entries)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the index has no entries."""
-        return next(iter(self), None) is None
+        super().__init__(path, writable=writable)
+        self._entries = self.length // ENTRY_SIZE
+        # Only for a writable index; read-only ones do not need it, and in a store it costs a request.
+        self.last_offset = self._last_offset_of(self._entries) if writable else None
 
     def _last_offset_of(self, entries: int) -> int | None:
         if not entries:
             return None
-        raw = self._file.read((entries - 1) * ENTRY_SIZE, ENTRY_SIZE)
+        raw = self.read((entries - 1) * ENTRY_SIZE, ENTRY_SIZE)
         return int(_LAYOUT.unpack(raw)[3]) if len(raw) == ENTRY_SIZE else None
 
     def __iter__(self) -> Iterator[AbortedTxn]:
@@ -128,8 +101,8 @@ class TransactionIndex:
         position = 0
         while True:
             with self._lock:
-                wanted = _RUN if not self._writable else min(_RUN, self._entries - position // ENTRY_SIZE)
-                raw = self._file.read(position, wanted * ENTRY_SIZE) if wanted > 0 else b""
+                wanted = _RUN if not self.writable else min(_RUN, self._entries - position // ENTRY_SIZE)
+                raw = self.read(position, wanted * ENTRY_SIZE) if wanted > 0 else b""
             for start in range(0, len(raw) - ENTRY_SIZE + 1, ENTRY_SIZE):
                 entry = raw[start : start + ENTRY_SIZE]
                 if entry == _ZEROS:
@@ -165,17 +138,17 @@ class TransactionIndex:
 
         Raises:
             ValueError: Its last offset is not larger than the previous one.
-            OSError: The write failed. The index is unchanged, or the error says that it could not be restored.
+            OSError: The write failed; the index is unchanged.
         """
         with self._lock:
-            self._file.check_writable("append to")
-            if self._last_offset is not None and txn.last_offset <= self._last_offset:
+            self.check_writable("append to")
+            if self.last_offset is not None and txn.last_offset <= self.last_offset:
                 raise ValueError(
-                    f"{self.path}: the last offset {txn.last_offset} is not larger than {self._last_offset}"
+                    f"{self.path}: the last offset {txn.last_offset} is not larger than {self.last_offset}"
                 )
             self._write(txn.to_bytes(), self._entries * ENTRY_SIZE)
             self._entries += 1
-            self._last_offset = txn.last_offset
+            self.last_offset = txn.last_offset
 
     def _write(self, raw: bytes, position: int) -> None:
         with naming(self.path):
@@ -183,20 +156,13 @@ class TransactionIndex:
             try:
                 # Remove a partial entry first, so that no part of it remains if this write is partial as well.
                 os.ftruncate(fd, position)
-                written = os.pwrite(fd, raw, position)
-                while written < len(raw):
-                    written += os.pwrite(fd, raw[written:], position + written)
-            except BaseException as error:
-                self._take_back(fd, position, error)
+                write_at(fd, raw, position)
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(fd, position)
                 raise
             finally:
                 os.close(fd)
-
-    def _take_back(self, fd: int, position: int, error: BaseException) -> None:
-        try:
-            os.ftruncate(fd, position)
-        except OSError as second:
-            error.add_note(f"{self.path}: what was written of an entry could not be cut off: {second}")
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from the first one on whose last offset is `offset` or more.
@@ -205,7 +171,7 @@ class TransactionIndex:
             OSError: The file cannot be truncated.
         """
         with self._lock:
-            self._file.check_writable("truncate")
+            self.check_writable("truncate")
             for n, txn in enumerate(self):
                 if txn.last_offset >= offset:
                     self._cut(n)
@@ -215,7 +181,7 @@ class TransactionIndex:
         last_offset = self._last_offset_of(entries)
         with naming(self.path):
             os.truncate(self.path, entries * ENTRY_SIZE)
-        self._entries, self._last_offset = entries, last_offset
+        self._entries, self.last_offset = entries, last_offset
 
     def reset(self) -> None:
         """Remove all entries; the file itself is kept, if there is one.
@@ -224,10 +190,10 @@ class TransactionIndex:
             OSError: The file cannot be truncated.
         """
         with self._lock:
-            self._file.check_writable("reset")
+            self.check_writable("reset")
             with suppress(FileNotFoundError):
                 self._cut(0)
-            self._entries, self._last_offset = 0, None
+            self._entries, self.last_offset = 0, None
 
     def sanity_check(self) -> None:
         """Check all entries. Unlike Kafka, this also compares the last offsets with one another.
@@ -248,40 +214,8 @@ class TransactionIndex:
                 raise CorruptIndexError("zero bytes in the place of an entry", str(self.path), count * ENTRY_SIZE)
 
     def flush(self) -> None:
-        """Sync the file to disk, if there is one.
+        """Sync the file to disk, if there is one. Raises: as `IndexFile.flush`."""
+        with suppress(FileNotFoundError):
+            super().flush()
 
-        Raises:
-            OSError: The sync failed.
-        """
-        with self._lock:
-            if self._file.closed or not self._writable:
-                return
-            try:
-                fd = open_for_sync(self.path)
-            except FileNotFoundError:
-                return
-        sync_and_close(fd, self.path)
-
-    def close(self) -> None:
-        """Close the index. Closing twice does nothing."""
-        self._file.release()
-
-    def rename_to(self, path: str | os.PathLike[str]) -> None:
-        """Rename the file, if there is one, and use the new path from now on; allowed also after closing.
-
-        Raises:
-            OSError: The rename failed; the file keeps its old name.
-        """
-        with self._lock:
-            with suppress(FileNotFoundError):
-                self._file.rename_to(Path(path))
-            self._file.path = Path(path)
-
-    def delete_if_exists(self) -> bool:
-        """Close the index and delete its file; return whether the file existed.
-
-        Raises:
-            OSError: The file cannot be deleted.
-        """
-        with self._lock:
-            return self._file.delete_if_exists()
+    close = IndexFile.release

@@ -10,7 +10,7 @@ It manages files and offsets; callers decide who may write. Source: storage/.../
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from errno import EINTR
+from errno import EINTR, EMFILE, ENFILE
 
 from kafkalog.errors import KafkaLogError, LogLockedError, LogStateError
 from kafkalog.storage.file_names import (
@@ -78,15 +78,8 @@ class LocalLog:
 
     @property
     def active_segment(self) -> LogSegment:
-        """The segment that is appended to.
-
-        Raises:
-            LogStateError: The log has no segment.
-        """
-        segments = self.segments.values
-        if not segments:
-            raise LogStateError("the log has no segment", str(self.directory))
-        return segments[-1]
+        """The segment that is appended to; an open log always has one."""
+        return self.segments.active
 
     def append(self, segment: LogSegment, data: Piece, headers: Sequence[BatchHeader]) -> None:
         """Append batches to `segment`, the active one, and advance the log's end; `take_back` rolls back a failure."""
@@ -144,8 +137,13 @@ class LocalLog:
             if any(segment.base_offset >= recovery_point for segment in flushed):
                 self._sync_directory()
         except OSError as error:
-            self.failure = error
+            self._note_failed_sync(error)
             raise
+
+    def _note_failed_sync(self, error: OSError) -> None:
+        """Mark the log as failed, unless no descriptor was left to sync with: then the system has lost nothing."""
+        if error.errno not in (EMFILE, ENFILE):
+            self.failure = error
 
     def _sync_directory(self) -> None:
         try:
@@ -200,8 +198,11 @@ class LocalLog:
         following segments would be dropped.
         """
         if self.recovery_point >= self.log_end_offset:
-            with self.whole(OSError):
+            try:
                 segment.flush()
+            except OSError as error:
+                self._note_failed_sync(error)
+                raise
 
     def _clear_away(self, base: int) -> None:
         """Remove leftover files that would conflict with a new segment of this base offset."""
@@ -225,11 +226,16 @@ class LocalLog:
         return new
 
     def remove_and_delete(self, segments: Sequence[LogSegment]) -> None:
-        """Remove segments from the log and schedule the deletion of their files."""
+        """Remove segments from the log and schedule the deletion of their files.
+
+        If a file cannot be renamed, the log fails: segments that it does not have any more would be back when it is
+        opened again, before or behind a gap left by others.
+        """
         for segment in segments:
             self.segments.remove(segment.base_offset)
         try:
-            delete_segment_files(segments, self.home)
+            with self.whole(OSError):
+                delete_segment_files(segments, self.home)
         except BaseException:
             for segment in segments:
                 segment.release()
@@ -238,7 +244,8 @@ class LocalLog:
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Remove everything from `offset` on, with the whole batch that contains it; return the removed segments."""
         self.truncations += 1
-        going = [segment for segment in self.segments.values if segment.base_offset > offset]
+        # The newest first, so that an error or a crash on the way leaves no gap.
+        going = [segment for segment in reversed(self.segments.values) if segment.base_offset > offset]
         if going:
             self.remove_and_delete(going)
             # Otherwise a power failure could restore them after newly appended data.

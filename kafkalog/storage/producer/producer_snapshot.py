@@ -24,9 +24,11 @@ from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.storage.file_names import SNAPSHOT_SUFFIX, file_names
 from kafkalog.storage.files.durable import write_atomically
+from kafkalog.storage.files.small_file import read_small_file
 from kafkalog.storage.producer.producer_state_entry import BatchMetadata, ProducerStateEntry
 
 VERSION = 1
+MAX_BYTES = 256 << 20  # 5.8 million producers
 _HEADER = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_FROM = 6
@@ -50,9 +52,7 @@ def read_snapshot(path: Path) -> list[ProducerStateEntry]:
         CorruptSnapshotError: The file does not follow the format, or its CRC is wrong.
         OSError: The file cannot be read.
     """
-    if not path.is_file() and path.exists():
-        raise CorruptSnapshotError("not a regular file", str(path))
-    data = path.read_bytes()
+    data = read_small_file(path, MAX_BYTES, CorruptSnapshotError)
     if len(data) < _HEADER.size:
         raise CorruptSnapshotError("the file ends within its header", str(path), 0, f"{_HEADER.size} bytes", len(data))
     version, stored, count = _HEADER.unpack_from(data)

@@ -69,16 +69,6 @@ class ProducerStateEntry(NamedTuple):
     batch_metadata: tuple[BatchMetadata, ...] = ()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no batch of this epoch is known."""
-        return not self.batch_metadata
-
-    @property
-    def first_seq(self) -> int:
-        """The first sequence of the oldest known batch; -1 = none."""
-        return self.batch_metadata[0].first_seq if self.batch_metadata else -1
-
-    @property
     def last_seq(self) -> int:
         """The last sequence of the latest batch; -1 = none."""
         return self.batch_metadata[-1].last_seq if self.batch_metadata else -1

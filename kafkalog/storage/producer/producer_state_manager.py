@@ -25,29 +25,11 @@ from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file
 from kafkalog.storage.files.appendable_file import sync_file
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
-from kafkalog.storage.producer.producer_append_info import TV_UNKNOWN, ProducerAppendInfo
+from kafkalog.storage.producer.producer_append_info import ProducerAppendInfo
 from kafkalog.storage.producer.producer_snapshot import holds_the_same, read_snapshot, snapshot_files, write_snapshot
-from kafkalog.storage.producer.producer_state_entry import (
-    BatchMetadata,
-    CompletedTxn,
-    ProducerStateEntry,
-    Transactions,
-    TxnMetadata,
-)
+from kafkalog.storage.producer.producer_state_entry import CompletedTxn, ProducerStateEntry, Transactions, TxnMetadata
 from kafkalog.storage.scheduler import Scheduler
 from kafkalog.storage.segment.log_segment import LogSegment
-
-__all__ = [
-    "TV_UNKNOWN",
-    "BatchMetadata",
-    "CompletedTxn",
-    "ProducerAppendInfo",
-    "ProducerStateEntry",
-    "ProducerStateManager",
-    "TxnMetadata",
-    "read_snapshot",
-    "write_snapshot",
-]
 
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
@@ -97,6 +79,7 @@ class ProducerStateManager:
         self._oldest_txn_timestamp = -1
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
+        # By offset, rising.
         self._snapshots = snapshot_files(directory)
         # Snapshots to be deleted by `delete_unwanted_snapshots`; None: snapshots are deleted at once.
         self._unwanted: dict[int, Path] | None = None
@@ -104,15 +87,19 @@ class ProducerStateManager:
     def empty_copy(self) -> Self:
         """Return a manager without producers, but with the same snapshots, which are not listed again.
 
-        Snapshots that it deletes stay on the disk until `delete_unwanted_snapshots` is called, on it or on a copy of
-        it: recovery deletes every snapshot after the first segment that it reads, and mostly writes the same again.
+        Snapshots that it deletes stay on the disk until `delete_unwanted_snapshots` is called: recovery deletes every
+        snapshot after the first segment that it reads, and mostly writes the same again.
         """
         other = copy.copy(self)
-        other._unwanted = {} if self._unwanted is None else self._unwanted
+        other._unwanted = {}
         other._snapshots = self._snapshots.copy()
-        other._forget_everything()
-        other._map_end_offset = other._last_snapshot_offset = 0
+        other.forget_producers()
         return other
+
+    def forget_producers(self) -> None:
+        """Forget everything but the snapshots."""
+        self._forget_everything()
+        self._map_end_offset = self._last_snapshot_offset = 0
 
     def __repr__(self) -> str:
         return (
@@ -238,9 +225,12 @@ class ProducerStateManager:
         Raises:
             OSError: A file cannot be read or deleted.
         """
-        for offset in list(self._snapshots):
-            if not log_start_offset < offset <= log_end_offset:
-                self.remove_and_delete_snapshot(offset)
+        oldest, latest = self.oldest_snapshot_offset, self.latest_snapshot_offset
+        # Looked at first, because recovery calls this for each of thousands of segments with a snapshot.
+        if oldest is not None and latest is not None and not log_start_offset < oldest <= latest <= log_end_offset:
+            for offset in list(self._snapshots):
+                if not log_start_offset < offset <= log_end_offset:
+                    self.remove_and_delete_snapshot(offset)
         if log_end_offset == self._map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
@@ -272,12 +262,12 @@ class ProducerStateManager:
     @property
     def latest_snapshot_offset(self) -> int | None:
         """The offset of the newest snapshot; None if there is none."""
-        return max(self._snapshots, default=None)
+        return next(reversed(self._snapshots), None)
 
     @property
     def oldest_snapshot_offset(self) -> int | None:
         """The offset of the oldest snapshot; None if there is none."""
-        return min(self._snapshots, default=None)
+        return next(iter(self._snapshots), None)
 
     def take_snapshot(self, *, sync: bool = True) -> Path | None:
         """Write a snapshot at `map_end_offset`, unless there is one at this offset or later.
@@ -402,24 +392,17 @@ class ProducerStateManager:
 
     def _load_newest(self, log_start_offset: int, now: int) -> None:
         while (offset := self.latest_snapshot_offset) is not None:
-            entries = self._readable(offset)
-            if entries is not None:
-                self._load(entries, now)
-                break
+            try:
+                entries = read_snapshot(self._snapshots[offset])
+            except (CorruptSnapshotError, FileNotFoundError) as error:
+                _log.warning("%s: the snapshot at offset %d is ignored: %s", self._partition, offset, error)
+                self.remove_and_delete_snapshot(offset)
+                continue
+            for entry in entries:
+                if not self._is_expired(entry, now):
+                    self.load_producer_entry(entry)
+            break
         self._last_snapshot_offset = self._map_end_offset = log_start_offset if offset is None else offset
-
-    def _readable(self, offset: int) -> list[ProducerStateEntry] | None:
-        try:
-            return read_snapshot(self._snapshots[offset])
-        except (CorruptSnapshotError, FileNotFoundError) as error:
-            _log.warning("%s: the snapshot at offset %d is ignored: %s", self._partition, offset, error)
-            self.remove_and_delete_snapshot(offset)
-            return None
-
-    def _load(self, entries: Iterable[ProducerStateEntry], now: int) -> None:
-        for entry in entries:
-            if not self._is_expired(entry, now):
-                self.load_producer_entry(entry)
 
     def _is_expired(self, entry: ProducerStateEntry, now: int) -> bool:
         idle = now - entry.last_timestamp

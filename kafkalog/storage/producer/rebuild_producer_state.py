@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch
-from kafkalog.storage.producer.producer_state_entry import BATCHES_TO_RETAIN
-from kafkalog.storage.producer.producer_state_manager import CompletedTxn, ProducerAppendInfo, ProducerStateManager
+from kafkalog.storage.producer.producer_append_info import ProducerAppendInfo
+from kafkalog.storage.producer.producer_state_entry import BATCHES_TO_RETAIN, CompletedTxn
+from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments

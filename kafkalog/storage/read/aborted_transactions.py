@@ -28,12 +28,16 @@ class AbortedBatches:
 
     def among(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return a mask of the rows (HEADER_DTYPE) that belong to an aborted transaction; bool, shape as `rows`."""
-        aborted = np.zeros(len(rows), dtype=bool)
-        candidates = np.flatnonzero((rows["attributes"] & TRANSACTIONAL_BIT) != 0) if len(self._first) else ()
-        for i in candidates:
-            offset = rows["last_offset"][i]
-            own = (self._first <= offset) & (offset <= self._last) & (self._producers == rows["producer_id"][i])
-            aborted[i] = own.any()
+        aborted: NDArray[np.bool_]
+        aborted = (rows["attributes"] & TRANSACTIONAL_BIT != 0) & np.isin(rows["producer_id"], self._producers)
+        for producer in np.unique(rows["producer_id"][aborted]).tolist():
+            own = aborted & (rows["producer_id"] == producer)
+            offset = rows["last_offset"][own]
+            start, end = (np.searchsorted(self._producers, producer, side) for side in ("left", "right"))
+            begun = np.searchsorted(self._first[start:end], offset, "right")
+            # Damaged indexes may have transactions of a producer that overlap.
+            latest = np.maximum.accumulate(self._last[start:end])
+            aborted[own] = (begun > 0) & (offset <= latest[begun - 1])
         return aborted
 
     def left_out_of(self, columns: RecordColumns) -> RecordColumns:

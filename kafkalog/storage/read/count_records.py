@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.attributes import CONTROL_BIT
+from kafkalog.record.decoding import read_columns
 from kafkalog.record.message_set import MessageSet
-from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.record.record_columns import RecordColumns
+from kafkalog.storage.segment.log_segments import LogSegments
 
 # Rows of a header table -> a mask of those not to count; bool, same shape.
-LeftOut = Callable[[NDArray[np.void]], NDArray[np.bool_]]
+RowMask = Callable[[NDArray[np.void]], NDArray[np.bool_]]
 
 
-def count_records(message_set: MessageSet, start: int, end: int, left_out: LeftOut | None = None) -> int:
+def count_records(message_set: MessageSet, start: int, end: int, left_out: RowMask | None = None) -> int:
     """Return the number of records with start <= offset < end, without control records.
 
     Args:
@@ -42,26 +44,37 @@ def count_records(message_set: MessageSet, start: int, end: int, left_out: LeftO
         counted = in_range & ~control
         if left_out is not None:
             counted &= ~left_out(rows)
-        told = counted & _told_by_header(rows) & (rows["base_offset"] >= start) & (rows["last_offset"] < end)
-        total += int(np.where(rows["magic"] >= 2, rows["records_count"], 1)[told].sum())
-        total += sum(_inside(batch, start, end) for batch in _batches(message_set, rows, counted & ~told))
+        by_header = counted & _has_count(rows) & (rows["base_offset"] >= start) & (rows["last_offset"] < end)
+        total += int(np.where(rows["magic"] >= 2, rows["records_count"], 1)[by_header].sum())
+        total += sum(len(part.between(start, end)) for part in _parts(message_set, rows, counted & ~by_header))
         if len(rows) and int(rows["last_offset"][-1]) >= end:
             break
     return total
 
 
-def _told_by_header(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose header has the number of records."""
-    told: NDArray[np.bool_] = (rows["magic"] >= 2) | (rows["compression_type"] == 0)
-    return told
+def count_in_segments(segments: LogSegments, start: int, end: int, left_out: RowMask | None) -> int:
+    """Return the number of records of a log with start <= offset < end, as `count_records`.
+
+    Raises:
+        FileNotFoundError: A segment was deleted meanwhile.
+        CorruptRecordError, InvalidRecordError: As `count_records`.
+    """
+    total = 0
+    segment = segments.floor(start) or segments.first
+    while segment is not None and segment.base_offset < end:
+        with segment.opened() if segment.base_offset >= start else segment.entries_from(start) as message_set:
+            total += count_records(message_set, start, end, left_out)
+        segment = segments.higher(segment.base_offset)
+    return total
 
 
-def _batches(message_set: MessageSet, rows: NDArray[np.void], wanted: NDArray[np.bool_]) -> Iterator[RecordBatch]:
-    """Yield the batches of the wanted rows."""
+def _has_count(rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose header tells the number of records."""
+    known: NDArray[np.bool_] = (rows["magic"] >= 2) | (rows["compression_type"] == 0)
+    return known
+
+
+def _parts(message_set: MessageSet, rows: NDArray[np.void], wanted: NDArray[np.bool_]) -> Iterator[RecordColumns]:
+    """Decompress the batches of the wanted rows."""
     for i in np.flatnonzero(wanted):
-        yield from batches_of(message_set._entries(rows[i : i + 1]), message_set._reading)
-
-
-def _inside(batch: RecordBatch, start: int, end: int) -> int:
-    """Decompress a batch and return its number of records with start <= offset < end."""
-    return len(batch.columns().between(start, end))
+        yield from read_columns(message_set._entries(rows[i : i + 1]), message_set._reading)

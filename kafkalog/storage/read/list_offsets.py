@@ -6,8 +6,14 @@ Source: storage/.../internals/log/UnifiedLog.java (`fetchOffsetByTimestamp`),
 clients/.../requests/ListOffsetsRequest.java.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
+
+from kafkalog.errors import KafkaLogError
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.read.retry import retry
 from kafkalog.storage.segment.file_message_set import TimestampAndOffset
+from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
 # The special timestamps of Kafka's ListOffsets requests.
@@ -20,14 +26,23 @@ EARLIEST_PENDING_UPLOAD = -6
 
 
 def offset_for_timestamp(segments: LogSegments, log_start: int, timestamp: int) -> TimestampAndOffset | None:
-    """Return the first record at or after `log_start` with at least this timestamp (ms); None if there is none."""
+    """Return the first record at or after `log_start` with at least this timestamp (ms); None if there is none.
+
+    Kafka looks only into the first segment that has such a timestamp. If all its records with one are before the log
+    start, a later segment is searched here, and Kafka finds none. Damage there is no error: the result is Kafka's then.
+    """
     first = segments.first_as_late_as(timestamp)
     found = None if first is None else first.find_offset_by_timestamp(timestamp, log_start)
     if found is not None or first is None:
         return found
-    # In the first segment all such records are before the log start offset.
-    later = (each for each in segments.higher_segments(first.base_offset) if each.size_in_bytes)
-    late = (each for each in later if each.largest_timestamp >= timestamp)
+    later = tuple(segments.higher_segments(first.base_offset))
+    with suppress(KafkaLogError):
+        return retry(lambda: _first_in(later, log_start, timestamp))
+    return None
+
+
+def _first_in(segments: Iterable[LogSegment], log_start: int, timestamp: int) -> TimestampAndOffset | None:
+    late = (each for each in segments if each.size_in_bytes and each.largest_timestamp >= timestamp)
     places = (each.find_offset_by_timestamp(timestamp, log_start) for each in late)
     return next((place for place in places if place is not None), None)
 

@@ -1,178 +1,364 @@
-"""`Walk`: a scan over the segments of a log, while another process may write to it.
+"""`Walk`: a scan over the segments of a log, while another thread or process may write to it.
 
     segment | segment | active segment
-        ^ cursor: the next offset to return                     ^ stop
+        ^ next: the next offset to return                       ^ stop
 
-Segments may be rolled, merged, truncated and deleted during the scan. It continues at the cursor in the segments that
-exist by then.
+Segments may be rolled, merged, truncated and deleted during the scan. The log is read in chunks of about a megabyte.
+Two rules make the result the records of one log, in order, although nothing is locked:
+
+  - A chunk is read as it was at one moment: again, if its file was written to meanwhile, until it is the same twice.
+  - After each chunk, the batch before it is compared with the log. If it is not there any more, the chunk is not used,
+    and reading starts again behind the last batch that was returned; or it fails, if that was cut off itself.
+
+Reading also starts again after an error that may be due to a change.
 """
 
-import operator
+import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from kafkalog._speedups.arguments import INT64_MAX
-from kafkalog.errors import CorruptRecordError, OffsetOutOfRangeError
-from kafkalog.record.record_batch import RecordBatch
+from kafkalog.errors import ChangedWhileReading, CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
+from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
+from kafkalog.record.message_set import MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, THREAD_RUN_BYTES, memory_of
+from kafkalog.record.ordered_map import ordered_map
+from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
+from kafkalog.storage.files.byte_source import ByteSource
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
-from kafkalog.storage.read.retry import Found, retry, retry_each
+from kafkalog.storage.read.last_batch import LastBatch
+from kafkalog.storage.read.retry import at_one_moment, retry, retry_each
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
 from kafkalog.storage.segment.log_segments import LogSegments
 
 # Offsets are Java longs.
 NO_END = INT64_MAX
-_BATCHES: Callable[[FileMessageSet], Iterator[RecordBatch]] = operator.methodcaller("batches")
+# How long, and how often, a reader waits for the deletion of the last old segment of a log that begins anew.
+_BEGINS_ANEW_SECONDS = 1.0
+_PAUSE_SECONDS = 0.01
+
+
+class _Chunk(NamedTuple):
+    """Consecutive batches of one segment.
+
+    Attributes:
+        segment: The segment.
+        following: The base offset of the next segment; NO_END for the last one.
+        file: The open file of the segment, as in `LastBatch`.
+        reading: How to read the batches.
+        entries: The batches with their bytes.
+    """
+
+    segment: LogSegment
+    following: int
+    file: int | ByteSource
+    reading: Reading
+    entries: Entries
 
 
 class Walk:
-    """A scan of the offsets from `start` to before `stop`. It may be iterated over once.
+    """A scan of the offsets from `start` to before `stop`. It may be iterated over once, and again after `goes_on_to`.
 
     Args:
         segments: Returns the current segments of the log.
-        directory: The partition directory, for errors.
+        log_end: Returns the log end offset and its place.
+        end_to_reach: Returns the same, quickly; None if the scan is not to reach it.
+        directory: The partition directory.
         start: The first offset.
         stop: The offset after the last.
     """
 
-    def __init__(self, segments: Callable[[], LogSegments], directory: Path, start: int, stop: int) -> None:
+    def __init__(
+        self,
+        segments: Callable[[], LogSegments],
+        log_end: Callable[[], LogOffsetMetadata],
+        end_to_reach: Callable[[], LogOffsetMetadata | None],
+        directory: Path,
+        *,
+        start: int,
+        stop: int,
+    ) -> None:
         self._segments_now = segments
+        self._log_end = log_end
+        self._end_to_reach = end_to_reach
         self._directory = directory
         self._stop = stop
-        # The next offset to return, and whether the scan has left its first segment.
-        self._cursor = start
-        self._moved = False
+        # The next offset to return, and the last batch before it; None before the first one.
+        self._next = start
+        self._last: LastBatch | None = None
+        # The end that the scan has to reach, once it is known.
+        self._goal: LogOffsetMetadata | None = None
 
     # --- iteration
 
+    @property
+    def next_offset(self) -> int:
+        """The next offset to return."""
+        return self._next
+
+    def goes_on_to(self, stop: int) -> bool:
+        """Set another offset after the last. Return whether there is anything to read before it.
+
+        Raises:
+            LogTruncatedError: The log ends before the next offset.
+        """
+        self._stop, self._goal = stop, None
+        if stop > self._next:
+            return True
+        if retry(self._log_end).message_offset < self._next:
+            raise retry(partial(self._truncated, self._next))
+        return False
+
     def columns(self, aborted: AbortedBatches | None, *, threads: int, check_crcs: bool) -> Iterator[RecordColumns]:
         """Yield the records, without those of `aborted`. Raise errors as `Log.records`."""
-        walk: Callable[[FileMessageSet], Iterator[RecordColumns]]
-        walk = operator.methodcaller("columns", threads=threads, check_crcs=check_crcs)
-        for segment, following, message_set in self.message_sets(loaded=threads == 1):
-            for part in self._results(walk, segment, message_set):
-                wanted, lowest, highest = part.narrowed(self._cursor, self._stop)
-                own = len(part)
-                if lowest < segment.base_offset or highest >= following:
-                    own = _own(segment.base_offset, following, part)
-                    wanted = part[:own].between(self._cursor, self._stop)
-                if aborted is not None:
-                    wanted = aborted.left_out_of(wanted)
-                if len(wanted):
-                    yield wanted
-                if own:
-                    self._cursor = int(part.offset[own - 1]) + 1
-                if own < len(part):
-                    self._check_is_now_own(segment, following, part, own)
-                    break
+        for part in retry_each(partial(self._columns, threads, check_crcs)):
+            wanted = part if aborted is None else aborted.left_out_of(part)
+            if len(wanted):
+                yield wanted
+            del part, wanted
+
+    def _columns(self, threads: int, check_crcs: bool) -> Iterator[RecordColumns]:
+        """Yield the records from the next one on.
+
+        Raises:
+            CorruptRecordError: Damage, an offset outside its segment, or a change of the log.
+        """
+        rows, start = None, self._next
+        for chunk, part in _decoded(self._chunks(RUN_BYTES if threads == 1 else THREAD_RUN_BYTES), threads, check_crcs):
+            if part is None:
+                self._pass(chunk)
+                continue
+            if part.batches is not rows:
+                # Parts of the same batches begin at the same offset, as if they were one.
+                rows, start = part.batches, self._next
+            wanted, lowest, highest = part.narrowed(start, self._stop)
+            own = len(part)
+            if lowest < chunk.segment.base_offset or highest >= chunk.following:
+                own = _own(chunk, part)
+                wanted = part[:own].between(start, self._stop)
+            # What is read beyond the end is not returned, and is read again if the scan goes on.
+            done = own if highest < self._stop else int((part.offset[:own] < self._stop).sum())
+            if done:
+                self._last = self._batch(chunk, part.batches[part.batch[done - 1]])
+                self._next = max(start, int(part.offset[done - 1]) + 1)
+            yield wanted
+            if own < len(part):
+                raise self._foreign_offset(chunk, part, own)
+            # Else it would keep decompressed bytes while the next ones are decompressed.
+            del part, wanted
 
     def batches(self) -> Iterator[RecordBatch]:
         """Yield the batches. Raise errors as `Log.records`."""
-        for segment, _, message_set in self.message_sets():
-            for batch in self._results(_BATCHES, segment, message_set):
+        for chunk in retry_each(partial(self._chunks, RUN_BYTES)):
+            for batch in batches_of(chunk.entries, chunk.reading):
                 if batch.magic >= 2 and batch.base_offset >= self._stop:
                     return
-                if batch.last_offset >= self._cursor:
+                if batch.last_offset >= self._next:
+                    self._next = batch.last_offset + 1
                     yield batch
-                    self._cursor = batch.last_offset + 1
-                if self._cursor >= self._stop:
+                if self._next >= self._stop:
                     return
+            self._pass(chunk)
 
-    def message_sets(self, *, loaded: bool = False) -> Iterator[tuple[LogSegment, int, FileMessageSet]]:
-        """Yield the segments from the cursor on, with the offset where each ends and its entries.
+    def _pass(self, chunk: _Chunk) -> None:
+        """Note that the records of a chunk have been returned, unless it reaches beyond the end."""
+        last = self._batch(chunk, chunk.entries.rows[-1])
+        if last.last_offset < self._stop:
+            self._last, self._next = last, max(self._next, last.last_offset + 1)
 
-        For a segment that is read from its start, a file is opened and closed again. So a full scan does not evict the
-        open files of other readers.
+    def _batch(self, chunk: _Chunk, row: np.void) -> LastBatch:
+        return LastBatch(self._directory, chunk.segment.base_offset, row, chunk.file)
 
-        Args:
-            loaded: As `FileMessageSet.starting_at`.
-        """
-        while self._cursor < self._stop and (found := retry(partial(self._opened, loaded))) is not None:
-            segment, following, entries = found
-            with entries:
-                yield segment, NO_END if following is None else following.base_offset, entries
-            if not self._leave(following, self._segments_now().higher(segment.base_offset)):
-                return
+    # --- reading
 
-    # --- from segment to segment
-
-    def _opened(self, loaded: bool) -> tuple[LogSegment, LogSegment | None, FileMessageSet] | None:
-        """Return the segment at the cursor, the one after it and the entries; None at the end.
+    def _chunks(self, span: int) -> Iterator[_Chunk]:
+        """Yield the batches from the next offset on, in chunks of about `span` bytes.
 
         Raises:
-            FileNotFoundError, OffsetOutOfRangeError: The records at the cursor have been deleted.
+            ChangedWhileReading: The batch before a chunk is not in the log any more.
+            LogTruncatedError: The last batch that was returned is not in the log any more, or the log ends before the
+                end to reach.
+            CorruptRecordError: Damage in the framing.
+            FileNotFoundError, OffsetOutOfRangeError: Records were deleted before they were read.
         """
-        segments, at = self._segments_now(), self._cursor
-        segment = segments.floor(at) or segments.first
-        if segment is None or segment.base_offset >= self._stop:
+        at, last = self._next, self._last
+        if last is not None and last.was_cut_off(self._segments_now):
+            raise self._truncated(at)
+        while at < self._stop and (found := self._segment(at, last)) is not None:
+            segment, following = found
+            # For a segment that is read from its start, a file is opened and closed again: a full scan does not evict
+            # the open files of other readers.
+            with segment.opened() if segment.base_offset >= at else nullcontext(segment.log) as message_set:
+                position, entries = _first(segment, at, last)
+                reach = span if entries is None else RUN_GROWTH * len(entries.view)
+                if entries is None:
+                    self._set_out()
+                    entries = _read(message_set, position, reach)
+                while entries is not None:
+                    self._check_is_there(last, segment)
+                    chunk = _Chunk(segment, following, message_set.source.scanned, message_set._reading, entries)
+                    yield chunk
+                    last = self._batch(chunk, entries.rows[-1])
+                    at, position = max(at, last.last_offset + 1), last.end
+                    if at >= self._stop:
+                        return
+                    self._set_out()
+                    reach = min(span, reach)
+                    entries, reach = _read(message_set, position, reach), RUN_GROWTH * reach
+                self._check_is_there(last, segment)
+                if following != _base(self._segments_now().higher(segment.base_offset)):
+                    # The segment may have become longer.
+                    continue
+                if following == NO_END:
+                    if last is not None:
+                        self._check_end(at, segment, message_set, position)
+                    return
+            at = max(at, following)
+
+    def _segment(self, at: int, last: LastBatch | None) -> tuple[LogSegment, int] | None:
+        """Return the segment of an offset and the base offset of the next one; None at the end.
+
+        Raises:
+            ChangedWhileReading: Batches follow `last` in the segment before.
+            OffsetOutOfRangeError: The records at the offset have been deleted.
+            LogTruncatedError: There are no segments any more.
+        """
+        segment, following = self._segments_now().floor_and_next(at)
+        if segment is None and last is not None:
+            raise self._truncated(at)
+        if segment is None:
             return None
-        if segment.base_offset > at and self._moved:
-            raise self._deleted_meanwhile(segment)
-        following = segments.higher(segment.base_offset)
-        entries = segment.opened() if segment.base_offset >= at else segment.entries_from(at, loaded=loaded)
-        return segment, following, entries
+        if segment.base_offset > at and last is not None:
+            message, expected = "records were deleted before they were read", f"{segment.base_offset} or more"
+            raise OffsetOutOfRangeError(message, str(self._directory), None, expected, at)
+        if segment.base_offset >= self._stop:
+            return None
+        self._check_is_there(last, segment)
+        return segment, _base(following)
 
-    def _leave(self, following: LogSegment | None, now: LogSegment | None) -> bool:
-        """Move the cursor past a segment that has been read. Return whether there may be more to read.
+    # --- changes
 
-        If another segment follows now than at the start of reading, the segment's end may have changed: it was merged,
-        or was truncated and is active again. The cursor then stays.
+    def _set_out(self) -> None:
+        """Note the present end of the log, unless it is known."""
+        if self._goal is None:
+            self._goal = retry(self._end_to_reach)
 
-        Args:
-            following: The segment that followed when reading began.
-            now: The segment that follows now.
-        """
-        if following is None:
-            return now is not None
-        self._moved = True
-        if now is not None and now.base_offset == following.base_offset:
-            self._cursor = max(self._cursor, now.base_offset)
-        return True
-
-    def _results(
-        self, walk: Callable[[FileMessageSet], Iterator[Found]], segment: LogSegment, entries: FileMessageSet
-    ) -> Iterator[Found]:
-        """Yield the results of `walk` over a segment's entries; after a failed read, over those from the cursor on."""
-
-        def current() -> FileMessageSet:
-            # The segment may have become active again; its torn tail is no damage then.
-            return (self._segments_now().get(segment.base_offset) or segment).entries_from(self._cursor)
-
-        return retry_each(walk, entries, current)
-
-    # --- errors
-
-    def _check_is_now_own(self, segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> None:
-        """Raise an error for an offset outside the segment, unless the segments have changed since.
-
-        After a truncation, the offset may be in its range now.
+    def _check_end(self, at: int, segment: LogSegment, message_set: FileMessageSet, position: int) -> None:
+        """Check that the log may end at a position of its last segment.
 
         Raises:
-            CorruptRecordError: The segments have not changed.
+            CorruptRecordError: There are other bytes than batches before the end to reach.
+            LogTruncatedError: The log ends before the end to reach.
         """
-        segments = self._segments_now()
-        now = segments.higher(segment.base_offset)
-        is_there = segments.get(segment.base_offset) is segment
-        if is_there and following == (NO_END if now is None else now.base_offset):
-            raise _foreign_offset(segment, following, part, wrong)
+        goal = self._goal
+        if goal is None or at >= min(self._stop, goal.message_offset):
+            return
+        if segment.base_offset == goal.segment_base_offset:
+            end = goal.relative_position_in_segment
+            if position == end:
+                # Offsets may be left out before the log end: a truncation removes whole batches.
+                return
+            if position < end <= message_set.size_in_bytes:
+                message = f"no batch follows, but the log ended at offset {goal.message_offset} when reading began"
+                found = f"an end at offset {self._log_end().message_offset}"
+                raise CorruptRecordError(message, message_set.path, position, f"batches up to {end}", found)
+        raise self._truncated(at)
 
-    def _deleted_meanwhile(self, segment: LogSegment) -> OffsetOutOfRangeError:
-        message, expected = "records were deleted before they were read", f"{segment.base_offset} or more"
-        return OffsetOutOfRangeError(message, str(self._directory), None, expected, self._cursor)
+    def _check_is_there(self, last: LastBatch | None, segment: LogSegment) -> None:
+        """Check that what was read of a segment, or is to be read, follows the batch `last`.
+
+        Raises:
+            ChangedWhileReading: The batch is not in the log any more, or another one follows it in its segment.
+        """
+        if last is None:
+            return
+        is_followed = last.base_offset != segment.base_offset and last.is_followed
+        if is_followed or last.was_cut_off(self._segments_now):
+            raise ChangedWhileReading("the log changed while it was read", str(last.path), last.position)
+
+    def _truncated(self, at: int) -> LogTruncatedError:
+        return LogTruncatedError.of(str(self._directory), at - 1, self._log_end().message_offset)
+
+    def _foreign_offset(self, chunk: _Chunk, part: RecordColumns, wrong: int) -> CorruptRecordError:
+        """Return the error for an offset outside its segment, which is a change if the segments are others now."""
+        batch = self._batch(chunk, part.batches[part.batch[wrong]])
+        deadline = time.monotonic() + _BEGINS_ANEW_SECONDS
+        while True:
+            segments = self._segments_now()
+            following = segments.higher(batch.base_offset)
+            if segments.get(batch.base_offset) is not chunk.segment or _base(following) != chunk.following:
+                return ChangedWhileReading("the log changed while it was read", str(batch.path), batch.position)
+            # A log begins anew with an empty segment, before the last of the old ones is deleted.
+            if following is None or following.size_in_bytes or time.monotonic() > deadline:
+                what, expected = "an offset that is not of this segment", f"{batch.base_offset}..{chunk.following - 1}"
+                return CorruptRecordError(what, str(batch.path), batch.position, expected, int(part.offset[wrong]))
+            time.sleep(_PAUSE_SECONDS)
 
 
-def _own(base: int, following: int, part: RecordColumns) -> int:
+def _base(following: LogSegment | None) -> int:
+    """Return the base offset of the next segment; NO_END if there is none."""
+    return NO_END if following is None else following.base_offset
+
+
+def _first(segment: LogSegment, at: int, last: LastBatch | None) -> tuple[int, Entries | None]:
+    """Return the position to read from in a segment, and the first batch if a search has loaded it."""
+    if segment.base_offset >= at:
+        return 0, None
+    if last is not None and last.base_offset == segment.base_offset and last.is_in_place:
+        return last.end if last.last_offset < at else last.position, None
+    found = at_one_moment(segment.log.source, partial(segment.load_entry, at))
+    return segment.log.size_in_bytes if found is None else found.position, found
+
+
+def _read(message_set: FileMessageSet, position: int, span: int) -> Entries | None:
+    """Return the batches at a position as they were at one moment; None at the end."""
+    return at_one_moment(message_set.source, partial(message_set.load, position, span))
+
+
+# --- decoding
+
+# A chunk with some of its records, or with None after all of them.
+_Decoded = tuple[_Chunk, RecordColumns | None]
+
+
+def _decoded(chunks: Iterator[_Chunk], threads: int, check_crcs: bool) -> Iterator[_Decoded]:
+    work = partial(_parts, check_crcs=check_crcs)
+    if threads == 1:
+        return chain.from_iterable(map(work, chunks))
+    return ordered_map(work, _units(chunks), threads, _weight, MOST_WAITING_BYTES)
+
+
+def _parts(chunk: _Chunk, *, check_crcs: bool) -> Iterator[_Decoded]:
+    reading = chunk.reading if check_crcs else replace(chunk.reading, check_crcs=False)
+    for piece in pieces(chunk.entries.rows):
+        for part in read_columns(chunk.entries.only(piece), reading):
+            yield chunk, part
+            # As in `Walk._columns`.
+            del part
+    yield chunk, None
+
+
+def _units(chunks: Iterator[_Chunk]) -> Iterator[_Chunk]:
+    """Cut compressed chunks: enough to outweigh the cost of a task for a thread, few enough to bound the memory."""
+    for chunk in chunks:
+        rows = chunk.entries.rows
+        for piece in pieces(rows) if rows["compression_type"].any() else (rows,):
+            yield chunk._replace(entries=chunk.entries.only(piece))
+
+
+def _weight(decoded: _Decoded) -> int:
+    return 0 if decoded[1] is None else memory_of(decoded[1])
+
+
+def _own(chunk: _Chunk, part: RecordColumns) -> int:
     """Return how many records precede the first whose offset is outside the segment. No checksum covers offsets."""
-    return int(((part.offset < base) | (part.offset >= following)).argmax())
-
-
-def _foreign_offset(segment: LogSegment, following: int, part: RecordColumns, wrong: int) -> CorruptRecordError:
-    return CorruptRecordError(
-        "an offset that is not of this segment",
-        str(segment.path),
-        int(part.batches["position"][part.batch[wrong]]),
-        f"{segment.base_offset}..{following - 1}",
-        int(part.offset[wrong]),
-    )
+    return int(((part.offset < chunk.segment.base_offset) | (part.offset >= chunk.following)).argmax())

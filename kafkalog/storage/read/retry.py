@@ -6,62 +6,82 @@
 Damage and missing files are found again, with the same bytes in the same place; effects of concurrent changes are not.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import TypeVar
 
-from kafkalog.errors import CorruptRecordError, KafkaLogError
+import numpy as np
+
+from kafkalog.errors import ChangedWhileReading, CorruptRecordError, KafkaLogError
+from kafkalog.record.decoding import Entries
+from kafkalog.storage.checkpoint.checkpoint_file import SETTLED_NS
+from kafkalog.storage.files.byte_source import ByteSource
 from kafkalog.storage.files.open_source import open_source
-from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 # The number of bytes that are compared in the place of an error.
 _COMPARED_BYTES = 1 << 20
+# How long, and how often, a file that is about to change is read again: a thread of this process truncates it, or has
+# failed to.
+_CHANGE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.001
 
 Found = TypeVar("Found")
 
 
 def retry(read: Callable[[], Found]) -> Found:
-    """Call `read`, again if it fails because files change meanwhile.
-
-    Raises:
-        CorruptRecordError: The same bytes were found in the same place twice.
-        FileNotFoundError: The same file was missing twice.
-    """
-    before = None
-    while True:
-        try:
-            return read()
-        except (CorruptRecordError, FileNotFoundError) as error:
-            before = _checked(error, before)
+    """Call `read`, again if it fails because files change meanwhile. Raise errors as `retry_each`."""
+    return next(retry_each(lambda: iter((read(),))))
 
 
-def retry_each(
-    walk: Callable[[FileMessageSet], Iterator[Found]], entries: FileMessageSet, current: Callable[[], FileMessageSet]
-) -> Iterator[Found]:
-    """Yield the results of `walk`, called again if it fails because files change meanwhile. Raises: as `retry`.
+def retry_each(walk: Callable[[], Iterator[Found]]) -> Iterator[Found]:
+    """Yield the results of `walk`, called again if it fails because files change meanwhile.
 
     Args:
-        walk: Returns the results for a set of entries.
-        entries: The entries to start with.
-        current: Returns the entries that have no result yet, as they are now.
+        walk: Returns the results that it has not returned yet.
+
+    Raises:
+        CorruptRecordError: The same bytes were found in the same place twice; for a `ChangedWhileReading`, until
+            `_CHANGE_SECONDS` later.
+        FileNotFoundError: The same file was missing twice.
     """
-    before = None
+    before, until = None, 0.0
     while True:
         try:
-            yield from walk(entries)
+            yield from walk()
         except (CorruptRecordError, FileNotFoundError) as error:
-            before = _checked(error, before)
+            found = _found_in_place(error)
+            if found != before:
+                before, until = found, time.monotonic() + _CHANGE_SECONDS
+            elif isinstance(error, ChangedWhileReading) and time.monotonic() < until:
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                raise
         else:
             return
-        entries = retry(current)
 
 
-def _checked(error: CorruptRecordError | FileNotFoundError, before: tuple[object, ...] | None) -> tuple[object, ...]:
-    """Return the place of an error, with the bytes that are there now; raise the error if that is `before`."""
-    found = _found_in_place(error)
-    if found == before:
-        raise error
+def at_one_moment(source: ByteSource, read: Callable[[], Entries | None]) -> Entries | None:
+    """Return entries of a file as they were at one moment: what is read twice, if the file was modified meanwhile.
+
+    Args:
+        source: The file.
+        read: Reads the entries; None at the end of the file.
+    """
+    began = time.time_ns()
+    found = read()
+    while source.modified_ns > began - SETTLED_NS:
+        before, found = found, read()
+        if _begins_with(found, before):
+            return before
     return found
+
+
+def _begins_with(found: Entries | None, before: Entries | None) -> bool:
+    if found is None or before is None:
+        return before is None
+    rows, view = found.rows[: len(before.rows)], found.view[: len(before.view)]
+    return bool(rows.tobytes() == before.rows.tobytes() and np.array_equal(view, before.view))
 
 
 def _found_in_place(error: CorruptRecordError | FileNotFoundError) -> tuple[object, ...]:
@@ -70,5 +90,7 @@ def _found_in_place(error: CorruptRecordError | FileNotFoundError) -> tuple[obje
     if error.path is not None and error.position is not None:
         with suppress(OSError, KafkaLogError), closing(open_source(error.path)) as file:
             length = max(0, min(_COMPARED_BYTES, file.size - error.position))
-            return error.path, error.position, bytes(file.view(error.position, length))
-    return error.path, error.position
+            modified = file.modified_ns if isinstance(error, ChangedWhileReading) else None
+            return error.path, error.position, bytes(file.view(error.position, length)), modified
+    # A file that is not there changed again.
+    return error.path, error.position, object() if isinstance(error, ChangedWhileReading) else None

@@ -55,6 +55,7 @@ class SegmentListing:
         # The time of the listing for a store, else the mtime of the directory; ns.
         self._listed_at = -1
         self._closed = False
+        self._listed: dict[tuple[int, bool, int], LogSegment] = {}
         self._segments = LogSegments()
         # The last measurement: active segment, its end, the position of its last batch, the version of its file.
         self._end: tuple[LogSegment, LogOffsetMetadata, int, FileVersion | None] | None = None
@@ -85,22 +86,27 @@ class SegmentListing:
         return self._closed
 
     def _list(self) -> None:
-        is_remote = isinstance(self.directory, RemotePath)
+        is_remote, looked_at = isinstance(self.directory, RemotePath), time.time_ns()
         changed_at = time.monotonic_ns() if is_remote else self.directory.stat().st_mtime_ns
         files = segment_files(self.directory)
-        kept = {self._key(each.base_offset, each.path, sealed=each.sealed): each for each in self._segments.values}
-        last = len(files) - 1
-        self._segments = LogSegments(
-            kept.get(self._key(base, path, sealed=i < last)) or self._segment(base, path, sealed=i < last)
-            for i, (base, path) in enumerate(files)
-        )
-        settled = is_remote or time.time_ns() - changed_at > SETTLED_NS
+        listed: dict[tuple[int, bool, int], LogSegment] = {}
+        for i, (base, path) in enumerate(files, 1):
+            sealed = i < len(files)
+            key = self._key(base, path, sealed=sealed)
+            listed[key] = self._listed.get(key) or self._segment(base, path, sealed=sealed)
+        self._listed, self._segments = listed, LogSegments(listed.values())
+        settled = is_remote or looked_at - changed_at > SETTLED_NS
         self._listed_at = changed_at if settled else -1
 
     @staticmethod
     def _key(base: int, path: Path, *, sealed: bool) -> tuple[int, bool, int]:
-        """Return the identity of a segment file, with its size in a store, where files are only replaced."""
-        return base, sealed, path.stat().st_size if isinstance(path, RemotePath) else 0
+        """Return the identity of a segment file, which compaction may have replaced; in a store, by its size."""
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            # Deleted since the directory was listed.
+            return base, sealed, 0
+        return base, sealed, status.st_size if isinstance(path, RemotePath) else status.st_ino
 
     def _segment(self, base: int, path: Path, *, sealed: bool) -> LogSegment:
         return LogSegment(base, path, sealed=sealed, decompression_limit=self._decompression_limit)
@@ -119,17 +125,21 @@ class SegmentListing:
         version = _version_of(active.log)
         if version is not None and self._end is not None and (self._end[0], self._end[3]) == (active, version):
             return self._end[1]
-        end, last = self._measured_before(active)
-        more, log, offset = True, active.log, end.message_offset
-        position = _near_end(log, end.relative_position_in_segment)
-        while more:
-            rows, stop = log._scan(position, rows=RUN_ROWS, span=-1)
-            if len(rows):
-                offset, last = int(rows["last_offset"][-1]) + 1, int(rows["position"][-1])
-            position, more = stop.position, stop.more
-        end = LogOffsetMetadata(offset, active.base_offset, position)
+        end, last = _end_behind(active, *self._measured_before(active))
         self._end = active, end, last, version
         return end
+
+    def end_by_index(self) -> LogOffsetMetadata | None:
+        """Return what `end` does, without looking at what precedes the last entry of the offset index.
+
+        None for a log in a store, where files do not change.
+        """
+        active = self.segments().last
+        if active is None or isinstance(active.path, RemotePath):
+            return None
+        near = _last_indexed(active)
+        end = LogOffsetMetadata(near.offset, active.base_offset, near.position)
+        return _end_behind(active, end, near.position)[0]
 
     def _measured_before(self, active: LogSegment) -> tuple[LogOffsetMetadata, int]:
         """Return the known end and the position of the last batch before it, or the start of the segment.
@@ -169,6 +179,24 @@ class SegmentListing:
         self._listed_at = -1
 
 
+def _end_behind(active: LogSegment, end: LogOffsetMetadata, last: int) -> tuple[LogOffsetMetadata, int]:
+    """Return the end of the batches that follow an earlier end, and the position of the last one.
+
+    Args:
+        active: The segment.
+        end: The earlier end, before a batch.
+        last: The position of the last batch before it.
+    """
+    more, log, offset = True, active.log, end.message_offset
+    position = _near_end(log, end.relative_position_in_segment)
+    while more:
+        rows, stop = log._scan(position, rows=RUN_ROWS, span=-1)
+        if len(rows):
+            offset, last = int(rows["last_offset"][-1]) + 1, int(rows["position"][-1])
+        position, more = stop.position, stop.more
+    return LogOffsetMetadata(offset, active.base_offset, position), last
+
+
 def _last_indexed(segment: LogSegment) -> OffsetEntry:
     """Return the last entry of the offset index if it refers to a batch, otherwise the start of the segment."""
     entry = segment.offset_index.last_entry
@@ -184,8 +212,8 @@ def _version_of(log: FileMessageSet) -> FileVersion | None:
     """Return the size and mtime of a file, which change with its content; None if the mtime is too recent."""
     if not isinstance(log._file, ReadableFile):
         return log.size_in_bytes, 0
-    status = os.fstat(log._file.fileno())
-    settled = time.time_ns() - status.st_mtime_ns > SETTLED_NS
+    looked_at, status = time.time_ns(), os.fstat(log._file.fileno())
+    settled = looked_at - status.st_mtime_ns > SETTLED_NS
     return (status.st_size, status.st_mtime_ns) if settled else None
 
 

@@ -16,6 +16,7 @@ from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.index_entries import index_entries
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from kafkalog.record.decoding import Entries, Reading
+from kafkalog.record.framing import end_of
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
@@ -78,7 +79,8 @@ class _SegmentRecovery:
             rows, base, last, self._segment.config.index_interval_bytes, self._last_indexed, *self._largest
         )
         if count:
-            self._index(rows, *found)
+            if found.size:
+                self._index(rows, *found)
             self._largest = TimestampEntry(*largest)
             self._take_fitting(entries._replace(rows=rows[:count]))
         if count < len(rows):
@@ -98,7 +100,7 @@ class _SegmentRecovery:
         if len(entries.rows):
             self._assign_epochs(entries.rows)
             self._update_producers(entries)
-        self._valid_bytes = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+        self._valid_bytes = end_of(rows)
 
     def _index(
         self,
@@ -115,15 +117,10 @@ class _SegmentRecovery:
             timestamps: For each of them, the largest timestamp up to it.
             offsets: For each of them, the offset with this timestamp.
         """
-        indexed = rows[at[: self._room_for(timestamps)]]
-        index = self._segment.offset_index
-        before = index.entries
-        try:
-            index.append_all(indexed["last_offset"], indexed["position"])
-        finally:
-            # After an error the entries before it stay, so the time index gets theirs too.
-            done = index.entries - before
-            self._segment.time_index.maybe_append_all(timestamps[:done], offsets[:done])
+        count = self._room_for(timestamps)
+        indexed = rows[at[:count]]
+        self._segment.offset_index.append_all(indexed["last_offset"], indexed["position"])
+        self._segment.time_index.maybe_append_all(timestamps[:count], offsets[:count])
 
     def _room_for(self, timestamps: NDArray[np.int64]) -> int:
         """Return how many entries fit into the indexes, which may have been larger when the segment was written.

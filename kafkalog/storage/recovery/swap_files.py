@@ -19,7 +19,6 @@ import logging
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkalog.errors import CorruptRecordError
@@ -34,21 +33,6 @@ _NUMBER = re.compile(r"([0-9]+)\.")
 _NOT_OURS = ".checkpoint.deleted"
 
 
-@dataclass
-class _Leftovers:
-    deleted: list[Path] = field(default_factory=list)
-    cleaned: list[Path] = field(default_factory=list)
-    swaps: list[Path] = field(default_factory=list)
-
-    def split_swaps(self) -> tuple[list[Path], list[Path]]:
-        """Return the swap files to complete, and those to delete."""
-        first_cleaned = min((_offset_of(path.name) for path in self.cleaned), default=None)
-        if first_cleaned is None:
-            return self.swaps, []
-        complete = [path for path in self.swaps if _offset_of(path.name) < first_cleaned]
-        return complete, [path for path in self.swaps if _offset_of(path.name) >= first_cleaned]
-
-
 def settle_leftovers(directory: Path) -> None:
     """Complete or revert an interrupted replacement of segments, and delete files that are marked for deletion.
 
@@ -56,45 +40,39 @@ def settle_leftovers(directory: Path) -> None:
         CorruptRecordError: A `.log.swap` to complete is incomplete; no file has been changed.
         OSError: A file cannot be read, deleted or renamed.
     """
-    leftovers = _leftovers(directory)
-    complete, drop = leftovers.split_swaps()
+    deleted, cleaned, swaps = _leftovers(directory)
+    first_cleaned = min((_offset_of(path.name) for path in cleaned), default=1 << 63)
+    complete = [path for path in swaps if _offset_of(path.name) < first_cleaned]
+    drop = [path for path in swaps if path not in complete]
     replaced = _range_of(complete)
-    _delete(leftovers.deleted, logging.INFO, "it was marked for deletion")
+    _delete(deleted, logging.INFO, "it was marked for deletion")
     _delete(drop, logging.WARNING, "the replacement of segments was interrupted; the old segments stay")
     if drop:
         # If a crash undid these deletions but not those of the .cleaned files, the swap files would be completed.
         sync_directory(directory)
-    _delete(leftovers.cleaned, logging.WARNING, "it was still being written; the old segments stay")
+    _delete(cleaned, logging.WARNING, "it was still being written; the old segments stay")
     if complete:
         _complete(directory, complete, replaced)
 
 
-def _leftovers(directory: Path) -> _Leftovers:
-    found = _Leftovers()
+def _leftovers(directory: Path) -> tuple[list[Path], list[Path], list[Path]]:
+    """Return the files that end in `.deleted`, `.cleaned` and `.swap`."""
+    deleted, cleaned, swaps = list[Path](), list[Path](), list[Path]()
     for name in file_names(directory):
         if name.endswith(LOG_SUFFIX):
             # Checked before any file is changed, as segments are opened only when they are needed.
-            _check_readable(os.path.join(directory, name))  # noqa: PTH118 (thousands of Paths take long)
-        elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
-            _sort_in(found, directory / name)
-    return found
-
-
-def _check_readable(path: str) -> None:
-    if not os.access(path, os.R_OK):
-        raise PermissionError(errno.EACCES, "no permission to read", path)
-
-
-def _sort_in(found: _Leftovers, path: Path) -> None:
-    if path.name.endswith(DELETED_SUFFIX):
-        if not path.name.endswith(_NOT_OURS):
-            found.deleted.append(path)
-    elif _NUMBER.match(path.name) is None:
-        _log.warning("%s: ignored: not the name of a segment's file", path)
-    elif path.name.endswith(CLEANED_SUFFIX):
-        found.cleaned.append(path)
-    else:
-        found.swaps.append(path)
+            path = os.path.join(directory, name)  # noqa: PTH118 (thousands of Paths take long)
+            if not os.access(path, os.R_OK):
+                raise PermissionError(errno.EACCES, "no permission to read", path)
+        elif name.endswith(DELETED_SUFFIX):
+            if not name.endswith(_NOT_OURS):
+                deleted.append(directory / name)
+        elif name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
+            if _NUMBER.match(name):
+                (cleaned if name.endswith(CLEANED_SUFFIX) else swaps).append(directory / name)
+            else:
+                _log.warning("%s: ignored: not the name of a segment's file", directory / name)
+    return deleted, cleaned, swaps
 
 
 def _complete(directory: Path, swaps: list[Path], replaced: range) -> None:

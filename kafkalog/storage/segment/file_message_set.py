@@ -11,22 +11,24 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._speedups.arguments import BYTES, INT32_MAX, INT64_MAX, instance, whole
+from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT32_MAX, INT64_MAX, instance, whole
 from kafkalog._speedups.framing import find_file_entry, load_file_entry, scan_file_headers, scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record import decompress
-from kafkalog.record.decoding import Entries, Reading, first_record, read_columns
+from kafkalog.record.decoding import Entries, Reading, first_record
 from kafkalog.record.framing import EndKind, Stop
-from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, MessageSet
+from kafkalog.record.layout import LOG_OVERHEAD, SIZE_AT, SMALLEST_ENTRY
+from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
-from kafkalog.record.record_columns import RecordColumns
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
 from kafkalog.storage.files.byte_source import ByteSource, became_shorter
 from kafkalog.storage.files.open_source import open_source
@@ -41,6 +43,7 @@ __all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset
 _log = logging.getLogger(__name__)
 # The chunk size for appending from another file, bytes.
 PIECE_BYTES = 1 << 20
+_SIZE = Struct(">i")
 
 # The smallest offset and timestamp (ms) of a Java long, which every entry reaches.
 NO_OFFSET = ANY_TIMESTAMP = -(2**63)
@@ -147,13 +150,17 @@ class FileMessageSet(MessageSet):
         self._is_slice = False
         # Whether the last byte of a writable file is known to be the end of an entry.
         self._ends_well = False
-        self._loaded: Entries | None = None
         self.sealed = sealed
 
     @property
     def closed(self) -> bool:
         """Whether the file has been closed, by this set or another one that shares it."""
         return self._file.closed
+
+    @property
+    def source(self) -> ByteSource:
+        """The bytes of the file."""
+        return self._file
 
     @property
     def path(self) -> str:
@@ -199,37 +206,18 @@ class FileMessageSet(MessageSet):
         end = self._end if length is None else position + length
         return self._slice(position, end, sealed=self.sealed and length is None)
 
-    def starting_at(
-        self, offset: int, start: int = 0, *, hint: int | None = None, loaded: bool = False
-    ) -> "FileMessageSet":
+    def starting_at(self, offset: int, start: int = 0, *, hint: int | None = None) -> "FileMessageSet":
         """Return this set without the batches before the first one whose last offset is `offset` or more.
 
         Args:
             offset: The first offset wanted.
             start: As for `search`.
             hint: As for `search`.
-            loaded: Read that batch now; `columns` with one thread then returns it as it is now.
         """
-        first = self._load_entry(start, offset, hint=hint) if loaded else None
-        found = first if loaded else self._find_entry(start, offset, hint)
+        found = self._find_entry(start, offset, hint)
         part = self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
         part._first_run_bytes = 1
-        part._loaded = first
         return part
-
-    def columns(self, *, threads: int = 1, check_crcs: bool = True) -> Iterator[RecordColumns]:
-        """See `MessageSet.columns`."""
-        first = self._loaded
-        if first is None or threads != 1:
-            return super().columns(threads=threads, check_crcs=check_crcs)
-        return self._columns_from(first, self._reading_as(check_crcs))
-
-    def _columns_from(self, first: Entries, reading: Reading) -> Iterator[RecordColumns]:
-        yield from read_columns(first, reading)
-        size = len(first.view)
-        rest = self._slice(first.position + size, self._end, sealed=self.sealed)
-        rest._first_run_bytes = RUN_GROWTH * size
-        yield from rest.columns(check_crcs=reading.check_crcs)
 
     def last_offset(self) -> int | None:
         """Return the last offset of the last whole batch before any damage; None if there is no batch."""
@@ -247,7 +235,6 @@ class FileMessageSet(MessageSet):
         part._first = first
         part._end = end
         part._is_slice = True
-        part._loaded = None
         part.sealed = sealed
         return part
 
@@ -281,12 +268,12 @@ class FileMessageSet(MessageSet):
         return OffsetPosition(base_offset, found.position, found.size)
 
     def search_timestamp(
-        self, timestamp: int, start: int = 0, starting_offset: int = 0, *, hint: int | None = None
+        self, timestamp: int | datetime, start: int = 0, starting_offset: int = 0, *, hint: int | None = None
     ) -> TimestampAndOffset | None:
         """Return the first record from `start` and `starting_offset` on whose timestamp (ms) is `timestamp` or more.
 
         Args:
-            timestamp: The timestamp to find, ms.
+            timestamp: The timestamp to find, ms, or a datetime with a time zone.
             start: The position to search from, bytes from this set's start.
             starting_offset: The smallest offset to return.
             hint: As for `search`.
@@ -297,15 +284,16 @@ class FileMessageSet(MessageSet):
         Raises:
             CorruptRecordError, InvalidRecordError: A batch that may contain the record is damaged.
         """
-        offset, timestamp = max(starting_offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
-        entry = self._load_entry(start, offset, timestamp, hint)
+        wanted = whole("timestamp", timestamp, -INT64_MAX - 1, INT64_MAX, EPOCH_MS)
+        offset, wanted = max(starting_offset, NO_OFFSET), max(wanted, ANY_TIMESTAMP)
+        entry = self.load_entry(start, offset, wanted, hint)
         while entry is not None:
-            found = first_record(entry, self._reading, offset, timestamp)
+            found = first_record(entry, self._reading, offset, wanted)
             # The whole batch must be valid, because it is read later; format 0 has no timestamps.
             if found is not None and entry.rows["magic"][0] >= 1:
                 epoch = int(entry.rows["partition_leader_epoch"][0])
                 return TimestampAndOffset(found[1], found[0], epoch if epoch >= 0 else None)
-            entry = self.found_at(entry.position + len(entry.view))._load_entry(0, offset, timestamp)
+            entry = self.found_at(entry.position + len(entry.view)).load_entry(0, offset, wanted)
         return None
 
     def first_entry(self, start: int = 0) -> FoundEntry | None:
@@ -317,7 +305,7 @@ class FileMessageSet(MessageSet):
         row = self._first_reaching(find_file_entry, start, offset, ANY_TIMESTAMP, hint)
         return None if row is None else FoundEntry(*row)
 
-    def _load_entry(
+    def load_entry(
         self, start: int, offset: int, timestamp: int = ANY_TIMESTAMP, hint: int | None = None
     ) -> Entries | None:
         """Return the first entry that reaches offset and timestamp, with its bytes."""
@@ -592,19 +580,35 @@ class FileMessageSet(MessageSet):
         return found, Stop(*stop)
 
     def _loaded_runs(self) -> Iterator[Entries]:
-        """Read large chunks and scan them in memory; faster than reading headers separately if all bytes are needed."""
         position = self._first
+        while (entries := self.load(position, RUN_BYTES)) is not None:
+            yield entries
+            position = entries.end
+
+    def load(self, position: int, span: int) -> Entries | None:
+        """Return the entries from a position in the file on, about `span` bytes; None at the end.
+
+        The bytes are read at once and scanned in memory: faster than reading the headers first, and what is returned
+        does not depend on what they were earlier.
+
+        Raises:
+            ChangedWhileReading: The file has become shorter.
+            CorruptRecordError: Damage at the position.
+        """
+        length = min(span, max(0, self._stop() - position))
         while True:
-            view = self._view(position, min(RUN_BYTES, max(0, self._stop() - position)))
+            view = self._view(position, length)
             rows, *_ = scan_headers(view, position)
+            if len(rows):
+                break
+            # The end, damage, or an entry longer than the chunk: scan the file itself to find out.
+            rows, stop = self._scan(position, rows=1, span=-1)
             if not len(rows):
-                # The end, damage, or an entry longer than the chunk: scan the file itself to find out.
-                rows, stop = self._scan(position, rows=1, span=-1)
-                if not len(rows):
-                    return self._check_end(stop)
-                view = self._view(position, int(rows["size_in_bytes"][0]))
-            yield Entries(rows, view, position)
-            position = int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])
+                self._check_end(stop)
+                return None
+            length = int(rows["size_in_bytes"][0])
+        found = Entries(rows, view, position)
+        return found._replace(view=view[: found.end - position])
 
     def _check_end(self, stop: Stop) -> None:
         kind, position = stop.end(self._reading.path)
@@ -630,6 +634,12 @@ def _opened_again(path: str, span: tuple[int, int | None], kind: dict[str, bool]
 
 def _ends_well(message_set: MessageSet) -> bool:
     """Return whether another entry can follow the message set."""
+    start, length = message_set._start, message_set.size_in_bytes
+    if length >= SMALLEST_ENTRY:
+        # Nearly every set is one entry, as its size field tells without a scan.
+        (size,) = _SIZE.unpack(message_set._view(start + SIZE_AT, _SIZE.size))
+        if size == length - LOG_OVERHEAD:
+            return True
     try:
         return message_set.end_of_data.kind is EndKind.END
     except CorruptRecordError:

@@ -5,7 +5,12 @@
     00000000000000000040.timeindex  largest timestamp so far -> offset
     00000000000000000040.txnindex   aborted transactions             only if there are any
 
-For reading see `segment_reader`.
+    offset 57 -> .index: 50 at 8192 -> scan headers from there -> the batch of 55 .. 59 at 9130
+    time      -> .timeindex: latest up to offset 50 -> .index -> headers -> the first record that is as late
+
+An entry of the offset index is a hint, used if it leads to a batch at or before the offset; otherwise the file is
+scanned from its start. A writer trusts the time index, since recovery has rebuilt it or it was closed cleanly. A
+reader checks the batch that an entry refers to.
 
 Kafka: `LogSegment`.
 """
@@ -14,34 +19,35 @@ import logging
 from collections.abc import Callable, Sequence
 from errno import ENOENT
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from kafkalog.errors import KafkaLogError, SegmentOffsetOverflowError
 from kafkalog.record import decompress
+from kafkalog.record.decoding import Entries
+from kafkalog.record.framing import Header
+from kafkalog.record.records_builder import BuiltBatch
 from kafkalog.storage.clock import Clock, wall_clock_ms
-from kafkalog.storage.file_names import INDEX_SUFFIX
-from kafkalog.storage.files.appendable_file import Piece
+from kafkalog.storage.fetch_data_info import NO_MESSAGES, FetchDataInfo
+from kafkalog.storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kafkalog.storage.files.appendable_file import MAX_BYTES, Piece
 from kafkalog.storage.index.abstract_index import MAX_INT
+from kafkalog.storage.index.offset_index import OffsetEntry
 from kafkalog.storage.index.time_index import TimestampEntry
+from kafkalog.storage.index.transaction_index import TxnIndexSearchResult
 from kafkalog.storage.log_config import LogConfig
-from kafkalog.storage.segment.segment_files import DEFAULTS
-from kafkalog.storage.segment.segment_reader import ReadableSegment
+from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+from kafkalog.storage.remote_path import RemotePath
+from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
+from kafkalog.storage.segment.segment_files import DEFAULTS, SegmentFiles
 
 _log = logging.getLogger(__name__)
 
 
-class BatchHeader(Protocol):
-    """The values of a batch that an append needs, as a `Header` or a `BuiltBatch` has them."""
-
-    @property
-    def last_offset(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
-    @property
-    def size_in_bytes(self) -> int: ...
+# The values of a batch that an append needs.
+BatchHeader: TypeAlias = Header | BuiltBatch
 
 
-class LogSegment(ReadableSegment):
+class LogSegment(SegmentFiles):
     """A segment to read and write. One thread at a time may write; any number may read concurrently.
 
     Attributes:
@@ -50,6 +56,10 @@ class LogSegment(ReadableSegment):
         roll_jitter_ms: The random time by which the segment is rolled earlier than configured.
         clock: Returns the current time, ms.
     """
+
+    # Computed on first use; None until then.
+    _largest: TimestampEntry | None = None
+    _first_timestamp: int | None = None
 
     def __init__(
         self,
@@ -63,12 +73,7 @@ class LogSegment(ReadableSegment):
         decompression_limit: int = decompress.DEFAULT_LIMIT,
     ) -> None:
         super().__init__(
-            base_offset,
-            path,
-            sealed=sealed,
-            writable=writable,
-            config=config,
-            decompression_limit=decompression_limit,
+            base_offset, path, sealed=sealed, writable=writable, config=config, decompression_limit=decompression_limit
         )
         self.roll_jitter_ms = config.random_segment_jitter()
         self.created = clock()
@@ -78,6 +83,189 @@ class LogSegment(ReadableSegment):
         self._bytes_since_entry = 0
         # Whether the indexes are known not to be full; checked again after each entry.
         self._indexes_have_room = False
+
+    @property
+    def size(self) -> int:
+        """The same as `size_in_bytes`."""
+        return self.size_in_bytes
+
+    # --- times
+
+    @property
+    def max_timestamp_and_offset_so_far(self) -> TimestampEntry:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if there is none.
+
+        For a writable segment, the content before it was opened is represented by the last entry of the time index.
+        Otherwise the batches from that entry on are scanned.
+        """
+        largest = self._largest
+        if largest is not None:
+            return largest
+        if not self.writable:
+            return self._largest_found()
+        with self._lock:
+            if self._largest is None:
+                self._largest = self.time_index.last_entry
+            return self._largest
+
+    @property
+    def largest_record_timestamp(self) -> int | None:
+        """The largest timestamp, ms; None if no batch has one."""
+        largest = self.max_timestamp_and_offset_so_far.timestamp
+        return largest if largest >= 0 else None
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp or, if no batch has one, the mtime of the file; ms."""
+        largest = self.max_timestamp_and_offset_so_far.timestamp
+        return largest if largest >= 0 else self.path.stat().st_mtime_ns // 1_000_000
+
+    @property
+    def first_batch_timestamp(self) -> int | None:
+        """The largest timestamp of the first batch, ms; None if there is no batch or it has no timestamp."""
+        first = self._first_batch_timestamp()
+        return first if first >= 0 else None
+
+    def _first_batch_timestamp(self) -> int:
+        if self._first_timestamp is not None:
+            return self._first_timestamp
+        first = self.log.first_entry() if self.size_in_bytes else None
+        if first is None:
+            return -1
+        self._first_timestamp = first.max_timestamp
+        return first.max_timestamp
+
+    def _largest_found(self) -> TimestampEntry:
+        """Return the largest timestamp of a segment whose indexes another process writes."""
+        entry = self.time_index.last_entry
+        if self.sealed and entry.timestamp >= 0 and isinstance(self.path, RemotePath):
+            # Verifying the entry would take requests for each segment.
+            return entry
+        start = self._place_of(entry)
+        behind = self.log.found_at(start or 0).largest_timestamp()
+        if start is None or behind[0] > entry.timestamp:
+            entry = TimestampEntry(*behind) if behind[0] >= 0 else TimestampEntry(-1, self.base_offset)
+        if self.sealed:
+            self._largest = entry
+        return entry
+
+    def _place_of(self, entry: TimestampEntry) -> int | None:
+        """Return the position of the batch that an entry of the time index refers to; None if there is none."""
+        found = self.translate_offset(entry.offset) if entry.timestamp >= 0 else None
+        if found is None:
+            return None
+        batch = self.log.found_at(found.position).first_entry()
+        return found.position if batch is not None and batch.max_timestamp == entry.timestamp else None
+
+    # --- reading
+
+    def entries_from(self, offset: int) -> FileMessageSet:
+        """Return the entries from the first batch on whose last offset is `offset` or more.
+
+        Raises:
+            CorruptRecordError: The framing before that batch is damaged.
+        """
+        entry = self.offset_index.lookup(offset)
+        return self.log.starting_at(offset, entry.position, hint=entry.offset)
+
+    def load_entry(self, offset: int) -> Entries | None:
+        """Return the first batch whose last offset is `offset` or more, with its bytes; None if there is none.
+
+        Raises:
+            CorruptRecordError: As `entries_from`.
+        """
+        entry = self.offset_index.lookup(offset)
+        return self.log.load_entry(entry.position, offset, hint=entry.offset)
+
+    def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
+        """Return the first batch whose last offset is `offset` or more; None if there is none.
+
+        Args:
+            offset: The offset to find.
+            start: A known position of a batch at or before it, bytes.
+
+        Raises:
+            CorruptRecordError: The framing before that batch is damaged.
+        """
+        entry = self.offset_index.lookup(offset)
+        if start > entry.position:
+            return self.log.found_at(start).search(offset)
+        return self.log.search(offset, entry.position, hint=entry.offset)
+
+    def read(
+        self, start_offset: int, max_size: int, max_position: int | None = MAX_BYTES, *, min_one_message: bool = False
+    ) -> FetchDataInfo | None:
+        """Return the batches from the one that contains `start_offset` on, or from the next one if none contains it.
+
+        Args:
+            start_offset: The first offset wanted.
+            max_size: The maximum number of bytes; the last batch may be cut.
+            max_position: The position in the file at which to stop, bytes; None: return no batches.
+            min_one_message: Return the whole first batch even if it is larger than max_size.
+
+        Returns:
+            The batches, or None if no batch reaches start_offset.
+
+        Raises:
+            ValueError: max_size is negative.
+            CorruptRecordError: The framing before the batches is damaged.
+        """
+        if max_size < 0:
+            raise ValueError(f"max_size is {max_size}: 0 at least is needed")
+        found = self.translate_offset(start_offset)
+        if found is None:
+            return None
+        metadata = LogOffsetMetadata(found.offset, self.base_offset, found.position)
+        size = max(max_size, found.size) if min_one_message else max_size
+        if not size or max_position is None:
+            return FetchDataInfo(metadata, NO_MESSAGES)
+        part = self.log.found_at(found.position, max(0, min(size, max_position - found.position)))
+        return FetchDataInfo(metadata, part, first_entry_incomplete=size < found.size)
+
+    def fetch_upper_bound_offset(self, start: OffsetEntry, fetch_size: int) -> int | None:
+        """Return an offset past all batches in `fetch_size` bytes from `start` on; None if the index has none."""
+        entry = self.offset_index.fetch_upper_bound_offset(start, fetch_size)
+        return None if entry is None else entry.offset
+
+    def find_offset_by_timestamp(self, timestamp: int, starting_offset: int | None = None) -> TimestampAndOffset | None:
+        """Return the first record from starting_offset (None: all) on whose timestamp (ms) is `timestamp` or more.
+
+        Returns:
+            The record, or None if there is none.
+
+        Raises:
+            CorruptRecordError, InvalidRecordError: A batch that may contain the record is damaged.
+        """
+        first = self.base_offset if starting_offset is None else starting_offset
+        earlier = self.time_index.lookup(timestamp)
+        if not self.writable and self._place_of(earlier) is None:
+            earlier = TimestampEntry(-1, self.base_offset)
+        entry = self.offset_index.lookup(max(earlier.offset, first))
+        return self.log.search_timestamp(timestamp, entry.position, first, hint=entry.offset)
+
+    def read_next_offset(self) -> int:
+        """Return the offset after the last batch; the base offset if there is no batch.
+
+        Raises:
+            CorruptRecordError: The segment is writable and damaged after the last entry of the offset index.
+        """
+        found = self.translate_offset(self.offset_index.last_offset)
+        # None if the file is empty, or was truncated without its index.
+        rest = self.log.found_at(0 if found is None else found.position, MAX_BYTES)
+        if self.writable:
+            # Raises an error for damage: batches appended after it would be unreadable.
+            _ = rest.end_of_data
+        last = rest.last_offset()
+        return self.base_offset if last is None else last + 1
+
+    @property
+    def has_overflow(self) -> bool:
+        """Return whether the last offset is too far from the base offset for the indexes."""
+        return self.read_next_offset() - 1 - self.base_offset > MAX_INT
+
+    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
+        """Return the aborted transactions that have records in [fetch_offset, upper_bound_offset)."""
+        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
     # --- appending and rolling
 
@@ -136,8 +324,7 @@ class LogSegment(ReadableSegment):
             log.truncate_to(position)
             if not position:
                 self._first_timestamp = None
-            if self.max_timestamp_and_offset_so_far.timestamp >= 0:
-                self._largest = self._largest_after_truncation()
+            self._look_for_largest_again()
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now: int) -> bool:
         """Return whether a new segment is needed for batches to append.
@@ -224,20 +411,21 @@ class LogSegment(ReadableSegment):
             found = self.translate_offset(offset)
             for index in (self.offset_index, self.time_index, self.txn_index):
                 index.truncate_to(offset)
-            self.resize_indexes(self.config.max_index_size)
+            self.resize_indexes(self.config.segment_index_bytes)
             truncated = 0 if found is None else log.truncate_to(found.position)
             if not log.size_in_bytes:
                 self.created = self._clock()
                 self._first_timestamp = None
             self._bytes_since_entry = 0
-            if self.max_timestamp_and_offset_so_far.timestamp >= 0:
-                self._largest = self._largest_after_truncation()
+            self._look_for_largest_again()
             return truncated
 
-    def _largest_after_truncation(self) -> TimestampEntry:
-        entry = self.time_index.last_entry
-        behind = self.log.largest_timestamp(self.offset_index.lookup(entry.offset).position)
-        return TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
+    def _look_for_largest_again(self) -> None:
+        """Update the largest timestamp after a truncation."""
+        if self.max_timestamp_and_offset_so_far.timestamp >= 0:
+            entry = self.time_index.last_entry
+            behind = self.log.largest_timestamp(self.offset_index.lookup(entry.offset).position)
+            self._largest = TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for `size` bytes, or for their entries if these need more.
@@ -262,8 +450,7 @@ class LogSegment(ReadableSegment):
         if not path.exists():
             raise FileNotFoundError(ENOENT, "an offset index is needed", str(path))
         if time_index_newly_created and self.writable:
-            self._indexes_have_room = False
-            self.time_index.resize(0)
+            self.index_path(TIME_INDEX_SUFFIX).touch()
         self.txn_index.sanity_check()
 
     # --- closing
@@ -274,10 +461,10 @@ class LogSegment(ReadableSegment):
         Data read from them stays valid. Closing twice does nothing.
         """
         with self._lock:
-            if self.writable and not self.sealed and self._largest is not None and self._time_index is not None:
+            if self.writable and not self.sealed and self._largest is not None and TIME_INDEX_SUFFIX in self._indexes:
                 # Errors do not prevent the segment from being closed.
                 try:
-                    self._time_index.maybe_append(*self._largest, skip_full_check=True)
+                    self.time_index.maybe_append(*self._largest, skip_full_check=True)
                 except (KafkaLogError, OSError, ValueError):
                     _log.warning("%s: the largest timestamp is not in the time index", self.path, exc_info=True)
             super().close()

@@ -2,7 +2,6 @@
 
     base offsets   0 ....... 40 ....... 90 ........ 120 ....
     floor(100)                          ^
-    lower(90)                ^
     higher(90)                                      ^
     between(50, 91)          ^          ^           the last segment is the active one: appends go there
 
@@ -12,7 +11,6 @@ continues with a snapshot of the log. Kafka: `LogSegments`.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from typing import NamedTuple
 
 from kafkalog.storage.segment.log_segment import LogSegment
@@ -36,36 +34,28 @@ class LogSegments:
 
     # --- changes: one thread at a time
 
-    def add(self, segment: LogSegment) -> LogSegment | None:
-        """Add a segment. Return the segment with the same base offset that it replaces, if there is one."""
+    def add(self, segment: LogSegment) -> None:
+        """Add a segment; it replaces one with the same base offset."""
         bases, segments = self._sorted
         if not bases or segment.base_offset > bases[-1]:
             if segments:
                 segments[-1].seal()
             segment.unseal()
             self._sorted = _Sorted((*bases, segment.base_offset), (*segments, segment))
-            return None
-        replaced = self.get(segment.base_offset)
-        self._replace(dict(zip(bases, segments, strict=True)) | {segment.base_offset: segment})
-        return replaced
+        else:
+            self._replace(dict(zip(bases, segments, strict=True)) | {segment.base_offset: segment})
 
-    def remove(self, base_offset: int) -> LogSegment | None:
-        """Remove the segment with this base offset and return it, if there is one. Its files are not changed."""
+    def remove(self, base_offset: int) -> None:
+        """Remove the segment with this base offset, if there is one. Its files are not changed."""
         by_base = dict(zip(*self._sorted, strict=True))
-        removed = by_base.pop(base_offset, None)
-        if removed is not None:
+        if by_base.pop(base_offset, None) is not None:
             self._replace(by_base)
-        return removed
 
     def replace(self, old: LogSegment, new: LogSegment) -> None:
         """Replace `old` by `new` in one step; base offsets may differ. Files are not changed."""
         by_base = dict(zip(*self._sorted, strict=True))
         del by_base[old.base_offset]
         self._replace(by_base | {new.base_offset: new})
-
-    def clear(self) -> None:
-        """Remove all segments. Their files are not changed."""
-        self._sorted = _Sorted((), ())
 
     def _replace(self, by_base: dict[int, LogSegment]) -> None:
         """Replace all segments in one step. Seal all but the last."""
@@ -87,10 +77,15 @@ class LogSegments:
         self._each(lambda segment: segment.release())
 
     def _each(self, action: Callable[[LogSegment], None]) -> None:
-        """Call `action` for all segments, even if one call fails."""
-        with ExitStack() as last:
-            for segment in reversed(self._sorted.segments):
-                last.callback(action, segment)
+        """Call `action` for all segments, even if one call fails; raise the first error at the end."""
+        first_error: BaseException | None = None
+        for segment in self._sorted.segments:
+            try:
+                action(segment)
+            except BaseException as error:  # noqa: BLE001 - the other segments must still be closed
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
     # --- queries: any thread
 
@@ -99,9 +94,6 @@ class LogSegments:
 
     def __len__(self) -> int:
         return len(self._sorted.bases)
-
-    def __contains__(self, base_offset: object) -> bool:
-        return self.get(base_offset) is not None if isinstance(base_offset, int) else False
 
     @property
     def values(self) -> tuple[LogSegment, ...]:
@@ -160,17 +152,20 @@ class LogSegments:
         at = bisect_right(bases, offset)
         return segments[at - 1] if at else None
 
-    def lower(self, offset: int) -> LogSegment | None:
-        """Return the last segment whose base offset is below `offset`; None if there is none."""
-        bases, segments = self._sorted
-        at = bisect_left(bases, offset)
-        return segments[at - 1] if at else None
-
     def higher(self, offset: int) -> LogSegment | None:
         """Return the first segment whose base offset is above `offset`; None if there is none."""
         bases, segments = self._sorted
         at = bisect_right(bases, offset)
         return segments[at] if at < len(bases) else None
+
+    def floor_and_next(self, offset: int) -> tuple[LogSegment | None, LogSegment | None]:
+        """Return `floor(offset)`, or else the first segment, and the segment after it, both as of one moment."""
+        bases, segments = self._sorted
+        following = max(1, bisect_right(bases, offset))
+        return (
+            segments[following - 1] if segments else None,
+            segments[following] if following < len(segments) else None,
+        )
 
     def higher_segments(self, offset: int) -> tuple[LogSegment, ...]:
         """Return the segments whose base offset is above `offset`."""

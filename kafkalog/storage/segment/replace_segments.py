@@ -17,8 +17,8 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from kafkalog.storage.segment.log_segments import LogSegments
 
 _log = logging.getLogger(__name__)
 _LARGEST_RELATIVE_OFFSET = 2**31 - 1
+_BASE_OFFSET = attrgetter("base_offset")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +65,13 @@ class SegmentHome:
     clock: Callable[[], int]
     decompression_limit: int = DEFAULT_LIMIT
 
-    def segment(
-        self, base_offset: int, *, file_already_exists: bool = False, sealed: bool = False, suffix: str = ""
-    ) -> LogSegment:
+    def segment(self, base_offset: int, *, file_already_exists: bool = False, suffix: str = "") -> LogSegment:
         """Open a segment for writing.
 
         Args:
             base_offset: The base offset.
             file_already_exists: False creates the `.log` file now, if it is missing; it is preallocated if the settings
                 require it.
-            sealed: As for `SegmentFiles`.
             suffix: Added to every file name, such as `.cleaned`.
 
         Raises:
@@ -82,7 +80,7 @@ class SegmentHome:
         segment = LogSegment(
             base_offset,
             offset_file(self.directory, base_offset, LOG_SUFFIX + suffix),
-            sealed=sealed,
+            sealed=False,
             writable=True,
             config=self.config,
             clock=self.clock,
@@ -91,18 +89,6 @@ class SegmentHome:
         if not file_already_exists:
             segment.open_writer()
         return segment
-
-
-class SplitSegment(NamedTuple):
-    """The result of a split.
-
-    Attributes:
-        deleted: The old segment, unless a new one has its base offset.
-        segments: The new segments.
-    """
-
-    deleted: list[LogSegment]
-    segments: list[LogSegment]
 
 
 def delete_segment_files(segments: Collection[LogSegment], home: SegmentHome) -> None:
@@ -114,7 +100,7 @@ def delete_segment_files(segments: Collection[LogSegment], home: SegmentHome) ->
         OSError: A file was not renamed.
     """
     for segment in segments:
-        if not segment.has_suffix(DELETED_SUFFIX):
+        if not segment.path.name.endswith(DELETED_SUFFIX):
             segment.change_file_suffixes("", DELETED_SUFFIX)
         segment.retire()
 
@@ -125,27 +111,33 @@ def delete_segment_files(segments: Collection[LogSegment], home: SegmentHome) ->
     home.scheduler.schedule("delete segment files", delete, home.config.file_delete_delay_ms)
 
 
-def split_overflowed_segment(segment: LogSegment, segments: LogSegments, home: SegmentHome) -> SplitSegment:
+def split_overflowed_segment(segment: LogSegment, segments: LogSegments, home: SegmentHome) -> list[LogSegment]:
     """Replace `segment` by several with the same bytes, such that the offsets of each fit its index.
 
+    Returns:
+        The old segment, unless a new one has its base offset.
+
     Raises:
-        ValueError: The offsets of `segment` already fit.
         CorruptRecordError: The last offset of a batch is below its base offset.
-        OSError: A file was not written; the segment is unchanged.
+        OSError: A file was not written or renamed. The segment is unchanged, or the next loading of the log completes
+            the replacement.
     """
-    if not segment.has_overflow:
-        raise ValueError(f"{segment.path} has no offset overflow")
     _log.warning("%s: splitting the segment, because its offsets exceed the range of an index", segment.path)
     pieces: list[LogSegment] = []
     try:
         _copy_into_pieces(segment, pieces, home)
         _finish(pieces, segment.path.stat().st_mtime_ns)
-        return SplitSegment(replace_segments(segments, pieces, [segment], home), pieces)
     except BaseException:
         for piece in pieces:
-            segments.remove(piece.base_offset)
             piece.release()
             piece.delete_if_exists()
+        raise
+    try:
+        return replace_segments(segments, pieces, [segment], home)
+    except BaseException:
+        # They stay, whatever their names are by now: the old segment may be gone.
+        for piece in pieces:
+            piece.release()
         raise
 
 
@@ -158,27 +150,23 @@ def replace_segments(
         The old segments whose base offset no segment has now.
 
     Raises:
-        OSError: A file was not renamed. The next loading of the log completes the replacement.
+        OSError: A file was not renamed. The next loading of the log completes or reverts the replacement.
     """
-    in_order = sorted(new, key=_base_offset)
+    in_order, old = sorted(new, key=_BASE_OFFSET), sorted(old, key=_BASE_OFFSET)
     for segment in reversed(in_order):
         segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
     bases = {segment.base_offset for segment in in_order}
-    gone = [segment for segment in sorted(old, key=_base_offset) if segment.base_offset not in bases]
+    gone = [segment for segment in old if segment.base_offset not in bases]
     for segment in gone:
         segments.remove(segment.base_offset)
     for segment in reversed(in_order):
         segments.add(segment)
-    for segment in sorted(old, key=_base_offset):
+    for segment in old:
         delete_segment_files([segment], home)
     for segment in in_order:
         segment.change_file_suffixes(SWAP_SUFFIX, "")
     sync_directory(home.directory)
     return gone
-
-
-def _base_offset(segment: LogSegment) -> int:
-    return segment.base_offset
 
 
 def _copy_into_pieces(segment: LogSegment, pieces: list[LogSegment], home: SegmentHome) -> None:
@@ -191,20 +179,15 @@ def _copy_into_pieces(segment: LogSegment, pieces: list[LogSegment], home: Segme
             if not count:
                 pieces.append(_new_piece(segment, position, home))
                 count = _fitting(rows, pieces[-1].base_offset)
-            position += _copy(segment, position, rows[:count], pieces[-1])
-            rows = rows[count:]
+            if not count:
+                what = "the last offset of a batch is below its base offset"
+                raise CorruptRecordError(what, str(segment.path), position)
+            length = int(rows["size_in_bytes"][:count].sum())
+            pieces[-1].append(segment.log._view(position, length), headers_of(rows[:count]))
+            position, rows = position + length, rows[count:]
     # A torn tail, or damage: recovery finds it in the last new segment and decides.
     if position < segment.size_in_bytes:
         pieces[-1].log.append(segment.log.read(position, segment.size_in_bytes - position))
-
-
-def _copy(segment: LogSegment, position: int, rows: NDArray[np.void], piece: LogSegment) -> int:
-    """Append rows of a header table to a new segment and return their length, bytes."""
-    if not len(rows):
-        raise CorruptRecordError("the last offset of a batch is below its base offset", str(segment.path), position)
-    length = int(rows["size_in_bytes"].sum())
-    piece.append(segment.log._view(position, length), headers_of(rows))
-    return length
 
 
 def _sound_runs(segment: LogSegment) -> Iterator[NDArray[np.void]]:

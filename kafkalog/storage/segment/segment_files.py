@@ -1,26 +1,31 @@
 r"""`SegmentFiles`: the files of a segment, each opened on first use.
 
     00000000000000000040.log        for writing: from the first append or truncation until it is sealed and flushed
-                                    for reading: while not too many segments have theirs open, see `open_file_limit`
+                                    for reading: until others need the descriptor
     00000000000000000040.index      \
     00000000000000000040.timeindex   > use a descriptor only while they are appended to
     00000000000000000040.txnindex   /
+
+All of them together have a limited number of descriptors, see `open_file_limit`.
 
 A dropped file is closed when its last reader is done; only `close` and `release` close it for readers as well.
 """
 
 import io
+import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from errno import ENOENT
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from kafkalog.record import decompress
 from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-from kafkalog.storage.files.appendable_file import open_for_sync, sync_and_close
+from kafkalog.storage.files.appendable_file import sync_and_close
 from kafkalog.storage.files.byte_source import closed
-from kafkalog.storage.files.open_file_limit import SEALED_SEGMENTS
+from kafkalog.storage.files.open_file_limit import OPEN_FILES
 from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.storage.index.time_index import TimeIndex
 from kafkalog.storage.index.transaction_index import TransactionIndex
@@ -29,7 +34,6 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 DEFAULTS = LogConfig()
 _INDEX_SUFFIXES = INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-_Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 
 
 class SegmentFiles:
@@ -66,11 +70,9 @@ class SegmentFiles:
         self._closed = self._deleted = self._retired = False
         self._writer: FileMessageSet | None = None
         self._reader: FileMessageSet | None = None
-        self._noted = False
         self._size: int | None = None
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._txn_index: TransactionIndex | None = None
+        # The open indexes by their suffixes.
+        self._indexes: dict[str, Any] = {}
 
     @property
     def log(self) -> FileMessageSet:
@@ -117,27 +119,13 @@ class SegmentFiles:
         return self._size
 
     @property
-    def last_modified(self) -> int:
-        """The mtime of the `.log` file, ms.
-
-        Raises:
-            OSError: The file has been deleted.
-        """
-        return self.path.stat().st_mtime_ns // 1_000_000
-
-    @property
     def offset_index(self) -> OffsetIndex:
         """The offset index.
 
         Raises:
             OSError, LogStateError: As `log`.
         """
-        index = self._offset_index
-        if index is None:
-            with self._lock:
-                index = self._offset_index
-                if index is None:
-                    index = self._offset_index = self._open_index(OffsetIndex, INDEX_SUFFIX)
+        index: OffsetIndex = self._indexes.get(INDEX_SUFFIX) or self._open_index(OffsetIndex, INDEX_SUFFIX)
         return index
 
     @property
@@ -147,12 +135,7 @@ class SegmentFiles:
         Raises:
             OSError, LogStateError: As `log`.
         """
-        index = self._time_index
-        if index is None:
-            with self._lock:
-                index = self._time_index
-                if index is None:
-                    index = self._time_index = self._open_index(TimeIndex, TIME_INDEX_SUFFIX)
+        index: TimeIndex = self._indexes.get(TIME_INDEX_SUFFIX) or self._open_index(TimeIndex, TIME_INDEX_SUFFIX)
         return index
 
     @property
@@ -164,10 +147,13 @@ class SegmentFiles:
         """
         with self._lock:
             self._check_open()
-            if self._txn_index is None:
+            index: TransactionIndex | None = self._indexes.get(TXN_INDEX_SUFFIX)
+            if index is None:
                 path = self.index_path(TXN_INDEX_SUFFIX)
-                self._txn_index = TransactionIndex(path, self.base_offset, writable=self.writable)
-            return self._txn_index
+                index = self._indexes[TXN_INDEX_SUFFIX] = TransactionIndex(
+                    path, self.base_offset, writable=self.writable
+                )
+            return index
 
     def index_path(self, kind: str) -> Path:
         """Return the path of an index; `kind` is `.index`, `.timeindex` or `.txnindex`."""
@@ -189,10 +175,7 @@ class SegmentFiles:
             self._reader = None
             if self.writable:
                 # Open read-only indexes again.
-                if self._offset_index is not None and not self._offset_index.writable:
-                    self._offset_index = None
-                if self._time_index is not None and not self._time_index.writable:
-                    self._time_index = None
+                self._indexes = {suffix: index for suffix, index in self._indexes.items() if index.writable}
 
     def flush(self) -> None:
         """Sync all files to disk; missing indexes of the last segment are created.
@@ -213,7 +196,7 @@ class SegmentFiles:
             # long.
             with self._lock:
                 self._check_open()
-                fd = open_for_sync(self.path)
+                fd = os.open(self.path, os.O_RDONLY)
             sync_and_close(fd, self.path)
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.flush()
@@ -226,50 +209,44 @@ class SegmentFiles:
 
         Data read from them stays valid. Closing twice does nothing.
         """
-        with self._lock, ExitStack() as last:
-            self._closed = True
-            for file in (self._writer, self._reader, self._offset_index, self._time_index, self._txn_index):
-                if file is not None:
-                    last.callback(file.close)
-            self._forget()
+        self._close_each(lambda file: file.close())
 
     def release(self) -> None:
         """Close the files without trimming or flushing them, as a crash would."""
+        self._close_each(lambda file: file.release())
+
+    def _close_each(self, close: Callable[[Any], None]) -> None:
         with self._lock, ExitStack() as last:
             self._closed = True
-            for file in (self._writer, self._reader, self._offset_index, self._time_index):
+            for file in (self._writer, self._reader, *self._indexes.values()):
                 if file is not None:
-                    last.callback(file.release)
+                    last.callback(close, file)
             self._forget()
 
     def change_file_suffixes(self, old: str, new: str) -> None:
         """Rename all existing files: replace the suffix `old` by `new`.
 
         Raises:
-            ValueError: The names do not end in `old`.
             OSError: A file cannot be renamed, or there is no `.log` file.
             io.UnsupportedOperation: The segment is read-only.
         """
         self._check_writable("rename")
-        if not self.has_suffix(old):
-            raise ValueError(f"{self.path} does not end in {old!r}")
         with self._lock:
             path = self.path.with_name(self.path.name.removesuffix(old) + new)
-            before = [self.index_path(kind) for kind in _INDEX_SUFFIXES]
+            before = {suffix: self.index_path(suffix) for suffix in _INDEX_SUFFIXES}
             self.path.replace(path)
-            self._moved_to(path)
-            after = [self.index_path(kind) for kind in _INDEX_SUFFIXES]
-            for index, old_path, new_path in zip(self._indexes(), before, after, strict=True):
+            self.path = path
+            for file in (self._writer, self._reader):
+                if file is not None:
+                    file.moved_to(path)
+            for suffix, old_path in before.items():
+                index, new_path = self._indexes.get(suffix), self.index_path(suffix)
                 with suppress(FileNotFoundError):
-                    index.rename_to(new_path) if index is not None else old_path.replace(new_path)
+                    index.rename_to(new_path) if index and index.writable else old_path.replace(new_path)
 
     def _check_writable(self, what: str) -> None:
         if not self.writable:
             raise io.UnsupportedOperation(f"cannot {what} {self.path}: it was opened for reading")
-
-    def has_suffix(self, suffix: str) -> bool:
-        """Return whether the names of the files end in `suffix`."""
-        return self.path.name.endswith(suffix)
 
     def delete_if_exists(self) -> None:
         """Delete all existing files; current readers can go on reading.
@@ -293,13 +270,12 @@ class SegmentFiles:
             self._retired = True
             if self._writer is not None:
                 self._put_down(self._writer)
-            self._offset_index = self._time_index = None
+            self._indexes.clear()
 
-    def give_up_file(self) -> None:
-        """Drop the file opened for reading, which can be reopened."""
-        with self._lock:
-            self._noted = False
-            self._reader = None
+    def give_up_file(self) -> bool:
+        """Drop the file opened for reading; it is closed once no reader holds it."""
+        self._reader = None
+        return True
 
     def _open_reader(self) -> FileMessageSet:
         with self._lock:
@@ -307,9 +283,7 @@ class SegmentFiles:
             if log is None:
                 log = self._reader = self.opened()
                 self.recently_used = False
-            noted, self._noted = self._noted, True
-        if not noted:
-            SEALED_SEGMENTS.add(self)
+        OPEN_FILES.add(self)
         return log
 
     def open_writer(self) -> FileMessageSet:
@@ -320,8 +294,7 @@ class SegmentFiles:
         """
         with self._lock:
             self._check_open()
-            if not self.writable:
-                raise ValueError(f"{self.path} was opened for reading")
+            self._check_writable("write to")
             if self._writer is None:
                 self._writer = FileMessageSet(
                     self.path,
@@ -337,24 +310,20 @@ class SegmentFiles:
         self._writer = None
         writer.retire()
 
-    def _open_index(self, kind: type[_Index], suffix: str) -> _Index:
-        self._check_open()
-        path = self.index_path(suffix)
-        # No index is created for a segment that is sealed or retired.
-        writable = self.writable and (not (self.sealed or self._retired) or path.exists())
-        return kind(path, self.base_offset, max_size=self.config.max_index_size, writable=writable)
-
-    def _indexes(self) -> tuple[OffsetIndex | None, TimeIndex | None, TransactionIndex | None]:
-        return self._offset_index, self._time_index, self._txn_index
-
-    def _moved_to(self, path: Path) -> None:
-        self.path = path
-        for file in (self._writer, self._reader):
-            if file is not None:
-                file.moved_to(path)
+    def _open_index(self, kind: type[OffsetIndex | TimeIndex], suffix: str) -> Any:
+        with self._lock:
+            self._check_open()
+            if suffix not in self._indexes:
+                path = self.index_path(suffix)
+                # No index is created for a segment that is sealed or retired.
+                writable = self.writable and (not (self.sealed or self._retired) or path.exists())
+                size = self.config.segment_index_bytes
+                self._indexes[suffix] = kind(path, self.base_offset, max_size=size, writable=writable)
+            return self._indexes[suffix]
 
     def _forget(self) -> None:
-        self._writer = self._reader = self._offset_index = self._time_index = self._txn_index = None
+        self._writer = self._reader = None
+        self._indexes.clear()
 
     def _check_open(self) -> None:
         if self._deleted:
@@ -362,18 +331,9 @@ class SegmentFiles:
         if self._closed:
             raise closed(self.path)
 
-    def __getstate__(self) -> dict[str, object]:
+    def __reduce__(self) -> tuple[object, ...]:
         # A copy, possibly in another process, opens the files itself.
         if self.writable:
             raise TypeError(f"{self.path} is written to: one object alone may do that")
-        state: dict[str, object] = {name: value for name, value in self.__dict__.items() if name not in _OPEN}
-        return state
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.RLock()
-        self._noted = False
-        self._forget()
-
-
-_OPEN = {"_lock", "_noted", "_writer", "_reader", "_offset_index", "_time_index", "_txn_index"}
+        again = partial(type(self), sealed=self.sealed, decompression_limit=self.decompression_limit)
+        return again, (self.base_offset, self.path)

@@ -1,0 +1,298 @@
+"""What screens look at: a job that runs, or has run, and what it has said so far. No Textual here.
+
+    run = runs.start(VerifyRun(VerifyJob(path)))       # at once; `run.version` rises when there is something new
+    run.cancel()                                       # at once, whatever the process does
+
+Runs outlive the screens that began them, so that who goes away and comes back finds them; a few of each kind. A thread
+starts the process and waits for what it says; all that a run holds changes in the screen's own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from inspector.jobs.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
+from inspector.jobs.process import Frame, Process
+from inspector.reading.search import SearchProgress
+from inspector.reading.statistics import StatisticsState
+from kafkalog.fsck import Finding, Severity
+from kafkalog.scan.progress import Progress
+from kafkalog.scan.search import Match
+from kafkalog.scan.transactions import TransactionsState
+
+J = TypeVar("J", bound=Job)
+RunState: TypeAlias = Literal["running", "finished", "cancelled", "failed"]
+# Findings and matches that are held; of others only how many there are.
+LISTED = 20_000
+KEPT = 4
+
+
+class Run(Generic[J]):
+    """See above. state: "failed": see `problem`. seconds: it has taken, so far."""
+
+    kind = ""
+
+    def __init__(self, job: J) -> None:
+        self.job = job
+        self.state: RunState = "running"
+        self.problem: str | None = None
+        self.version = 0
+        self._began = time.monotonic()
+        self._took: float | None = None
+        self._process: Process | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there may be more to come."""
+        return self.state == "running"
+
+    @property
+    def seconds(self) -> float:
+        """Since it began, or until it ended."""
+        return time.monotonic() - self._began if self._took is None else self._took
+
+    @property
+    def progress(self) -> Progress:
+        """In bytes."""
+        return Progress(0, 0)
+
+    def take(self, frame: Frame) -> None:
+        """What the process has said."""
+
+    def cancel(self) -> None:
+        """Have it end now; what it has said stays."""
+        if self.is_running:
+            self._end("cancelled")
+            if self._process is not None:
+                self._process.kill()
+
+    async def changed(self) -> None:
+        """Until there is something new, or it has ended."""
+        self._changed.clear()
+        if self.is_running:
+            await self._changed.wait()
+
+    def begin(self) -> None:
+        """In the thread that looks at it, which has an event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._began = time.monotonic()
+        Thread(target=self._work, name=self.kind, daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            problem = self._listen()
+        except OSError as error:
+            problem = str(error)
+        # The loop may have ended, with all who look.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._hear, Frame(ended=Ended(problem)))
+
+    def _listen(self) -> str:
+        """What the process says; and why there is no more of it, where it has not said so itself."""
+        self._process = process = Process(self.job)
+        if not self.is_running:
+            process.kill()
+        with suppress(RuntimeError):
+            for frame in process.frames():
+                self._loop.call_soon_threadsafe(self._hear, frame)
+        return f"the process that did it has ended (exit code {process.close()})"
+
+    def _hear(self, frame: Frame) -> None:
+        if not self.is_running:
+            return
+        self.take(frame)
+        if frame.ended is not None:
+            self._end("finished" if frame.ended.problem is None else "failed", frame.ended.problem)
+        self._tell()
+
+    def _end(self, state: RunState, problem: str | None = None) -> None:
+        self.state, self.problem = state, problem
+        self._took = time.monotonic() - self._began
+        self._tell()
+
+    def _tell(self) -> None:
+        self.version += 1
+        self._changed.set()
+
+
+class VerifyRun(Run[VerifyJob]):
+    """findings: the first `LISTED`; counts: of all."""
+
+    kind = "verify"
+
+    def __init__(self, job: VerifyJob) -> None:
+        super().__init__(job)
+        self.findings: list[Finding] = []
+        self.counts: Counter[Severity] = Counter()
+        self._progress = Progress(0, 0)
+
+    @property
+    def progress(self) -> Progress:
+        """In bytes of segments."""
+        return self._progress
+
+    def take(self, frame: Frame) -> None:
+        """Findings and progress."""
+        self.counts.update(finding.severity for finding in frame.items)
+        self.findings += frame.items[: LISTED - len(self.findings)]
+        self._progress = frame.latest or self._progress
+
+
+class SearchRun(Run[SearchJob]):
+    """matches: the first `LISTED`; offsets: of all of them, in the order of the search.
+
+    current: the match that was gone to last. on_the_way: the screen has not come there so far.
+    """
+
+    kind = "search"
+
+    def __init__(self, job: SearchJob) -> None:
+        super().__init__(job)
+        self.pattern = job.wanted.pattern()
+        self.matches: list[Match] = []
+        self.offsets = array("q")
+        self.reached: SearchProgress | None = None
+        self.current: int | None = None
+        self.on_the_way = False
+
+    @property
+    def backwards(self) -> bool:
+        """From high offsets to low ones."""
+        return self.job.wanted.start == "back"
+
+    @property
+    def progress(self) -> Progress:
+        """In bytes of segments."""
+        reached = self.reached
+        return Progress(0, 0) if reached is None else Progress(reached.done_bytes, reached.total_bytes)
+
+    def take(self, frame: Frame) -> None:
+        """Matches and progress."""
+        self.matches += frame.items
+        self.offsets.extend(frame.offsets)
+        self.reached = frame.latest or self.reached
+
+    def match_at(self, offset: int) -> Match | None:
+        """The match in the record with that offset, as far as it is listed."""
+        i = self._place(offset, bisect_left)
+        return self.matches[i] if i < len(self.matches) and self.matches[i].offset == offset else None
+
+    def marked_at(self, offset: int) -> re.Pattern[bytes] | None:
+        """What to mark in the record with that offset.
+
+        Of a regular expression, what it has found there: it may itself go back for ever, and all keys with it.
+        """
+        if not self.job.wanted.regex:
+            return self.pattern
+        match = self.match_at(offset)
+        return None if match is None else re.compile(re.escape(match.excerpt[slice(*match.excerpt_span)]))
+
+    def beside(self, offset: int | None, forwards: bool) -> int | None:
+        """The offset of the next match behind (or before) an offset; None as offset: the first (or last) one."""
+        if not self.offsets:
+            return None
+        # In the order of offsets, which is not that of a search that goes back.
+        further = forwards != self.backwards
+        if offset is None:
+            return self.offsets[0 if further else -1]
+        i = self._place(offset, bisect_right) if further else self._place(offset, bisect_left) - 1
+        return self.offsets[i] if 0 <= i < len(self.offsets) else None
+
+    def may_find(self, forwards: bool) -> bool:
+        """Whether there may be more matches in that direction, later on."""
+        return self.is_running and forwards != self.backwards
+
+    def _place(self, offset: int, bisect: Callable[..., int]) -> int:
+        sign = -1 if self.backwards else 1
+        return bisect(self.offsets, sign * offset, key=lambda each: sign * each)
+
+
+class StatisticsRun(Run[StatisticsJob]):
+    """statistics: what is known so far."""
+
+    kind = "statistics"
+
+    def __init__(self, job: StatisticsJob) -> None:
+        super().__init__(job)
+        self.statistics: StatisticsState | None = None
+
+    @property
+    def progress(self) -> Progress:
+        """In bytes of segments."""
+        return Progress(0, 0) if self.statistics is None else self.statistics.progress
+
+    def take(self, frame: Frame) -> None:
+        """The latest."""
+        self.statistics = frame.latest or self.statistics
+
+
+class TransactionsRun(Run[TransactionsJob]):
+    """transactions: what is known so far."""
+
+    kind = "transactions"
+
+    def __init__(self, job: TransactionsJob) -> None:
+        super().__init__(job)
+        self.transactions: TransactionsState | None = None
+        self._progress = Progress(0, 0)
+
+    @property
+    def progress(self) -> Progress:
+        """In bytes of segments."""
+        return self._progress
+
+    def take(self, frame: Frame) -> None:
+        """The latest; at first there is only progress."""
+        latest = frame.latest
+        if isinstance(latest, Progress):
+            self._progress = latest
+        elif latest is not None:
+            self.transactions, self._progress = latest, latest.progress
+
+
+R = TypeVar("R", bound=Run[Any])
+
+
+class Runs:
+    """The runs of an application, by kind and path."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[tuple[str, Path], Run[Any]] = OrderedDict()
+
+    def start(self, run: R) -> R:
+        """Begins it, and ends what runs of its kind."""
+        for (kind, _), other in self._runs.items():
+            if kind == run.kind:
+                other.cancel()
+        self._runs.pop((run.kind, run.job.path), None)
+        self._runs[run.kind, run.job.path] = run
+        for key in [key for key in self._runs if key[0] == run.kind][:-KEPT]:
+            del self._runs[key]
+        run.begin()
+        return run
+
+    def end(self, path: Path) -> None:
+        """Ends what runs at a path, or below it."""
+        for run in self._runs.values():
+            if run.job.path == path or path in run.job.path.parents:
+                run.cancel()
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for run in self._runs.values():
+            run.cancel()
+
+    def of(self, kind: type[R], path: Path) -> R | None:
+        """The last of a kind at a path."""
+        return cast("R | None", self._runs.get((kind.kind, path)))

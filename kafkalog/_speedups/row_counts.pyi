@@ -1,0 +1,6 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def count_rows(
+    rows: NDArray[np.void], counts: NDArray[np.int64] | None = None, before: int = ...
+) -> tuple[int, int, int, int, int, int, list[int], set[int]]: ...

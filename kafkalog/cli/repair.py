@@ -1,0 +1,227 @@
+"""`kafkalog repair PATH`: plan the repair of a damaged data directory or partition, make it, or undo it.
+
+text    a line per change, two per finding that is left, then what was done and what can be done
+json    {"version": 2, "changes": [...], "left": [...], ...}
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli import FINDINGS, SOUND
+from kafkalog.cli.common_options import LogPath
+from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, text_of
+from kafkalog.cli.ls import size_of
+from kafkalog.cli.output import complain, counted, path_text, printable, write_text
+from kafkalog.cli.progress import Progress
+from kafkalog.cli.signals import Terminated, raised
+
+if TYPE_CHECKING:
+    from kafkalog.fsck.repair_planning import RepairPlan
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+
+EPILOG = """\b
+Exit codes:
+  0  nothing to do, or all of it done
+  1  a plan with changes; something is left that this cannot mend; or files
+     have changed since the plan or the repair
+  2  wrong usage
+  3  not a log, locked by a broker or another writer, or a file cannot be read
+     or written
+
+Without --apply, nothing is changed. No batch that can be read is dropped; what
+is damaged in the middle of a log stays, unless --drop-corrupt is given, which
+names the offsets that go. If other replicas have the records, moving the
+partition aside and letting the broker fetch it loses nothing.
+
+The journal, a directory beside the data directory, keeps every byte that is
+replaced until it is deleted. Interrupted, the next --apply goes on.
+
+\b
+Examples:
+  kafkalog repair /var/lib/kafka                what would be done
+  kafkalog repair --apply /var/lib/kafka        do it
+  kafkalog repair --apply --drop-corrupt /var/lib/kafka/orders-0
+  kafkalog repair --undo /var/lib/kafka.repair-20261123-101500-123456
+  kafkalog repair -o json /var/lib/kafka | jq .changes
+"""
+
+
+@click.command(short_help="Mend a damaged data directory in place, or undo that.", epilog=EPILOG)
+@click.argument("path", type=LogPath(), required=False)
+@click.option("--apply", "applied", is_flag=True, help="Make the changes.")
+@click.option("--undo", type=LogPath(), metavar="JOURNAL", help="Restore what a repair changed; delete its journal.")
+@click.option("--drop-corrupt", is_flag=True, help="Drop damaged batches too, and accept that records are gone.")
+@click.option("--topic-id", metavar="ID", help="The topic id, 22 characters.  [default: that of the topic's others]")
+@click.option(
+    "--journal", "journals", type=LogPath(), metavar="DIR",
+    help="Where to make the journal; give it again after an interruption.  [default: beside the data directory]",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="Text for people, or one JSON document.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def repair(  # noqa: PLR0917 # click passes them by name
+    path: Path | None, applied: bool, undo: Path | None, drop_corrupt: bool, topic_id: str | None,
+    journals: Path | None, form: str, quiet: bool,
+) -> int:  # fmt: skip
+    """Show what is wrong with PATH, a data directory or a partition directory, and how it would be mended in place;
+    with --apply, mend it. No broker may run then.
+    """
+    if undo is not None:
+        return _undo(undo, silent=quiet or form == "json")
+    if path is None:
+        raise click.UsageError("missing PATH")
+    from kafkalog.storage.data_dir.discover import discover
+
+    found = discover(path)
+    topic_ids = {} if topic_id is None else {_topic(found): topic_id}
+    work = _Work(path, drop_corrupt, topic_ids, journals)
+    try:
+        with raised(), Progress(lambda: size_of(found), quiet=quiet) as progress:
+            work.run(progress, applied=applied)
+    except BaseException as error:
+        work.tell_unfinished()
+        if isinstance(error, Terminated):
+            complain(error)
+            return error.exit_code
+        raise
+    assert work.plan is not None
+    if form == "json":
+        write_text(text_of(_fields(work.plan, work.journal), 2) + "\n")
+    elif not quiet:
+        write_text("".join(printable(line) + "\n" for line in _lines(work.plan, work.journal)))
+    return FINDINGS if work.plan.left or (work.journal is None and work.has_changes) else SOUND
+
+
+class _Work:
+    """A plan and what becomes of it, so far.
+
+    Attributes:
+        plan: The plan; None while there is none.
+        journal: The journal; None if nothing was changed.
+    """
+
+    def __init__(self, path: Path, drop_corrupt: bool, topic_ids: dict[str, str], journals: Path | None) -> None:
+        self._path = path
+        self._drop_corrupt = drop_corrupt
+        self._topic_ids = topic_ids
+        self._journals = journals
+        self.plan: RepairPlan | None = None
+        self.journal: Path | None = None
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the plan is to change something."""
+        return self.plan is not None and bool(self.plan.changes or self.plan.unfinished)
+
+    def run(self, progress: Progress, *, applied: bool) -> None:
+        """Make the plan. If `applied`, carry it out, after what an interrupted repair has left."""
+        from kafkalog.fsck import apply_repair
+
+        self.plan = self._planned(progress)
+        if applied and self.plan.unfinished is not None:
+            apply_repair(self.plan)
+            self.plan = self._planned(progress)
+        if applied:
+            self.journal = apply_repair(self.plan)
+
+    def _planned(self, progress: Progress) -> RepairPlan:
+        from kafkalog.fsck import plan_repair
+
+        try:
+            return plan_repair(
+                self._path,
+                drop_corrupt=self._drop_corrupt,
+                topic_ids=self._topic_ids,
+                journals=self._journals,
+                progress=progress.advance,
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        finally:
+            progress.clear()
+
+    def tell_unfinished(self) -> None:
+        """Tell of a repair that was interrupted in the middle of its changes."""
+        from kafkalog.fsck.repair_planning import unfinished_journal
+
+        if (
+            self.plan is not None
+            and (journal := unfinished_journal(self.plan.journal_stem, self.plan.place.data_dir)) is not None
+        ):
+            complain(f"the repair is not complete: run it again to finish it, or undo it with --undo {journal}")
+
+
+def _undo(journal: Path, *, silent: bool) -> int:
+    from kafkalog.fsck import undo_repair
+
+    directory = undo_repair(journal)
+    if not silent:
+        write_text(printable(f"{directory}: as before the repair; {journal} is deleted") + "\n")
+    return SOUND
+
+
+def _topic(found: DataDir | PartitionDir | LogFile) -> str:
+    """Return the only topic of a place."""
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile
+
+    if isinstance(found, LogFile):
+        raise click.UsageError("PATH is a file: give its partition directory")
+    partitions = found.partitions if isinstance(found, DataDir) else (found,)
+    topics = {each.topic_partition.topic for each in partitions if each.topic_partition}
+    if len(topics) != 1:
+        raise click.UsageError("--topic-id is the id of one topic: give a partition directory of it")
+    return topics.pop()
+
+
+def _lines(plan: RepairPlan, journal: Path | None) -> list[str]:
+    here = shlex.quote(str(plan.path))
+    if plan.unfinished is not None:
+        return [
+            f"a repair was interrupted; its journal is {plan.unfinished}",
+            f"to finish it: kafkalog repair --apply {here}",
+            f"to undo it: kafkalog repair --undo {shlex.quote(str(plan.unfinished))}",
+        ]
+    lines = [str(change) for change in plan.changes]
+    for left in plan.left:
+        lines += [f"left: {left.finding}", f"  {left.why}"]
+    told = counted(len(plan.changes), "change") if plan.changes else "nothing to change"
+    if plan.left:
+        told += f", {counted(len(plan.left), 'finding')} left"
+    if journal is not None:
+        lines += [
+            f"{told}; the journal is {journal}",
+            f"to undo this: kafkalog repair --undo {shlex.quote(str(journal))}",
+        ]
+    elif plan.changes:
+        lines.append(f"{told}; nothing was changed. With --apply, it will be")
+    else:
+        lines.append(told)
+    return lines
+
+
+def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
+    return {
+        "version": JSON_VERSION,
+        "path": path_text(plan.path),
+        "journal": None if journal is None else path_text(journal),
+        "unfinished_journal": None if plan.unfinished is None else path_text(plan.unfinished),
+        "changes": [
+            {
+                "kind": str(change.mending),
+                "path": path_text(change.path),
+                "description": path_text(str(change)),
+                "topic_id": change.topic_id,
+                "lost_offsets": [{"first_offset": first, "last_offset": last} for first, last in change.lost],
+                "findings": [of_finding(each) for each in change.findings],
+            }
+            for change in plan.changes
+        ],
+        "left": [{"why": path_text(left.why), "finding": of_finding(left.finding)} for left in plan.left],
+    }

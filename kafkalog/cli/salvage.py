@@ -1,0 +1,154 @@
+"""`kafkalog salvage SRC DEST`: copy the good batches of damaged partitions to new ones that a broker accepts.
+
+text    a line per finding about the source, as `verify` prints it, and one per new partition
+json    {"version": 2, "partitions": [...]}
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli import FINDINGS, SOUND, exit_code_of
+from kafkalog.cli.common_options import LogPath, select, topic_option
+from kafkalog.cli.json_shapes import JSON_VERSION, of_place, text_of
+from kafkalog.cli.ls import size_of
+from kafkalog.cli.output import complain, counted, human_size, printable, write_text
+from kafkalog.cli.progress import Progress
+from kafkalog.cli.signals import Terminated, raised
+from kafkalog.errors import KafkaLogError, LogLockedError
+
+if TYPE_CHECKING:
+    from kafkalog.fsck.findings import Finding
+    from kafkalog.fsck.salvaging import SalvagedPartition
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+
+EPILOG = """\b
+Exit codes:
+  0  everything was copied
+  1  something was left out: lost bytes, damaged batches, torn tails
+  2  wrong usage
+  3  no log in SRC, DEST exists or is locked, or a file cannot be read or
+     written; of a data directory, the other partitions are still copied
+
+SRC is only read. Offsets, leader epochs and the topic id are those of SRC;
+indexes and producer state are built anew. A partition in DEST appears when it
+is complete, and is not made again: interrupted, the same command goes on with
+the others. No broker may run on the data directory of DEST.
+
+\b
+Examples:
+  kafkalog salvage /var/lib/kafka/orders-0 /mnt/new/orders-0
+  kafkalog salvage /var/lib/kafka /mnt/new      all partitions
+  kafkalog salvage -t 'orders*' /var/lib/kafka /mnt/new
+  kafkalog salvage -o json backup/orders-0 /mnt/new/orders-0 | jq .partitions
+"""
+
+
+@click.command(short_help="Copy what is good of a damaged log to a new one.", epilog=EPILOG)
+@click.argument("source", metavar="SRC", type=LogPath())
+@click.argument("destination", metavar="DEST", type=LogPath())
+@topic_option
+@click.option("--topic-id", metavar="ID", help="The topic id, 22 characters.  [default: that of SRC]")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="Text for people, or one JSON document.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def salvage(  # noqa: PLR0917 # click passes them by name
+    source: Path, destination: Path, topics: tuple[str, ...], topic_id: str | None, form: str, quiet: bool
+) -> int:
+    """Copy every good batch of SRC, a partition directory, to DEST, a new one; of a data directory, those of all its
+    partitions to new ones in DEST.
+    """
+    from kafkalog.fsck.salvaging import salvage as salvage_partition
+    from kafkalog.storage.data_dir.discover import DataDir, discover
+
+    place = select(discover(source), topics)
+    is_data_dir, partitions = isinstance(place, DataDir), _partitions(place)
+    _refuse_misuse(source, destination, topic_id, partitions)
+    silent, results = quiet or form == "json", list[Any]()
+    progress, code = Progress(lambda: size_of(place), quiet=quiet), SOUND
+
+    def report(finding: Finding) -> None:
+        nonlocal code
+        code = code if finding.severity == "info" else max(code, FINDINGS)
+        progress.clear()
+        if not silent:
+            write_text(printable(str(finding)) + "\n")
+
+    try:
+        with raised(), progress:
+            for each in partitions:
+                target = destination / each.name if is_data_dir else destination
+                try:
+                    results.append(
+                        salvage_partition(
+                            each.path, target, topic_id=topic_id, report=report, progress=progress.advance
+                        )
+                    )
+                except (LogLockedError, BrokenPipeError):
+                    raise
+                except (KafkaLogError, OSError) as error:
+                    progress.clear()
+                    complain(error)
+                    code = max(code, exit_code_of(error))
+                    continue
+                progress.clear()
+                if not silent:
+                    write_text(_sentence(results[-1]) + "\n")
+    except Terminated as end:
+        complain(end)
+        return end.exit_code
+    finally:
+        if form == "json":
+            fields = [_fields(each) for each in results]
+            write_text(text_of({"version": JSON_VERSION, "partitions": fields}, 2) + "\n")
+    return code
+
+
+def _partitions(place: DataDir | PartitionDir | LogFile) -> list[PartitionDir]:
+    """Return the partitions to salvage: of a data directory, those that a broker serves, not being deleted or moved."""
+    from kafkalog.storage.data_dir.discover import DataDir, LogFile
+
+    if isinstance(place, LogFile):
+        raise click.UsageError("SRC is a file: give its partition directory")
+    return [each for each in place.partitions if each.mark is None] if isinstance(place, DataDir) else [place]
+
+
+def _refuse_misuse(source: Path, destination: Path, topic_id: str | None, partitions: list[PartitionDir]) -> None:
+    from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id
+
+    real_source, real_destination = (Path(os.path.realpath(each)) for each in (source, destination))
+    if real_source in {real_destination, *real_destination.parents}:
+        raise click.UsageError("DEST is SRC or lies in it, and SRC is only read")
+    if topic_id is None:
+        return
+    if not is_topic_id(topic_id):
+        raise click.UsageError(f"--topic-id {topic_id} is not a topic id: 22 characters of base64url, not all A")
+    if len({each.topic_partition and each.topic_partition.topic for each in partitions}) > 1:
+        raise click.UsageError("--topic-id is the id of one topic, and SRC has several: choose one with --topic")
+
+
+def _sentence(result: SalvagedPartition) -> str:
+    copied = f"{counted(result.batches, 'batch', 'es')}, {human_size(result.size_in_bytes)}"
+    start, end = result.log_start_offset, result.log_end_offset
+    offsets = f"offsets {start}..{end - 1}" if start < end else f"empty, the next offset is {end}"
+    left = f"{counted(result.batches_left_out, 'batch', 'es')} and {human_size(result.bytes_left_out)} in all left out"
+    return f"{printable(str(result.directory))}: {copied}, {offsets}; {left}"
+
+
+def _fields(result: SalvagedPartition) -> dict[str, Any]:
+    return {
+        **of_place(result.directory, result.topic_partition),
+        "topic_id": result.topic_id,
+        "log_start_offset": result.log_start_offset,
+        "log_end_offset": result.log_end_offset,
+        "batches": result.batches,
+        "size_in_bytes": result.size_in_bytes,
+        "batches_left_out": result.batches_left_out,
+        "bytes_left_out": result.bytes_left_out,
+    }

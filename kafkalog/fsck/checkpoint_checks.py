@@ -1,0 +1,162 @@
+"""Checks of the files of a data directory: its checkpoints, the clean shutdown file, `meta.properties`, `quorum-state`.
+
+recovery-point-offset-checkpoint, replication-offset-checkpoint     offsets that the log once had
+log-start-offset-checkpoint, cleaner-offset-checkpoint              offsets that the log must have
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from kafkalog.errors import CorruptCheckpointError
+from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.layout_checks import TIERED_STORAGE_CACHE, Names
+from kafkalog.fsck.log_history import LogHistory
+from kafkalog.fsck.state_checks import of_error, unreadable
+from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_offset_checkpoint
+from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown
+from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
+from kafkalog.storage.checkpoint.quorum_state_file import QUORUM_STATE, read_quorum_state
+from kafkalog.storage.data_dir.discover import META_PROPERTIES
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    parse_partition_dir,
+)
+
+_ONCE_REACHED = {HIGH_WATERMARK_CHECKPOINT: "high watermark", RECOVERY_POINT_CHECKPOINT: "recovery point"}
+_CHECKPOINTS = *_ONCE_REACHED, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT
+
+
+def _is_renamed(name: str) -> bool:
+    return name.endswith(("-delete", "-stray"))
+
+
+class Checkpoints:
+    """The checkpoints of a data directory, as they were before its partitions were read.
+
+    Attributes:
+        offsets: By file name, the offset of each partition.
+        was_clean: Whether the last writer stopped cleanly.
+        faults: The findings about files that cannot be read.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.offsets: dict[str, dict[TopicPartition, int]] = {}
+        self.faults: list[Finding] = []
+        self.was_clean = was_clean_shutdown(directory)
+        for name in _CHECKPOINTS:
+            path = directory / name
+            try:
+                self.offsets[name] = read_offset_checkpoint(path)
+            except CorruptCheckpointError as error:
+                situation = name.removesuffix("-offset-checkpoint") if error.expected == A_NUMBER else ""
+                self.faults.append(replace(of_error("checkpoint-format", path, error), situation=situation))
+            except OSError as error:
+                self.faults.append(unreadable(path, error))
+
+    def offset(self, name: str, partition: TopicPartition | None) -> int | None:
+        """Return the offset of a partition in a checkpoint; None if there is none."""
+        return None if partition is None else self.offsets.get(name, {}).get(partition)
+
+    def know_compaction(self, partition: TopicPartition | None) -> bool:
+        """Return whether the checkpoints tell how far a partition is compacted. All brokers have that of the cleaner.
+
+        A partition that was copied to another directory may have been compacted before.
+        """
+        known = (self.directory / CLEANER_OFFSET_CHECKPOINT).exists()
+        return known and self.offset(RECOVERY_POINT_CHECKPOINT, partition) is not None
+
+    def cleaned(self, partition: TopicPartition | None) -> int | None:
+        """Return the offset up to which a partition is compacted by now; None if it is not."""
+        try:
+            offsets = read_offset_checkpoint(self.directory / CLEANER_OFFSET_CHECKPOINT)
+        except (CorruptCheckpointError, OSError):
+            return None
+        return None if partition is None else offsets.get(partition)
+
+    def log_start(self, partition: TopicPartition | None) -> int | None:
+        """Return the log start offset; 0 if it is that of the first segment, None if the checkpoint may be old.
+
+        It is unknown also of tiered storage, whose logs begin before their first segment.
+        """
+        if not self.was_clean or (self.directory / TIERED_STORAGE_CACHE).exists():
+            return None
+        return self.offset(LOG_START_OFFSET_CHECKPOINT, partition) or 0
+
+    def partition_findings(
+        self, partition: TopicPartition | None, history: LogHistory, directory: Path
+    ) -> Iterator[Finding]:
+        """Yield the findings about the offsets of one partition, after its segments were walked."""
+        start = self.offset(LOG_START_OFFSET_CHECKPOINT, partition)
+        # Without segments, a broker creates one at the log start.
+        end = history.log_end if history.extents else start or 0
+        if end is None:
+            # The damage that hides the end is a finding itself.
+            return
+        path, size = (history.extents[-1].path, history.extents[-1].size) if history.extents else (directory, 0)
+        if start is not None and start > end:
+            yield Finding("log-start-beyond-end", self._path(LOG_START_OFFSET_CHECKPOINT),
+                          f"the log start of {partition} is beyond the log's end", expected=f"at most {end}",
+                          found=start, partition=str(partition))  # fmt: skip
+            return
+        first = history.first_base
+        if start is not None and 0 <= start < first and self.was_clean:
+            yield Finding("log-start-before-log", self._path(LOG_START_OFFSET_CHECKPOINT),
+                          f"{partition} begins at its first segment, and would not be listed",
+                          expected=f"more than {first}", found=start,
+                          partition=str(partition))  # fmt: skip
+        for name, what in _ONCE_REACHED.items():
+            reached = self.offset(name, partition)
+            if reached is not None and reached > end:
+                message = f"the log ends before its {what}, which is {reached} in {name}"
+                yield Finding("log-too-short", str(path), message, size, 0, end, reached - 1,
+                              f"at least {reached}", end)  # fmt: skip
+                break
+        cleaned = self.offset(CLEANER_OFFSET_CHECKPOINT, partition)
+        if cleaned is not None and cleaned > end:
+            yield Finding("cleaner-offset-beyond-end", self._path(CLEANER_OFFSET_CHECKPOINT),
+                          f"{partition} is compacted up to an offset behind its end", expected=f"at most {end}",
+                          found=cleaned, partition=str(partition))  # fmt: skip
+
+    def _path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def gone(self, names: Names) -> Iterator[Finding]:
+        """Yield the findings about partitions that a checkpoint lists, but that have no directory."""
+        directories = names.directories | names.dangling
+        told: set[TopicPartition] = set()
+        for name in _ONCE_REACHED:
+            # A broker that renames a partition to delete it writes the recovery points at once, the others later.
+            renamed_too = name != RECOVERY_POINT_CHECKPOINT
+            there = {parse_partition_dir(each) for each in directories if renamed_too or not _is_renamed(each)} | told
+            for partition, offset in self.offsets.get(name, {}).items():
+                # A partition without records is no loss.
+                if offset > 0 and partition not in there:
+                    told.add(partition)
+                    yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
+                                  offset - 1, partition=str(partition))  # fmt: skip
+
+    def file_findings(self) -> Iterator[Finding]:
+        """Yield the findings about the format of the files of the directory."""
+        yield from self.faults
+        mark = self.directory / CLEAN_SHUTDOWN_FILE
+        # Older brokers leave the file empty.
+        if self.was_clean and mark.stat().st_size and read_broker_epoch(self.directory) is None:
+            yield Finding("clean-shutdown-format", str(mark), "it has no epoch of a broker")
+        for path, code in (
+            (self.directory / META_PROPERTIES, "meta-properties-format"),
+            (self.directory / f"{CLUSTER_METADATA_TOPIC}-0" / QUORUM_STATE, "quorum-state-format"),
+        ):
+            try:
+                (read_meta_properties if path.name == META_PROPERTIES else read_quorum_state)(path)
+            except CorruptCheckpointError as error:
+                yield of_error(code, path, error)
+            except OSError as error:
+                yield unreadable(path, error)

@@ -1,0 +1,163 @@
+"""Checks of names, links and modes in a data directory and in its partitions."""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkalog.fsck.findings import Finding
+from kafkalog.storage.file_names import (
+    CLEANED_SUFFIX,
+    CLUSTER_METADATA_TOPIC,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    parse_partition_dir,
+)
+from kafkalog.storage.remote_path import RemotePath
+
+_INDEXES = INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+_LEFT_OVER = {
+    DELETED_SUFFIX: "a file to be deleted, which a broker had no time for",
+    CLEANED_SUFFIX: "the draft of a compacted segment, which a broker deletes",
+    SWAP_SUFFIX: "a compacted segment that was being put in place, which a broker completes",
+    TEMPORARY_SUFFIX: "the draft of a file that was to be replaced",
+}
+# The time in which a broker renames or creates all files of a segment.
+_PATIENCE_SECONDS = 0.05
+TIERED_STORAGE_CACHE = "remote-log-index-cache"
+_MARKS = {
+    "delete": ("directory-delete", "a partition that is being deleted"),
+    "future": ("directory-future", "a partition that is being moved here"),
+    "stray": ("directory-stray", "a partition that the cluster does not know, or has under another topic id"),
+}
+
+
+class Names(NamedTuple):
+    """The entries of a directory. files: those that are regular files, or links to some. dangling: links to nothing."""
+
+    files: frozenset[str]
+    directories: frozenset[str]
+    dangling: frozenset[str]
+
+    @property
+    def by_broker(self) -> bool:
+        """Whether a broker has worked in this partition: there are more files than segments."""
+        return any(not name.endswith(LOG_SUFFIX) for name in self.files)
+
+
+def names_in(directory: Path) -> Names:
+    """Return the entries of a directory.
+
+    Raises:
+        OSError: It is not readable.
+    """
+    files: set[str] = set()
+    directories: set[str] = set()
+    dangling: set[str] = set()
+    if isinstance(directory, RemotePath):
+        for path in directory.iterdir():
+            (files if path.is_file() else directories).add(path.name)
+    else:
+        with os.scandir(directory) as entries:
+            for each in entries:
+                if each.is_symlink() and not Path(each.path).exists():
+                    dangling.add(each.name)
+                else:
+                    (directories if each.is_dir() else files).add(each.name)
+    return Names(frozenset(files), frozenset(directories), frozenset(dangling))
+
+
+def partition_layout(directory: Path, names: Names) -> Iterator[Finding]:
+    """Yield the findings about the names of the files of a partition."""
+    yield from _dangling(directory, names)
+    yield from modes(directory, names)
+    left_over: dict[str, list[str]] = {}
+    orphans = []
+    for name in sorted(names.files):
+        path = directory / name
+        if path.suffix in {LOG_SUFFIX, *_INDEXES} and not name.removesuffix(path.suffix).isdecimal():
+            yield Finding("foreign-log-name", str(path), "the name is not an offset: a broker does not start with it")
+        elif path.suffix in _LEFT_OVER:
+            left_over.setdefault(path.suffix, []).append(str(path))
+        elif path.suffix in _INDEXES:
+            segment = name.removesuffix(path.suffix) + LOG_SUFFIX
+            if segment not in names.files | names.dangling:
+                orphans.append((path, directory / segment))
+    for suffix, paths in left_over.items():
+        count = f", the first of {len(paths)}" if len(paths) > 1 else ""
+        yield Finding("left-over", paths[0], f"{_LEFT_OVER[suffix]}{count}")
+    yield from _orphaned(orphans)
+
+
+def _orphaned(orphans: list[tuple[Path, Path]]) -> Iterator[Finding]:
+    """Yield the findings about indexes whose segment is not there, given the paths of both."""
+    if orphans:
+        # A broker may be deleting or creating the segment.
+        time.sleep(_PATIENCE_SECONDS)
+    for path, segment in orphans:
+        if path.exists() and not segment.exists():
+            yield Finding("orphaned-index", str(path), "an index without a segment, which a broker deletes")
+
+
+def _dangling(directory: Path, names: Names) -> Iterator[Finding]:
+    for name in sorted(names.dangling):
+        path = directory / name
+        yield Finding("dangling-link", str(path), "a link to nothing, which a broker passes over", found=_target(path))
+
+
+def _target(path: Path) -> str:
+    try:
+        return os.fsdecode(os.readlink(path))  # noqa: PTH115 # a link to nothing, as it was written
+    except OSError:
+        return "?"
+
+
+def modes(directory: Path, names: Names) -> Iterator[Finding]:
+    """Yield the findings about files that their owner may not change, in a directory that he may change.
+
+    A directory that nobody may change is a copy to read from.
+    """
+    if isinstance(directory, RemotePath):
+        return
+    try:
+        own = directory.stat()
+        for name in sorted(names.files | names.directories):
+            path = directory / name
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue
+            wanted = stat.S_IRUSR | stat.S_IWUSR | (stat.S_IXUSR if name in names.directories else 0)
+            if own.st_mode & stat.S_IWUSR and status.st_mode & wanted != wanted:
+                message = "the owner may not read and write it"
+                yield Finding("mode", str(path), message, found=stat.filemode(status.st_mode))
+            elif status.st_uid != own.st_uid and own.st_uid and not status.st_mode & stat.S_IWOTH:
+                message = "it belongs to another user than its directory"
+                yield Finding("mode", str(path), message, expected=own.st_uid, found=status.st_uid)
+    except OSError as error:
+        yield Finding("unreadable", str(directory), error.strerror or str(error))
+
+
+def directory_layout(directory: Path, names: Names) -> Iterator[Finding]:
+    """Yield the findings about the names in a data directory."""
+    yield from _dangling(directory, names)
+    yield from modes(directory, names)
+    for name in sorted(names.directories - {TIERED_STORAGE_CACHE}):
+        path = directory / name
+        partition = parse_partition_dir(name)
+        if partition is None:
+            yield Finding("foreign-directory", str(path), "no name of a partition: a broker does not start with it")
+        elif (mark := name.rpartition("-")[2]) in _MARKS:
+            code, message = _MARKS[mark]
+            if mark == "future" and str(partition) in names.directories:
+                code, message = "partition-twice", "it is beside the partition that it is to replace"
+            yield Finding(code, str(path), message)
+        elif str(partition) != name and partition.topic != CLUSTER_METADATA_TOPIC:
+            yield Finding("partition-twice", str(path), "a partition under another name", expected=str(partition))

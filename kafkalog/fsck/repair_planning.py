@@ -1,0 +1,451 @@
+"""The plan of a repair: `plan_repair`. It only reads; `repairing` carries it out.
+
+Each finding of `verify_path` is mended by one kind of change at most, by its code (`MENDINGS`). What is made anew
+follows from the log; so nothing is rebuilt beside a damaged log until its damage is dropped.
+"""
+
+import os
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from kafkalog.errors import CorruptCheckpointError, NotALogError
+from kafkalog.fsck.consequences import Consequence, Severity
+from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.header_checks import Bounds
+from kafkalog.fsck.repair_journal import APPLYING, UNDOING, State, journals_of, state_of
+from kafkalog.fsck.salvaging import lost_offsets
+from kafkalog.fsck.state_checks import metadata_findings
+from kafkalog.fsck.verifying import Options, verify_path
+from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
+from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    SWAP_SUFFIX,
+    parse_partition_dir,
+    real_path,
+    segment_base_offset,
+    segment_files,
+)
+from kafkalog.storage.files.small_file import read_small_text
+from kafkalog.storage.remote_path import local_path
+
+PathLike = str | os.PathLike[str]
+Offsets = tuple[int | None, int | None]
+
+
+class Mending(StrEnum):
+    """A kind of change."""
+
+    CUT = "cut-tail"
+    DROP = "drop-damaged"
+    ACCEPT_LOSS = "accept-loss"
+    INDEXES = "rebuild-indexes"
+    SNAPSHOTS = "rebuild-snapshots"
+    EPOCHS = "rebuild-leader-epochs"
+    SETTLE = "settle-left-over"
+    CHECKPOINT = "correct-checkpoint"
+    TOPIC_ID = "write-topic-id"
+    CLEAN_MARK = "write-clean-mark"
+    ORPHANS = "remove-orphans"
+    ASIDE = "move-aside"
+
+
+_CODES: dict[Mending, str] = {
+    Mending.CUT: "torn-tail; preallocated-tail, stopped",
+    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; crc-mismatch; unknown-magic;"
+    " batch-too-short; last-offset-delta; offset-order; offset-overlap; offset-below-segment; offset-beyond-segment;"
+    " segment-overlap",
+    Mending.ACCEPT_LOSS: "log-too-short",
+    Mending.INDEXES: "index-missing; time-index-missing; index-size; index-zeros; index-entries; time-index-entries;"
+    " time-index-short; txn-index-version; txn-index-format; txn-index-missing; txn-index-entries",
+    Mending.SNAPSHOTS: "snapshot-format; snapshot-differs; snapshot-missing",
+    Mending.EPOCHS: "leader-epoch-format; leader-epoch-order; leader-epoch-beyond-end; leader-epoch-missing;"
+    " leader-epoch-differs",
+    Mending.SETTLE: "left-over",
+    Mending.CHECKPOINT: "checkpoint-format; log-start-unlike-epochs; log-start-before-log; log-start-beyond-end;"
+    " cleaner-offset-beyond-end",
+    Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs",
+    Mending.CLEAN_MARK: "clean-shutdown-format",
+    Mending.ORPHANS: "orphaned-index",
+    Mending.ASIDE: "foreign-directory; partition-twice; foreign-log-name; swap-damaged",
+}
+MENDINGS: dict[str, Mending] = {code: mending for mending, codes in _CODES.items() for code in codes.split("; ")}
+"""The change that mends findings of a code; as in `RULES`, with a situation where that matters."""
+
+REBUILDING = {Mending.CUT, Mending.DROP, Mending.INDEXES, Mending.SNAPSHOTS, Mending.EPOCHS, Mending.SETTLE}
+"""The changes that follow from a recovery of the partition's whole log."""
+_BLOCKING = {
+    **dict.fromkeys(("unreadable", "not-a-log", "file-changed", "segment-gone", "dangling-link", "mode"),
+                    "the log cannot be read as a whole: mend that first"),
+    "control-record": "a control record is damaged: salvage the partition",
+}  # fmt: skip
+_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_ON_THEIR_WAY_OUT = ("-delete", "-stray")
+_AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
+_ANEW = "write it anew from the lines that can be read"
+_TEXTS = {
+    Mending.CUT: "cut off the last {size} bytes, no whole batch",
+    Mending.DROP: "drop what is damaged",
+    Mending.ACCEPT_LOSS: "lower its offsets in the checkpoints to the log's end",
+    Mending.INDEXES: "rebuild its indexes",
+    Mending.SNAPSHOTS: "rebuild its producer snapshots from the log",
+    Mending.EPOCHS: "rebuild it from the batches of the log",
+    Mending.SETTLE: "remove left-over files; complete or revert the replacement of segments that they belong to",
+    Mending.CHECKPOINT: "{correction}",
+    Mending.TOPIC_ID: "write the topic id {topic_id}",
+    Mending.CLEAN_MARK: "write it anew, without a broker's epoch",
+    Mending.ORPHANS: "remove index files without a segment ({count})",
+    Mending.ASIDE: "move it aside, into the journal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a plan.
+
+    Attributes:
+        mending: Its kind.
+        path: The file, or the directory.
+        findings: What it mends.
+        topic_id: The topic id that is written; None for other kinds.
+        lost: The ranges of offsets, first and last, that are gone then; None where that is not known.
+    """
+
+    mending: Mending
+    path: Path
+    findings: tuple[Finding, ...]
+    topic_id: str | None = None
+    lost: tuple[Offsets, ...] = ()
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        names = {each.partition or Path(each.path).parent.name for each in self.findings if not _is_of_form(each)}
+        what = _TEXTS[self.mending].format(
+            size=sum(each.length or 0 for each in self.findings),
+            count=len(self.findings),
+            topic_id=self.topic_id,
+            correction=f"correct the offsets of {', '.join(sorted(names))}" if names else _ANEW,
+        )
+        lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
+        return f"{self.path}: {what}{f'; offsets {lost} are lost' if lost else ''}"
+
+
+def _is_of_form(finding: Finding) -> bool:
+    return finding.code == "checkpoint-format"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A finding that a plan does not mend, and why."""
+
+    finding: Finding
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What to repair.
+
+    Attributes:
+        data_dir: The data directory.
+        partitions: The partitions to repair in it.
+        siblings: All partitions in it that a broker serves.
+    """
+
+    data_dir: Path
+    partitions: tuple[Path, ...]
+    siblings: tuple[Path, ...]
+
+    def holding(self, path: Path) -> Path | None:
+        """Return the partition that a path is, or is in."""
+        return next((each for each in (path, path.parent) if each in self.partitions), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What a repair will do, see `plan_repair`.
+
+    Attributes:
+        path: The data directory or partition.
+        changes: The changes.
+        left: The findings that remain.
+        unfinished: The journal of an interrupted repair or undo, which is to be finished first; the plan has nothing
+            else then.
+        place: What belongs to the path.
+        journal_stem: The path of the journal, without the time.
+        states: The state of each file in the directories concerned, as it was before the check.
+    """
+
+    path: Path
+    changes: tuple[Change, ...]
+    left: tuple[Left, ...]
+    unfinished: Path | None
+    place: Place = field(repr=False)
+    journal_stem: Path = field(repr=False)
+    states: Mapping[Path, State] = field(repr=False)
+
+
+def plan_repair(
+    path: PathLike,
+    *,
+    drop_corrupt: bool = False,
+    topic_ids: Mapping[str, str] | None = None,
+    journals: PathLike | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> RepairPlan:
+    """Check a data directory or a partition, and plan its repair. Nothing is changed.
+
+    Args:
+        path: The data directory or the partition.
+        drop_corrupt: Whether damaged batches are dropped, and the loss of records is accepted that are gone already.
+        topic_ids: The topic ids that are known, by topic. That of another topic is the one that most of its partitions
+            in the data directory have.
+        journals: The directory for the journal, outside the data directory; None: the one that holds the data
+            directory.
+        progress: Called with the number of bytes checked since the last call.
+
+    Raises:
+        NotALogError: The path is no data directory or partition.
+        ValueError: A topic id is none, or `journals` lies in the data directory.
+        OSError: The path cannot be read.
+    """
+    path = Path(os.path.abspath(local_path(path)))  # noqa: PTH100 - a link keeps its name
+    found, topic_ids = discover(path), topic_ids or {}
+    if isinstance(found, LogFile):
+        raise NotALogError("a file: give its partition directory", str(path))
+    if wrong := [each for each in topic_ids.values() if not is_topic_id(each)]:
+        raise ValueError(f"{wrong[0]!r} is not a topic id: 22 characters of base64url, not all A")
+    place = _place_of(found)
+    stem = _journal_stem(place, path, journals)
+    if (journal := unfinished_journal(stem, place.data_dir)) is not None:
+        return RepairPlan(path, (), (), journal, place, stem, {})
+    states = states_of([place.data_dir, *place.partitions])
+    findings = list(verify_path(path, Options(progress=progress)))
+    if isinstance(found, PartitionDir):
+        others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
+        findings += [each for directory, each in metadata_findings(others).items() if directory == path]
+    changes, left = _Planning(place, drop_corrupt, topic_ids, stem.parent).plan(dict.fromkeys(findings))
+    touched = {place.data_dir, *(place.holding(each.path) for each in changes)}
+    states = {each: state for each, state in states.items() if each.parent in touched}
+    return RepairPlan(path, tuple(changes), tuple(left), None, place, stem, states)
+
+
+def unfinished_journal(stem: Path, data_dir: Path) -> Path | None:
+    """Return the first journal of an interrupted repair or undo of a data directory; None without one.
+
+    Args:
+        stem: The beginning of its path.
+        data_dir: The data directory.
+    """
+    return next((each.path for each in journals_of(stem, data_dir) if each.state in {APPLYING, UNDOING}), None)
+
+
+def _place_of(found: DataDir | PartitionDir) -> Place:
+    if isinstance(found, DataDir):
+        kept = tuple(each.path for each in found.partitions if not each.path.name.endswith(_ON_THEIR_WAY_OUT))
+        return Place(found.path, kept, tuple(each.path for each in found.partitions if each.mark is None))
+    data_dir, siblings = found.path.parent, list[Path]()
+    with suppress(NotALogError, OSError):
+        if isinstance(beside := discover(data_dir), DataDir):
+            siblings = [each.path for each in beside.partitions if each.mark is None]
+    return Place(data_dir, (found.path,), tuple(siblings))
+
+
+def _journal_stem(place: Place, path: Path, journals: PathLike | None) -> Path:
+    """Return the path of the journal but for the time: beside the data directory, or a partition that is in none."""
+    by_broker = any((place.data_dir / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *_CHECKPOINTS))
+    beside = real_path(place.data_dir if by_broker else path)
+    home = beside.parent if journals is None else real_path(journals)
+    if real_path(place.data_dir if by_broker else path) in {home, *home.parents}:
+        raise ValueError(f"{journals} is in the data directory, which a broker would not start with")
+    return home / f"{beside.name}.repair-"
+
+
+def states_of(directories: Iterable[Path]) -> dict[Path, State]:
+    """Return the state of each file in these directories, but for the lock."""
+    found = {}
+    for directory in directories:
+        with suppress(OSError):
+            found.update({each: state_of(each) for each in directory.iterdir() if each.name != LOCK_FILE})
+    return found
+
+
+_Found = tuple[Finding, Mending | None]
+
+
+class _Planning:
+    """Makes changes of findings."""
+
+    def __init__(self, place: Place, drop_corrupt: bool, topic_ids: Mapping[str, str], journals: Path) -> None:
+        self._place = place
+        self._drop_corrupt = drop_corrupt
+        self._topic_ids = topic_ids
+        self._journals = journals
+        self._changes: dict[tuple[Mending, Path], list[Finding]] = {}
+        self._ids: dict[Path, str] = {}
+        self._left: list[Left] = []
+
+    def plan(self, findings: Iterable[Finding]) -> tuple[list[Change], list[Left]]:
+        """Return the changes, and what is left."""
+        by_partition: dict[Path | None, list[_Found]] = {}
+        self._log_starts_lost = False
+        for finding in findings:
+            # Of what is normal, only left-over files are looked after.
+            if finding.code == "left-over" or finding.severity is not Severity.INFO:
+                mending = MENDINGS.get(f"{finding.code}, {finding.situation}") or MENDINGS.get(finding.code)
+                by_partition.setdefault(self._place.holding(Path(finding.path)), []).append((finding, mending))
+            self._log_starts_lost |= _is_of_form(finding) and finding.path.endswith(f"/{LOG_START_OFFSET_CHECKPOINT}")
+        starts = {each.partition for each, _ in by_partition.get(None, []) if each.code == "log-start-before-log"}
+        for directory, found in by_partition.items():
+            lost = self._log_starts_lost or (directory is not None and directory.name in starts)
+            self._plan_partition(directory, [_follows(each, log_start_lost=lost) for each in found])
+        for directory in self._place.partitions:
+            self._plan_topic_id(directory)
+        changes = [
+            Change(mending, path, tuple(found), self._ids.get(path), tuple(_lost(mending, path, found)))
+            for (mending, path), found in self._changes.items()
+        ]
+        return changes, self._left
+
+    def _plan_partition(self, directory: Path | None, found: Sequence[_Found]) -> None:
+        codes = {finding.code for finding, _ in found}
+        kinds = {mending for _, mending in found}
+        blocked = next((why for code, why in _BLOCKING.items() if code in codes), "")
+        if not blocked and Mending.DROP in kinds and not self._drop_corrupt:
+            blocked = "the log is damaged: mend that first"
+        rewritten = bool(kinds & {Mending.CUT, Mending.DROP}) and not blocked
+        for finding, mending in found:
+            why = self._why_not(finding, mending, directory)
+            if not why and mending in REBUILDING:
+                why = blocked
+            if not why and mending is Mending.EPOCHS and "leader-epoch" in codes:
+                why = "it follows from a batch with a wrong leader epoch"
+            if not why and mending is Mending.ACCEPT_LOSS and not (rewritten or self._drop_corrupt):
+                why = "the records are gone: take them from another replica, or accept that with --drop-corrupt"
+            if why or mending is None:
+                self._left.append(Left(finding, why))
+            else:
+                self._changes.setdefault((mending, self._target(finding, mending, directory)), []).append(finding)
+
+    def _why_not(self, finding: Finding, mending: Mending | None, directory: Path | None) -> str:
+        """Return why a finding is not mended, as far as that does not hang on others; empty if it can be."""
+        why = ""
+        if mending is None:
+            why = finding.mend or (
+                f"a broker {finding.rule.clean}"
+                if finding.consequence in {Consequence.REBUILT, Consequence.DOUBTFUL}
+                else "no command mends it"
+            )
+        elif mending in REBUILDING and directory is None:
+            why = "it is in no partition that a broker serves"
+        elif mending is Mending.DROP and directory is not None and directory.name.startswith(CLUSTER_METADATA_TOPIC):
+            why = "the log of the cluster's metadata must not have gaps: take it from another controller"
+        elif mending is Mending.DROP and not self._drop_corrupt:
+            why = f"{finding.mend}; or give --drop-corrupt"
+        elif mending is Mending.TOPIC_ID and directory is not None and self._topic_id(directory, finding) is None:
+            why = "the topic id is not known: give --topic-id"
+        elif mending is Mending.ASIDE:
+            why = self._why_not_aside(finding)
+        return why
+
+    def _why_not_aside(self, finding: Finding) -> str:
+        path = Path(finding.path)
+        if path.is_dir() and path.stat().st_dev != self._journals.stat().st_dev:
+            return f"mv {path} ASIDE    # the journal would be on another file system"
+        if finding.code == "swap-damaged" and not (
+            self._drop_corrupt or path.with_name(path.name.removesuffix(SWAP_SUFFIX)).exists()
+        ):
+            return "it may be the only copy of its sound batches: --drop-corrupt moves it aside"
+        return ""
+
+    def _target(self, finding: Finding, mending: Mending, directory: Path | None) -> Path:
+        """Return the path of a change."""
+        path = Path(finding.path)
+        if mending is Mending.INDEXES:
+            return path.with_suffix(LOG_SUFFIX)
+        if mending in {Mending.SNAPSHOTS, Mending.SETTLE, Mending.ACCEPT_LOSS, Mending.ORPHANS}:
+            return directory or path.parent
+        if mending is Mending.CHECKPOINT and directory is not None:
+            return self._place.data_dir / LOG_START_OFFSET_CHECKPOINT
+        return path
+
+    # --- topic ids
+
+    def _plan_topic_id(self, directory: Path) -> None:
+        """Plan to write a topic id that is given, where the partition has another one without a finding."""
+        path, given = directory / PARTITION_METADATA, self._topic_ids.get(_topic_of(directory) or "")
+        if given is not None and (Mending.TOPIC_ID, path) not in self._changes and _id_in(path) != given:
+            self._changes[Mending.TOPIC_ID, path] = []
+            self._ids[path] = given
+
+    def _topic_id(self, directory: Path, finding: Finding) -> str | None:
+        """Return the topic id of a partition, as given, or as most of its siblings have it; None if it is not known."""
+        topic, own = _topic_of(directory), Path(finding.path)
+        known = self._topic_ids.get(topic or "")
+        if known is None:
+            beside = (each / PARTITION_METADATA for each in self._place.siblings if _topic_of(each) == topic)
+            ids = Counter(found for each in beside if (found := _id_in(each)) is not None)
+            known, count = ids.most_common(1)[0] if ids else (_id_in_text(own), 0)
+            if 2 * count <= ids.total() and ids:
+                known = None
+        if known is not None:
+            self._ids[own] = known
+        return known
+
+
+def _follows(found: _Found, *, log_start_lost: bool) -> _Found:
+    """Return the finding and its change: the leader epochs begin later than the log if its start is not known."""
+    if log_start_lost and found[0].code == "leader-epoch-differs" and found[0].found == "none":
+        return found[0], Mending.CHECKPOINT
+    return found
+
+
+def _lost(mending: Mending, path: Path, findings: Sequence[Finding]) -> Iterator[Offsets]:
+    if mending is Mending.DROP and (base := segment_base_offset(path.name)) is not None:
+        bases = [each for each, _ in segment_files(path.parent)]
+        at = bisect_right(bases, base)
+        yield from lost_offsets(path, Bounds(base, bases[at] if at < len(bases) else None))
+    elif mending in {Mending.CUT, Mending.ACCEPT_LOSS}:
+        yield from dict.fromkeys(
+            (each.first_offset, each.last_offset) for each in findings if each.first_offset is not None
+        )
+
+
+def _topic_of(directory: Path) -> str | None:
+    partition = parse_partition_dir(directory.name)
+    return None if partition is None else partition.topic
+
+
+def _id_in(path: Path) -> str | None:
+    """Return the topic id in a `partition.metadata`; None if it has none that can be read."""
+    with suppress(CorruptCheckpointError, OSError):
+        found = read_partition_metadata(path)
+        return None if found is None else found.topic_id
+    return None
+
+
+def _id_in_text(path: Path) -> str | None:
+    """Return the topic id in a damaged `partition.metadata`; None if there is none."""
+    with suppress(CorruptCheckpointError, OSError):
+        match = _AN_ID.search(read_small_text(path, 1 << 16))
+        return match[1] if match and is_topic_id(match[1]) else None
+    return None

@@ -1,0 +1,328 @@
+"""Salvage of a damaged partition: `salvage`.
+
+    source       batch | damaged | batch | lost bytes | batch          never written to
+    destination  batch |           batch |              batch          offsets, leader epochs and topic id as before
+
+The good batches are copied byte for byte to segments of the same base offsets. The copy is then recovered as after an
+unclean stop, which builds its indexes, leader epochs and producer state. It is made in a directory whose name tells a
+broker to delete it, and gets its own name once it is complete: an interrupted salvage leaves no partition.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from errno import EEXIST
+from io import FileIO
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+
+from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, NotALogError
+from kafkalog.fsck.file_check import FileCheck, Scope
+from kafkalog.fsck.findings import Finding, Summary
+from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
+from kafkalog.fsck.walk import Lost, Run, Source, Tail, walk
+from kafkalog.storage.checkpoint.checkpoint_file import (
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_leader_epoch_checkpoint,
+)
+from kafkalog.storage.checkpoint.partition_metadata_file import (
+    read_partition_metadata,
+    topic_id_in,
+    write_partition_metadata,
+)
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock
+from kafkalog.storage.data_dir.session import Session
+from kafkalog.storage.file_names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+    partition_of_dir,
+    segment_files,
+)
+from kafkalog.storage.files.durable import make_directory, naming, sync_directory
+from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.remote_path import local_path, to_path
+from kafkalog.storage.unified_log import WritableLog
+
+_log = logging.getLogger(__name__)
+# The codes of findings about batches that a broker's followers and consumers do not accept where they are.
+WRONG_OFFSETS = {
+    "last-offset-delta",
+    "offset-order",
+    "offset-overlap",
+    "offset-below-segment",
+    "offset-beyond-segment",
+    "segment-overlap",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SalvagedPartition:
+    """The result of `salvage`.
+
+    Attributes:
+        directory: The new partition directory.
+        topic_partition: The partition.
+        topic_id: Its topic id.
+        log_start_offset: Its log start offset.
+        log_end_offset: The offset of its next record.
+        batches: The number of batches copied.
+        size_in_bytes: Their size.
+        batches_left_out: The number of readable batches that were not copied.
+        bytes_left_out: The bytes that were not copied: of those, and of lost bytes and tails.
+    """
+
+    directory: Path
+    topic_partition: TopicPartition
+    topic_id: str
+    log_start_offset: int
+    log_end_offset: int
+    batches: int
+    size_in_bytes: int
+    batches_left_out: int
+    bytes_left_out: int
+
+
+def salvage(
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    config: LogConfig | None = None,
+    topic_id: str | None = None,
+    report: Callable[[Finding], object] | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> SalvagedPartition:
+    """Copy every good batch of a partition to a new partition directory that a broker accepts.
+
+    A batch is good if its checksum is valid, and if its offsets follow those of the batches before it and belong to its
+    segment. Records that cannot be decompressed are copied: no broker looks at them, see `verify_path`.
+
+    Args:
+        source: The damaged partition directory. It is only read.
+        destination: The directory to create, `<topic>-<number>`. Its parent is a broker's data directory, whose lock is
+            held meanwhile.
+        config: The settings of the topic: how densely the indexes are filled.
+        topic_id: The topic id; None: that in `partition.metadata` of the source or, without one, that of the topic's
+            other partitions beside the destination, or a new one. A broker sets a partition with another topic id than
+            its cluster's aside.
+        report: Called with each finding about the source's `.log` files.
+        progress: Called with the number of bytes read since the last call.
+
+    Raises:
+        NotALogError: The source has no segments, or the destination is not named like a partition.
+        FileExistsError: The destination is a link, or exists and is not empty.
+        InconsistentTopicIdError: Other partitions of the topic beside the destination have another topic id.
+        LogLockedError: A broker or another writer has locked the data directory of the destination.
+        OSError: A file cannot be read or written. There is no destination then.
+    """
+    source, destination = to_path(source), local_path(destination).absolute()
+    partition = partition_of_dir(destination.name)
+    if partition is None:
+        raise NotALogError("a partition's directory is named <topic>-<number>", str(destination))
+    if not (files := segment_files(source)):
+        raise NotALogError("no segments (<20 digits>.log) to salvage", str(source))
+    if destination.is_symlink():
+        raise FileExistsError(EEXIST, "the destination is a link", str(destination))
+    make_directory(destination.parent)
+    # The new partition, once it is there: until then nothing has changed in the data directory.
+    session, created = Session(DirectoryLock.of_partition(destination)), list[str]()
+    try:
+        if destination.exists() and any(destination.iterdir()):
+            raise FileExistsError(EEXIST, "the destination is not empty", str(destination))
+        topic_id = _topic_id(source, destination, partition.topic, topic_id)
+        with _temporary(destination) as temporary:
+            made = temporary / destination.name
+            made.mkdir()
+            copy = Copy(made, report or (lambda _: None))
+            for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
+                bounds = Bounds(base_offset, following)
+                copy.add(path, Scope(str(path), bounds, following is not None, progress=progress))
+            _copy_leader_epochs(source, made)
+            write_partition_metadata(made / PARTITION_METADATA, topic_id)
+            with WritableLog.load(made, config) as log:
+                start = _log_start_offset(source)
+                log.update_high_watermark(log.log_end_offset)
+                if start <= log.log_end_offset:
+                    log.maybe_increment_log_start_offset(start)
+            session.update_checkpoints([log])
+            made.rename(destination)
+            sync_directory(destination.parent)
+        created.append(destination.name)
+    finally:
+        session.end(*created, in_order=True)
+    return SalvagedPartition(
+        directory=destination,
+        topic_partition=partition,
+        topic_id=topic_id,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        batches=copy.batches,
+        size_in_bytes=copy.size,
+        batches_left_out=copy.left_out,
+        bytes_left_out=copy.read - copy.size,
+    )
+
+
+def _topic_id(source: Path, destination: Path, topic: str, wanted: str | None) -> str:
+    """Return the topic id of the destination."""
+    if wanted is None:
+        try:
+            found = read_partition_metadata(source / PARTITION_METADATA)
+        except CorruptCheckpointError as error:
+            _log.warning("%s; the topic id is that of the other partitions, or a new one", error)
+            found = None
+        wanted = None if found is None else found.topic_id
+    present = topic_id_in(destination.parent, topic, new=wanted)
+    if wanted is not None and present != wanted:
+        what = "other partitions of the topic beside it have another topic id"
+        raise InconsistentTopicIdError(what, str(destination), None, present, wanted)
+    return present
+
+
+def _copy_leader_epochs(source: Path, made: Path) -> None:
+    """Copy the leader epochs, since there may be some without a batch. Recovery corrects those that the batches refute.
+
+    A damaged checkpoint is left out.
+    """
+    try:
+        epochs = read_leader_epoch_checkpoint(source / LEADER_EPOCH_CHECKPOINT)
+    except (CorruptCheckpointError, OSError) as error:
+        _log.warning("%s; the leader epochs are those of the batches", error)
+        return
+    if epochs:
+        write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
+
+
+def _log_start_offset(source: Path) -> int:
+    """Return the log start offset in the checkpoint of the source's data directory; 0 if there is none."""
+    try:
+        starts = read_offset_checkpoint(source.parent / LOG_START_OFFSET_CHECKPOINT)
+    except (CorruptCheckpointError, OSError) as error:
+        _log.warning("%s; the log starts with its first batch", error)
+        return 0
+    partition = partition_of_dir(source.name)
+    return 0 if partition is None else starts.get(partition, 0)
+
+
+@contextmanager
+def _temporary(destination: Path) -> Iterator[Path]:
+    """Create a directory beside the destination that a broker deletes, and delete it at the end."""
+    path = destination.parent / f"{destination.name}.{uuid4().hex}-delete"
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def good_batches(
+    source: Source, scope: Scope, report: Callable[[Finding], object]
+) -> Iterator[tuple[Run | Lost | Tail, Flags]]:
+    """Yield the parts of a segment with the flags of good batches: sound ones at offsets that the segment may hold.
+
+    Reports all findings first, since the batches after a damaged offset tell which one it is.
+    """
+    wrong, last = set[int | None](), -1
+    for finding in FileCheck(source, scope, Summary()).findings():
+        if finding.code in WRONG_OFFSETS:
+            wrong.add(finding.position)
+        report(finding)
+    for item in walk(source, scope.bounds):
+        if not isinstance(item, Run):
+            yield item, np.zeros(0, np.bool_)
+            continue
+        rows, good = item.rows, item.valid & scope.bounds.inside(item.rows)
+        first = first_offsets(rows)
+        for i in np.flatnonzero(good).tolist():
+            good[i] = first[i] > last and int(rows["position"][i]) not in wrong
+            last = int(rows["last_offset"][i]) if good[i] else last
+        yield item, good
+
+
+class Copy:
+    """The copy of the good batches of all segments.
+
+    Attributes:
+        batches: The number of batches copied.
+        size: Their size, bytes.
+        left_out: The number of batches left out.
+        read: The number of bytes read.
+    """
+
+    def __init__(self, directory: Path, report: Callable[[Finding], object]) -> None:
+        self.batches = self.size = self.left_out = self.read = 0
+        self._directory = directory
+        self._report = report
+
+    def add(self, path: Path, scope: Scope) -> None:
+        """Copy a segment. A segment without a good batch is created only if it is the last, whose name is the log end.
+
+        Its indexes are empty: recovery fills them.
+        """
+        target, before = self._directory / path.name, self.size
+        with closing(open_source(path)) as source:
+            with target.open("wb", buffering=0) as out:
+                for item, good in good_batches(source, scope, self._report):
+                    if isinstance(item, Run):
+                        self._copy(item, source, good, out)
+            self.read += source.size
+        if self.size == before and scope.sealed:
+            target.unlink()
+        else:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                target.with_suffix(suffix).touch()
+
+    def _copy(self, run: Run, source: Source, good: Flags, out: FileIO) -> None:
+        """Copy the good batches of a range."""
+        positions = run.rows["position"]
+        entries = run.entries(source)
+        ends = positions + run.rows["size_in_bytes"] - entries.position
+        for start, stop in _ranges(good):
+            data = entries.view[int(positions[start]) - entries.position : int(ends[stop - 1])]
+            self.size += len(data)
+            with naming(Path(out.name)):
+                # Until the disk is full, one write is enough.
+                while data:
+                    data = data[out.write(data) :]
+        self.batches += int(good.sum())
+        self.left_out += int((~good).sum())
+
+
+def lost_offsets(path: Path, bounds: Bounds) -> list[tuple[int | None, int | None]]:
+    """Return the ranges of offsets between the good batches of a segment that damage may hide; None: unknown."""
+    found, next_offset, damaged = list[tuple[int | None, int | None]](), bounds.base, False
+
+    def note(end: int | None) -> None:
+        if damaged and (next_offset is None or end is None or next_offset < end):
+            found.append((next_offset, None if end is None else end - 1))
+
+    with closing(open_source(path)) as source:
+        for item, good in good_batches(source, Scope(str(path), bounds, bounds.following is not None), lambda _: None):
+            if not isinstance(item, Run):
+                damaged = True
+                continue
+            first, last = first_offsets(item.rows).tolist(), item.rows["last_offset"].tolist()
+            for i, is_good in enumerate(good.tolist()):
+                if is_good:
+                    note(first[i])
+                    next_offset, damaged = last[i] + 1, False
+                else:
+                    damaged = True
+    note(bounds.following)
+    return found
+
+
+def _ranges(flags: Flags) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each range of true flags."""
+    edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)

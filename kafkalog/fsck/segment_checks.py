@@ -1,0 +1,35 @@
+"""Checks of the offsets that a log is missing, between its segments and between their batches.
+
+    00000000000000000000.log  offsets 0..99 | 00000000000000000150.log  offsets 150..         100..149 are missing
+
+Compaction leaves gaps, too. Its checkpoint tells, or that there are many of them.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+
+from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.log_history import LogHistory
+
+
+def gap_findings(history: LogHistory, cleaned: int | None, swaps: Collection[int]) -> Iterator[Finding]:
+    """Yield the findings about missing offsets that compaction does not explain.
+
+    Args:
+        history: The segments.
+        cleaned: The offset up to which the partition is compacted; None if it is not.
+        swaps: The base offsets of segments that a broker will put in place.
+    """
+    if history.looks_compacted:
+        return
+    for gap in history.gaps:
+        if cleaned is None or cleaned <= gap.start:
+            yield Finding("offset-gap", str(gap.path), "offsets are missing before the batch", gap.position, 0,
+                          gap.start, gap.end - 1, gap.start, gap.end)  # fmt: skip
+    for before, after in pairwise(history.extents):
+        known = before.whole and not before.has_tail and not any(before.base <= base < after.base for base in swaps)
+        if known and before.end < after.base and (cleaned is None or cleaned <= before.end):
+            what = f"{before.path.name} is empty" if not before.size else f"{before.path.name} ends before it"
+            message = f"offsets are missing before the segment: {what}"
+            yield Finding("segment-gap", str(after.path), message, None, None, before.end, after.base - 1,
+                          before.end, after.base)  # fmt: skip

@@ -1,0 +1,142 @@
+"""Checks of the files that hold the state of a partition: leader epochs and `partition.metadata`."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kafkalog.errors import CorruptCheckpointError, KafkaLogError
+from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.log_history import LogHistory
+from kafkalog.storage.checkpoint.checkpoint_file import EpochEntry, read_leader_epoch_checkpoint
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
+from kafkalog.storage.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    TopicPartition,
+)
+
+# So many leader epochs are told in a finding.
+_TOLD = 10
+
+
+def of_error(code: str, path: Path, error: KafkaLogError) -> Finding:
+    """Return the finding about a file that a reader of the library refuses."""
+    expected, found = (
+        value if value is None or isinstance(value, (int, str)) else str(value)
+        for value in (error.expected, error.found)
+    )
+    return Finding(code, str(path), error.message, error.position, expected=expected, found=found)
+
+
+def unreadable(path: Path, error: OSError) -> Finding:
+    """Return the finding about a file that cannot be read."""
+    return Finding("unreadable", str(path), error.strerror or str(error))
+
+
+def epoch_findings(
+    directory: Path, history: LogHistory, *, by_broker: bool, log_start: int | None
+) -> Iterator[Finding]:
+    """Yield the findings about the leader epochs of a partition, after its segments were walked.
+
+    Args:
+        directory: The partition.
+        history: Its segments.
+        by_broker: Whether a broker has worked in the directory, which then has the file.
+        log_start: The log start offset, before which epochs are forgotten; None if it may be any.
+    """
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    try:
+        entries = read_leader_epoch_checkpoint(path)
+        cache = LeaderEpochCache(path, writable=False)
+    except CorruptCheckpointError as error:
+        yield of_error("leader-epoch-format", path, error)
+        return
+    except OSError as error:
+        yield unreadable(path, error)
+        return
+    known = cache.entries
+    if entries != list(known) and entries == read_leader_epoch_checkpoint(path):
+        message = "epochs or their start offsets do not rise: a broker drops entries"
+        yield Finding("leader-epoch-order", str(path), message, expected=_text(known), found=_text(entries))
+    end = history.log_end
+    if end is not None and known and known[-1].start_offset > end:
+        last = known[-1]
+        yield Finding("leader-epoch-beyond-end", str(path), f"epoch {last.epoch} begins beyond the log's end",
+                      expected=f"at most {end}", found=last.start_offset)  # fmt: skip
+    first = history.first_base
+    # A log start beyond the end is another finding.
+    within = log_start is not None and (end is None or log_start <= end)
+    if log_start is not None and within and known and known[0].start_offset < max(log_start, first):
+        # They are forgotten when the log start moves.
+        code = "log-start-unlike-epochs" if log_start > first else "first-segment-missing"
+        message = "the leader epochs begin before the log start: nobody has deleted these records"
+        begin = max(log_start, first)
+        yield Finding(code, str(path), message, None, None, known[0].start_offset, begin - 1, begin,
+                      known[0].start_offset)  # fmt: skip
+    if not known:
+        if history.epochs and by_broker:
+            yield Finding("leader-epoch-missing", str(path), "no epochs, though batches have some")
+        return
+    yield from _differing(path, known, history, log_start)
+
+
+def _text(entries: Sequence[tuple[int, int]]) -> str:
+    told = ", ".join(f"{epoch} from {start_offset}" for epoch, start_offset in entries[:_TOLD])
+    return told + (", ..." if len(entries) > _TOLD else "")
+
+
+def _differing(
+    path: Path, known: tuple[EpochEntry, ...], history: LogHistory, log_start: int | None
+) -> Iterator[Finding]:
+    """Yield a finding about the first batch whose epoch is not the one of the checkpoint."""
+    starts = [entry.start_offset for entry in known]
+    for batches in history.epochs:
+        for offset in (batches.first, batches.last):
+            at = bisect_right(starts, offset)
+            epoch = known[at - 1].epoch if at else None
+            forgotten = epoch is None and (log_start is None or offset < log_start)
+            if epoch != batches.epoch and not forgotten:
+                what = "no epoch begins at or before" if epoch is None else "another epoch has"
+                place = f"{batches.path.name}, position {batches.position}"
+                message = f"{what} offset {offset}, whose batches have epoch {batches.epoch} from {place} on"
+                yield Finding("leader-epoch-differs", str(path), message, first_offset=offset,
+                              expected=batches.epoch, found="none" if epoch is None else epoch)  # fmt: skip
+                return
+
+
+def metadata_findings(partitions: Mapping[Path, TopicPartition | None]) -> dict[Path, Finding]:
+    """Return for each directory of a data directory the finding about its `partition.metadata`, if there is one."""
+    found: dict[Path, Finding] = {}
+    ids: dict[Path, str] = {}
+    for directory in partitions:
+        path = directory / PARTITION_METADATA
+        try:
+            metadata = read_partition_metadata(path)
+        except CorruptCheckpointError as error:
+            found[directory] = of_error("partition-metadata-format", path, error)
+        except OSError as error:
+            found[directory] = unreadable(path, error)
+        else:
+            if metadata is not None:
+                ids[directory] = metadata.topic_id
+    for directory in partitions.keys() - ids.keys() - found.keys() if ids else ():
+        path, message = directory / PARTITION_METADATA, "the file is missing, though other partitions have one"
+        found[directory] = Finding("partition-metadata-missing", str(path), message)
+    return {**found, **_other_ids(partitions, ids)}
+
+
+def _other_ids(partitions: Mapping[Path, TopicPartition | None], ids: dict[Path, str]) -> dict[Path, Finding]:
+    """Return the findings about partitions whose topic id is not the one that most partitions of their topic have."""
+    by_topic: dict[str, Counter[str]] = {}
+    topics = {directory: partition.topic for directory in ids if (partition := partitions[directory]) is not None}
+    for directory, topic in topics.items():
+        by_topic.setdefault(topic, Counter())[ids[directory]] += 1
+    found = {}
+    for directory, topic in topics.items():
+        usual, _ = by_topic[topic].most_common(1)[0]
+        if ids[directory] != usual:
+            path, message = directory / PARTITION_METADATA, "the topic id is not that of the topic's other partitions"
+            found[directory] = Finding("topic-id-differs", str(path), message, expected=usual, found=ids[directory])
+    return found

@@ -1,0 +1,137 @@
+"""The state of a data directory at a glance: `status_of` a partition, `DirectoryStatus`.
+
+    log start ... last stable offset ... high watermark ... log end       from checkpoints, indexes and newest snapshots
+    health        no segment is read in full: `verify` does that
+
+A checkpoint that cannot be read is a problem of the directory; its partitions are then judged without it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.health import damage_of
+from kafkalog.fsck.recovering import bytes_to_recover
+from kafkalog.scan.transactions import hanging_in
+from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
+from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
+from kafkalog.storage.data_dir.discover import PartitionDir
+from kafkalog.storage.file_names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from kafkalog.storage.log import Log
+from kafkalog.storage.read_only_log import ReadOnlyLog
+
+
+class Health(StrEnum):
+    """What a quick look found. OK: nothing; the bytes of the segments were not checked."""
+
+    OK = "ok"
+    HANGING = "hanging transaction"
+    DAMAGED = "damaged"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """The state of a partition.
+
+    Attributes:
+        partition: The partition.
+        segments: The number of segments.
+        size_in_bytes: The size of its `.log` files.
+        log_start_offset: The log start offset; this and the following are None if unknown.
+        log_end_offset: The offset of the next record.
+        high_watermark: The high watermark of the checkpoint, limited to [log start, log end].
+        last_stable_offset: The offset before which every transaction is completed.
+        recovery_point: The offset of the checkpoint, before which everything is synced to disk.
+        health: The result of a quick look.
+        problem: What is wrong, for people; None if `health` is OK.
+    """
+
+    partition: PartitionDir
+    segments: int = 0
+    size_in_bytes: int = 0
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    recovery_point: int | None = None
+    health: Health = Health.OK
+    problem: str | None = None
+
+
+class DirectoryStatus:
+    """The state of a data directory; its partitions are looked at one by one.
+
+    Attributes:
+        path: The data directory.
+        was_clean: Whether the last writer stopped cleanly.
+        to_recover: The number of bytes that a broker reads when it recovers the directory at its start; None: unknown.
+        problems: The checkpoints that cannot be read, an error each.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read what concerns all partitions."""
+        self.path = path
+        self.problems: list[KafkaLogError | OSError] = []
+        self._offsets = [
+            self._read(path / name)
+            for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+        ]
+        self.was_clean = was_clean_shutdown(path)
+        self.to_recover: int | None = None
+        if not self.problems:
+            try:
+                self.to_recover = bytes_to_recover(path)
+            except (KafkaLogError, OSError) as error:
+                self.problems.append(error)
+
+    def _read(self, path: Path) -> dict[TopicPartition, int]:
+        try:
+            return dict(OffsetCheckpointFile(path).read())
+        except (KafkaLogError, OSError) as error:
+            self.problems.append(error)
+            return {}
+
+    def status_of(self, partition: PartitionDir) -> PartitionStatus:
+        """Return the state of a partition of the directory. Errors are part of it."""
+        try:
+            with ReadOnlyLog(partition.path) as log:
+                return self._of_log(partition, log)
+        except OSError as error:
+            return PartitionStatus(partition=partition, health=Health.UNREADABLE, problem=str(error))
+
+    def _of_log(self, partition: PartitionDir, log: Log) -> PartitionStatus:
+        known = partition.topic_partition
+        start, mark, point = (offsets.get(known) if known else None for offsets in self._offsets)
+        segments, size = log.segments, log.size_in_bytes
+        first = max(segments[0].base_offset if segments else 0, start or 0)
+        end = stable = problem = None
+        health = Health.DAMAGED
+        try:
+            # By the offset index: nothing before its last entry is read.
+            end = segments[-1].read_next_offset() if segments else first
+            problem = damage_of(log, end, high_watermark=mark, recovery_point=point)
+            if not self.problems:
+                stable = min(end, log.last_stable_offset)
+                if problem is None and stable < log.high_watermark and (problem := hanging_in(log)) is not None:
+                    health = Health.HANGING
+        except KafkaLogError as error:
+            problem = str(error)
+        return PartitionStatus(
+            partition=partition,
+            segments=len(segments),
+            size_in_bytes=size,
+            log_start_offset=first,
+            log_end_offset=end,
+            high_watermark=None if mark is None or end is None else min(end, max(first, mark)),
+            last_stable_offset=stable,
+            recovery_point=point,
+            health=Health.OK if problem is None else health,
+            problem=problem,
+        )

@@ -1,0 +1,145 @@
+"""The commands salvage, recover and repair: misuse, failures half-way and interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from kafkalog.fsck import recovering
+from kafkalog.fsck.repair_journal import Journal
+from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
+from tests.helpers.running import Kafkalog
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.is_dir())
+
+
+# --- salvage
+
+
+def test_a_partition_that_fails_does_not_stop_the_others(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
+    (data_dir / "empty-0").mkdir()
+    (data_dir / "nothing-0" / f"{0:020}.log").mkdir(parents=True)
+    failed = kafkalog("salvage", data_dir, tmp_path / "new")
+    assert names(tmp_path / "new") == ["billing-0", "orders-0", "orders-10", "orders-2"]
+    assert failed.code == 3
+    assert "empty-0: no segments" in failed.err
+    assert "nothing-0" in failed.err
+
+
+def test_an_interrupted_salvage_is_continued(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
+    assert kafkalog("salvage", data_dir / "billing-0", tmp_path / "new" / "billing-0").code == 0
+    assert kafkalog("salvage", data_dir, tmp_path / "new").code == 3
+    assert names(tmp_path / "new") == ["billing-0", "orders-0", "orders-10", "orders-2"]
+
+
+@pytest.mark.parametrize("topic_id", ["short", "A" * 22, "é" * 22])
+def test_a_topic_id_that_is_none_is_wrong_usage(
+    kafkalog: Kafkalog, data_dir: Path, tmp_path: Path, topic_id: str
+) -> None:
+    ran = kafkalog("salvage", "--topic-id", topic_id, data_dir / "billing-0", tmp_path / "new" / "billing-0")
+    assert (ran.code, (tmp_path / "new").exists()) == (2, False)
+    assert "internal" not in ran.err
+
+
+def test_one_topic_id_is_not_given_to_several_topics(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
+    options = ["--topic-id", "bUPDMCVQRZiKdmIvGGjhHg"]
+    ran = kafkalog("salvage", *options, data_dir, tmp_path / "new")
+    assert (ran.code, (tmp_path / "new").exists()) == (2, False)
+    assert kafkalog("salvage", *options, "--topic", "orders", data_dir, tmp_path / "new").code == 0
+
+
+@pytest.mark.parametrize("within", ["", "new"])
+def test_the_source_is_never_written_to(kafkalog: Kafkalog, data_dir: Path, within: str, tmp_path: Path) -> None:
+    """A broker does not start on a directory with another directory than a partition in it."""
+    (tmp_path / "link").symlink_to(data_dir)
+    before = sorted(data_dir.iterdir())
+    ran = kafkalog("salvage", data_dir, tmp_path / "link" / within)
+    assert (ran.code, sorted(data_dir.iterdir())) == (2, before)
+
+
+def test_an_empty_partition_has_no_offsets(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
+    (data_dir / "orders-10" / f"{0:020}.log").write_bytes(b"")
+    ran = kafkalog("salvage", data_dir / "orders-10", tmp_path / "new" / "orders-10")
+    assert "empty, the next offset is 0" in ran.out
+
+
+# --- recover
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_an_interrupted_recovery_tells_what_it_changed(
+    kafkalog: Kafkalog, data_dir: Path, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in ("billing-0", "orders-2"):
+        with max((data_dir / each).glob("*.log")).open("ab") as file:
+            file.write(bytes(30))
+    recover_one, done = recovering._recover_partition, list[object]()
+
+    def until_two(task: object, advance: object) -> object:
+        if len(done) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        done.append(task)
+        return recover_one(task, advance)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovering, "_recover_partition", until_two)
+    ran = kafkalog("recover", "-j", "1", "-o", output, data_dir)
+    assert ran.code == 128 + signal.SIGTERM
+    assert not (data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    if output == "json":
+        assert json.loads(ran.out)["summary"]["partitions"] == 2
+    else:
+        assert "bytes removed" in ran.out or "truncated" in ran.out
+    assert "ended by SIGTERM" in ran.err
+
+
+# --- repair
+
+
+def test_a_repair_is_planned_made_and_undone(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "notes").mkdir()
+    planned = kafkalog("repair", data_dir)
+    assert (planned.code, (data_dir / "notes").exists()) == (1, True)
+    assert "notes: move it aside" in planned.out
+    assert "nothing was changed" in planned.out
+    made = kafkalog("repair", "--apply", data_dir)
+    assert (made.code, (data_dir / "notes").exists()) == (0, False)
+    journal = made.out.split()[-1]
+    assert f"repair --undo {journal}" in made.out
+    assert kafkalog("repair", data_dir).code == 0
+    undone = kafkalog("repair", "--undo", journal)
+    assert (undone.code, (data_dir / "notes").exists(), Path(journal).exists()) == (0, True, False)
+    assert kafkalog("repair", "--undo", journal).code == 3
+
+
+def test_wrong_usage_of_repair(kafkalog: Kafkalog, data_dir: Path) -> None:
+    assert kafkalog("repair").code == 2
+    assert kafkalog("repair", data_dir, "--topic-id", "bUPDMCVQRZiKdmIvGGjhHg").code == 2
+    assert kafkalog("repair", data_dir / "billing-0", "--topic-id", "short").code == 2
+    assert kafkalog("repair", data_dir / "orders-0" / f"{3:020}.log").code == 3
+
+
+def test_an_interrupted_repair_is_told_and_finished(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_dir / "notes").mkdir()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "notes")
+
+    monkeypatch.setattr(Journal, "_take", full)
+    failed = kafkalog("repair", "--apply", data_dir)
+    monkeypatch.undo()
+    assert failed.code == 3
+    assert "not complete" in failed.err
+    told = kafkalog("repair", data_dir)
+    assert told.code == 1
+    assert "interrupted" in told.out
+    assert "--undo" in told.out
+    assert kafkalog("repair", "--apply", data_dir).code == 0
+    assert not (data_dir / "notes").exists()

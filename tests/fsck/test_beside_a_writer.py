@@ -1,0 +1,47 @@
+"""A check beside a writer that rolls and deletes segments: nothing that is being done is damage."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkalog import LogConfig, LogManager, Record
+from kafkalog.fsck import Severity, verify_path
+
+SECONDS = 2.0
+SMALL = LogConfig(segment_bytes=8000, index_interval_bytes=500, retention_bytes=80_000, file_delete_delay_ms=20)
+
+
+def damage(data: Path) -> list[str]:
+    return [str(each) for each in verify_path(data) if each.severity is not Severity.INFO]
+
+
+@pytest.mark.slow
+def test_what_a_writer_does_meanwhile_is_no_damage(tmp_path: Path) -> None:
+    ready, stop = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with LogManager(tmp_path, "a", SMALL) as manager:
+            log = manager.create("orders-0")
+            while not stop.is_set():
+                for _ in range(50):
+                    log.append([Record(b"v" * 200)])
+                log.update_high_watermark(log.log_end_offset)
+                log.delete_old_segments()
+                manager.checkpoint()
+                ready.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert ready.wait(60)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            assert damage(tmp_path) == []
+    finally:
+        stop.set()
+        writer.join()
+    assert damage(tmp_path) == []

@@ -1,0 +1,98 @@
+"""Offsets that are in no segment, and logs that are shorter than they were."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkalog.storage.file_names import CLEANER_OFFSET_CHECKPOINT
+from tests.helpers.broker_dirs import COMPACTED, PLAIN, broker_dir, checkpointed, findings, segments, told
+from tests.helpers.damage_kinds import places_of
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return broker_dir(tmp_path, PLAIN, COMPACTED)
+
+
+def without_segment(log: Path) -> None:
+    for path in log.parent.glob(f"{log.stem}.*"):
+        path.unlink()
+
+
+def test_a_missing_segment_is_a_gap_with_its_offsets(data: Path) -> None:
+    logs = segments(data, PLAIN)
+    without_segment(logs[4])
+    (found,) = findings(data)
+    assert (found.code, found.path) == ("segment-gap", str(logs[5]))
+    assert (found.first_offset, found.last_offset) == (int(logs[4].stem), int(logs[5].stem) - 1)
+
+
+def test_a_gap_that_compaction_explains_is_none(data: Path) -> None:
+    without_segment(segments(data, PLAIN)[4])
+    checkpointed(data, CLEANER_OFFSET_CHECKPOINT, PLAIN, 1200)
+    assert findings(data) == []
+
+
+def test_an_emptied_segment_in_the_middle_is_a_gap(data: Path) -> None:
+    logs = segments(data, PLAIN)
+    logs[4].write_bytes(b"")
+    gap = next(each for each in findings(data) if each.code == "segment-gap")
+    assert gap.message.endswith(f"{logs[4].name} is empty")
+    assert (gap.first_offset, gap.last_offset) == (int(logs[4].stem), int(logs[5].stem) - 1)
+
+
+def test_a_batch_that_was_cut_out_is_a_gap(data: Path) -> None:
+    log = segments(data, PLAIN)[4]
+    places = places_of(log.read_bytes())
+    content = log.read_bytes()
+    first, last = (struct.unpack_from(">q", content, places[at])[0] for at in (1, 2))
+    log.write_bytes(content[: places[1]] + content[places[2] :])
+    gap = next(each for each in findings(data) if each.code == "offset-gap")
+    assert (gap.path, gap.position, gap.first_offset, gap.last_offset) == (str(log), places[1], first, last - 1)
+
+
+@pytest.mark.parametrize("gone", ["*-checkpoint", CLEANER_OFFSET_CHECKPOINT])
+def test_gaps_of_a_partition_that_may_have_been_compacted_elsewhere_are_none(data: Path, gone: str) -> None:
+    without_segment(segments(data, PLAIN)[7])
+    log = segments(data, PLAIN)[4]
+    places = places_of(log.read_bytes())
+    log.write_bytes(log.read_bytes()[: places[1]] + log.read_bytes()[places[2] :])
+    for path in data.glob(gone):
+        path.unlink()
+    assert {each.code for each in findings(data)} == {"index-entries", "time-index-entries"}
+
+
+def test_a_log_that_ends_before_its_high_watermark_has_lost_records(data: Path) -> None:
+    log = segments(data, PLAIN)[-1]
+    places = places_of(log.read_bytes())
+    end = struct.unpack_from(">q", log.read_bytes(), places[-3])[0]
+    log.write_bytes(log.read_bytes()[: places[-3]])
+    short = next(each for each in findings(data) if each.code == "log-too-short")
+    assert (short.path, short.position, short.first_offset, short.last_offset) == (str(log), places[-3], end, 1199)
+    assert "high watermark" in short.message
+
+
+def test_a_torn_tail_does_not_hide_that_committed_records_are_gone(data: Path) -> None:
+    log = segments(data, PLAIN)[-1]
+    log.write_bytes(log.read_bytes()[:-3])
+    assert [code for code, *_ in told(data) if "index" not in code] == [
+        "torn-tail",
+        "leader-epoch-beyond-end",
+        "log-too-short",
+    ]
+
+
+@pytest.mark.parametrize("keep_directory", [True, False])
+def test_a_partition_without_segments_or_without_directory_has_lost_its_records(
+    data: Path, keep_directory: bool
+) -> None:
+    for path in (data / PLAIN).iterdir():
+        if not keep_directory or path.suffix:
+            path.unlink()
+    if not keep_directory:
+        (data / PLAIN).rmdir()
+    codes = {code: consequence for code, consequence, _ in told(data)}
+    assert codes["log-too-short" if keep_directory else "partition-gone"] == "records-lost"

@@ -1,0 +1,130 @@
+"""Names, links and modes in a data directory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.broker_dirs import PLAIN, broker_dir, findings, segments, told
+
+HEX = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return broker_dir(tmp_path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    "name", ["lost+found", "notes", ".trash", "v2-none-x", "v2-none-4294967296", "v2-none-0.bak", "v2-none-0-delete"]
+)
+def test_a_directory_of_no_partitions_name_keeps_a_broker_from_starting(data: Path, name: str) -> None:
+    (data / name).mkdir()
+    assert told(data) == [("foreign-directory", "no-start", name)]
+
+
+def test_the_cache_of_tiered_storage_is_no_partition(data: Path) -> None:
+    (data / "remote-log-index-cache").mkdir()
+    assert findings(data) == []
+
+
+@pytest.mark.parametrize(("mark", "consequence"), [("delete", "harmless"), ("stray", "doubtful")])
+def test_a_marked_partition_is_told_and_not_held_against_the_checkpoints(
+    data: Path, mark: str, consequence: str
+) -> None:
+    name = f"{PLAIN}.{HEX}-{mark}"
+    shutil.copytree(data / PLAIN, data / name)
+    for path in segments(data, name)[-3:]:
+        for each in path.parent.glob(f"{path.stem}.*"):
+            each.unlink()
+    assert (f"directory-{mark}", consequence, name) in told(data)
+    assert not {each.code for each in findings(data)} & {"log-too-short", "partition-metadata-missing"}
+
+
+@pytest.mark.parametrize("name", ["v2-none-00", f"{PLAIN}.{HEX}-future"])
+def test_two_directories_of_one_partition_keep_a_broker_from_starting(data: Path, name: str) -> None:
+    shutil.copytree(data / PLAIN, data / name)
+    assert ("partition-twice", "no-start", name) in told(data)
+
+
+def test_a_partition_that_is_being_moved_here_takes_its_place(data: Path) -> None:
+    name = f"{PLAIN}.{HEX}-future"
+    (data / PLAIN).rename(data / name)
+    assert told(data) == [("directory-future", "rebuilt", name)]
+
+
+@pytest.mark.parametrize("name", ["notes.log", "copy-of-00000000000000000000.index"])
+def test_a_segment_or_index_whose_name_is_no_offset_keeps_a_broker_from_starting(data: Path, name: str) -> None:
+    (data / PLAIN / name).touch()
+    assert told(data) == [("foreign-log-name", "no-start", f"{PLAIN}/{name}")]
+
+
+def test_a_swap_file_fills_the_gap_that_it_is_to_fill_unless_it_is_damaged(data: Path) -> None:
+    log = segments(data, PLAIN)[4]
+    for path in log.parent.glob(f"{log.stem}.*"):
+        path.rename(f"{path}.swap")
+    assert {code for code, *_ in told(data)} == {"left-over"}
+    swap = log.with_name(f"{log.name}.swap")
+    swap.write_bytes(swap.read_bytes()[:-3])
+    damaged = next(each for each in findings(data) if each.code == "swap-damaged")
+    assert (damaged.path, str(damaged.consequence)) == (str(swap), "data-deleted")
+
+
+@pytest.mark.parametrize("suffix", [".swap", ".cleaned", ".deleted"])
+def test_what_an_interrupted_replacement_left_is_harmless(data: Path, suffix: str) -> None:
+    log = segments(data, PLAIN)[2]
+    for each in (log, log.with_suffix(".index")):
+        shutil.copy2(each, f"{each}{suffix}")
+    (found,) = findings(data)
+    assert (found.code, found.path) == ("left-over", f"{log.with_suffix('.index')}{suffix}")
+    assert found.message.endswith("the first of 2")
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_an_index_without_a_segment_is_orphaned(data: Path, suffix: str) -> None:
+    name = f"{9999:020}{suffix}"
+    (data / PLAIN / name).write_bytes(bytes(24))
+    assert told(data) == [("orphaned-index", "rebuilt", f"{PLAIN}/{name}")]
+
+
+def test_a_link_to_nothing_is_no_segment_that_was_deleted(data: Path) -> None:
+    log = segments(data, PLAIN)[4]
+    log.unlink()
+    log.symlink_to(data / "elsewhere.log")
+    codes = [code for code, *_ in told(data)]
+    assert codes == ["dangling-link", "segment-gap"]
+    assert findings(data)[0].found == str(data / "elsewhere.log")
+
+
+def test_a_link_to_a_segment_is_a_segment(data: Path, tmp_path: Path) -> None:
+    log = segments(data, PLAIN)[4]
+    shutil.move(log, tmp_path / "elsewhere.log")
+    log.symlink_to(tmp_path / "elsewhere.log")
+    assert findings(data) == []
+
+
+def test_a_partition_may_be_a_link_but_not_to_nothing(data: Path, tmp_path: Path) -> None:
+    (data / PLAIN).rename(tmp_path / PLAIN)
+    (data / PLAIN).symlink_to(tmp_path / PLAIN)
+    assert findings(data) == []
+    (tmp_path / PLAIN).rename(tmp_path / "other-0")
+    assert told(data) == [("dangling-link", "records-lost", PLAIN)]
+
+
+@pytest.mark.parametrize("name", [f"{PLAIN}/{0:020}.log", PLAIN, "recovery-point-offset-checkpoint"])
+def test_what_the_owner_may_not_write_stops_a_broker(data: Path, name: str) -> None:
+    mode = (data / name).stat().st_mode
+    (data / name).chmod(0o555)
+    assert told(data) == [("mode", "no-start", name)]
+    (data / name).chmod(mode)
+
+
+def test_a_copy_that_nobody_may_write_is_to_be_read(data: Path) -> None:
+    paths = [data, *data.rglob("*")]
+    for path in paths:
+        path.chmod(0o555)
+    assert findings(data) == []
+    for path in paths:
+        path.chmod(0o755)

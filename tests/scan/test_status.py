@@ -1,0 +1,121 @@
+"""The state of a data directory at a glance."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkalog.scan.status import DirectoryStatus, Health, PartitionStatus
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
+from kafkalog.storage.data_dir.discover import DataDir, discover
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from tests.helpers.partitions import sampled_archive
+
+NONE = TopicPartition("v2-none", 0)
+
+
+@pytest.fixture
+def data(golden_logs: Path, tmp_path: Path) -> Path:
+    """A data directory of three of a broker's partitions."""
+    source = golden_logs / "kafka-3.9" / "data"
+    for name in ("v2-none-0", "v2-txn-0", "v2-deleted-records-0"):
+        shutil.copytree(source / name, tmp_path / "data" / name)
+    for path in source.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def status(data: Path, name: str = "v2-none-0") -> PartitionStatus:
+    return statuses(data)[name]
+
+
+def statuses(data: Path) -> dict[str, PartitionStatus]:
+    place, found = discover(data), DirectoryStatus(data)
+    assert isinstance(place, DataDir)
+    return {each.name: found.status_of(each) for each in place.partitions}
+
+
+def set_checkpoint(data: Path, name: str, offset: int) -> None:
+    write_offset_checkpoint(data / name, read_offset_checkpoint(data / name) | {NONE: offset})
+
+
+@sampled_archive
+def test_logs_of_brokers_are_in_order(golden_logs: Path, archive: str) -> None:
+    for name, each in statuses(golden_logs / archive / "data").items():
+        assert (each.health, each.problem is None) in (
+            [(Health.HANGING, False)] if name == "v2-txn-0" else [(Health.OK, True)]
+        )
+        assert each.log_start_offset is not None
+        assert each.last_stable_offset is not None
+        assert each.log_end_offset is not None
+        assert each.log_start_offset <= each.last_stable_offset <= each.log_end_offset
+
+
+def test_the_offsets_are_those_of_the_log_and_its_checkpoints(data: Path) -> None:
+    found = status(data, "v2-deleted-records-0")
+    assert (found.log_start_offset, found.last_stable_offset, found.high_watermark) == (492, 1200, 1200)
+    assert (found.log_end_offset, found.recovery_point, found.segments) == (1200, 1200, 7)
+    assert status(data, "v2-txn-0").last_stable_offset == 1411
+
+
+def test_the_bytes_of_a_recovery_are_those_from_the_recovery_points_on(data: Path) -> None:
+    assert (DirectoryStatus(data).was_clean, DirectoryStatus(data).to_recover) == (True, 0)
+    (data / CLEAN_SHUTDOWN_FILE).unlink()
+    last = [
+        max((data / name).glob("*.log")).stat().st_size for name in ("v2-none-0", "v2-txn-0", "v2-deleted-records-0")
+    ]
+    assert (DirectoryStatus(data).was_clean, DirectoryStatus(data).to_recover) == (False, sum(last))
+    set_checkpoint(data, RECOVERY_POINT_CHECKPOINT, 0)
+    all_of_it = sum(path.stat().st_size for path in (data / "v2-none-0").glob("*.log"))
+    assert DirectoryStatus(data).to_recover == sum(last[1:]) + all_of_it
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "words"),
+    [
+        (HIGH_WATERMARK_CHECKPOINT, 1201, "before its high watermark"),
+        (RECOVERY_POINT_CHECKPOINT, 1201, "before its recovery point"),
+        (LOG_START_OFFSET_CHECKPOINT, 99_999, "before its start, which is 99,999"),
+    ],
+)
+def test_a_checkpoint_beyond_the_end_is_a_problem(data: Path, name: str, offset: int, words: str) -> None:
+    set_checkpoint(data, name, offset)
+    found = status(data)
+    assert (found.health, found.log_end_offset) == (Health.DAMAGED, 1200)
+    assert found.problem is not None
+    assert words in found.problem
+    assert status(data, "v2-deleted-records-0").health is Health.OK
+
+
+def test_a_checkpoint_that_cannot_be_read_does_not_hide_the_logs(data: Path) -> None:
+    (data / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\nv2-none 0\n")
+    assert [HIGH_WATERMARK_CHECKPOINT in str(each) for each in DirectoryStatus(data).problems] == [True]
+    found = status(data)
+    assert (found.health, found.log_end_offset, found.high_watermark) == (Health.OK, 1200, None)
+
+
+def test_damage_of_a_partition_is_its_own(data: Path) -> None:
+    last = max((data / "v2-none-0").glob("*.log"))
+    last.write_bytes(b"\x07" * 100)
+    shutil.rmtree(data / "v2-txn-0")
+    (data / "v2-txn-0").symlink_to(data / "nowhere")
+    found = statuses(data)
+    assert [(name, each.health) for name, each in found.items()] == [
+        ("v2-deleted-records-0", Health.OK),
+        ("v2-none-0", Health.DAMAGED),
+    ]
+
+
+def test_a_partition_without_segments_is_empty(data: Path) -> None:
+    (data / "new-0").mkdir()
+    found = status(data, "new-0")
+    assert (found.health, found.segments, found.log_end_offset) == (Health.OK, 0, 0)
