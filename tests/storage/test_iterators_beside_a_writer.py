@@ -334,3 +334,26 @@ def test_segments_rolled_while_the_directory_is_listed_are_not_left_out_however_
         log.roll()
         monkeypatch.setattr("kafkalog.storage.read.segment_listing.segment_files", list_slowly)
         assert [offset for offset, _ in read(other, 40)] == list(range(40, 62))
+
+
+@READS
+def test_an_empty_active_segment_that_a_roll_replaces_is_waited_for(log: WritableLog, read: Read) -> None:
+    log.truncate_fully_and_start_at(60)
+    with kafkalog.open(log.directory) as other:
+        assert (other.log_start_offset, other.log_end_offset) == (60, 60)
+        path = offset_file(log.directory, 60, ".log")
+        path.rename(path.with_suffix(".log.deleted"))
+        roll = threading.Timer(0.1, path.touch)
+        roll.start()
+        assert list(read(other, 60)) == []
+        roll.join()
+        assert other.log_end_offset == 60
+
+
+def test_a_log_whose_segments_are_all_deleted_is_empty(log: WritableLog) -> None:
+    log.close()
+    with kafkalog.open(log.directory) as other:
+        assert other.log_end_offset == 60
+        for _, path in segment_files(log.directory):
+            path.unlink()
+        assert (other.log_start_offset, other.log_end_offset) == (0, 0)

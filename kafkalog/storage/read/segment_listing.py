@@ -36,6 +36,11 @@ from kafkalog.storage.segment.log_segments import LogSegments
 # Entries are skipped in chunks of this many bytes, whose ends need not be entry boundaries.
 _PASSED_BYTES = 16 << 20
 
+# How long, and how often, a directory is listed again whose segments are all gone. A roll renames an empty active
+# segment before it creates the new one.
+_REPLACED_SECONDS = 1.0
+_PAUSE_SECONDS = 0.001
+
 # Size in bytes and mtime in ns.
 FileVersion = tuple[int, int]
 
@@ -86,9 +91,14 @@ class SegmentListing:
         return self._closed
 
     def _list(self) -> None:
-        is_remote, looked_at = isinstance(self.directory, RemotePath), time.time_ns()
-        changed_at = time.monotonic_ns() if is_remote else self.directory.stat().st_mtime_ns
-        files = segment_files(self.directory)
+        is_remote, until = isinstance(self.directory, RemotePath), time.monotonic() + _REPLACED_SECONDS
+        while True:
+            looked_at = time.time_ns()
+            changed_at = time.monotonic_ns() if is_remote else self.directory.stat().st_mtime_ns
+            files = segment_files(self.directory)
+            if files or not self._listed or time.monotonic() > until:
+                break
+            time.sleep(_PAUSE_SECONDS)
         listed: dict[tuple[int, bool, int], LogSegment] = {}
         for i, (base, path) in enumerate(files, 1):
             sealed = i < len(files)
