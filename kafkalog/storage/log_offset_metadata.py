@@ -24,23 +24,7 @@ class LogOffsetMetadata(NamedTuple):
         """Whether only the offset is known."""
         return self.segment_base_offset == UNKNOWN_OFFSET and self.relative_position_in_segment == UNKNOWN_POSITION
 
-    def on_same_segment(self, that: "LogOffsetMetadata") -> bool:
-        """Return whether both are in one segment; False if the segment of one is unknown."""
-        return self._both_placed(that) and self.segment_base_offset == that.segment_base_offset
-
     def on_older_segment(self, that: "LogOffsetMetadata") -> bool:
         """Return whether this segment precedes that one; False if the segment of one is unknown."""
-        return self._both_placed(that) and self.segment_base_offset < that.segment_base_offset
-
-    def position_diff(self, that: "LogOffsetMetadata") -> int:
-        """Return the bytes from `that` to this one.
-
-        Raises:
-            ValueError: They are not in the same segment, or not known to be.
-        """
-        if not self.on_same_segment(that):
-            raise ValueError(f"{self} and {that} are not known to be in the same segment")
-        return self.relative_position_in_segment - that.relative_position_in_segment
-
-    def _both_placed(self, that: "LogOffsetMetadata") -> bool:
-        return not (self.message_offset_only or that.message_offset_only)
+        is_known = not (self.message_offset_only or that.message_offset_only)
+        return is_known and self.segment_base_offset < that.segment_base_offset

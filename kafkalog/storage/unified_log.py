@@ -181,10 +181,6 @@ class WritableLog(Log):
         """Set the high watermark, limited to [log start, log end], and return it. It may decrease."""
         return self._watermarks.update(high_watermark)
 
-    def maybe_update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int | None:
-        """Set the high watermark as `update_high_watermark` does; return None if it is unchanged."""
-        return self._watermarks.maybe_update(high_watermark)
-
     def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> LogOffsetMetadata | None:
         """Advance the high watermark, or move it to a newer segment at the same offset.
 

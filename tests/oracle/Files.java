@@ -110,7 +110,7 @@ public class Files {
     StringBuilder all = new StringBuilder();
     for (int epoch = -1; epoch < 10; epoch++) {
       var end = cache.endOffsetFor(epoch, 99);
-      all.append(end.getKey() + " " + end.getValue() + " " + cache.previousEpoch(epoch).orElse(-1) + " " + cache.nextEpoch(epoch).orElse(-1) + ",");
+      all.append(end.getKey() + " " + end.getValue() + ",");
     }
     for (int offset = 0; offset < 32; offset++) all.append(cache.epochForOffset(offset).orElse(-1) + " ");
     return all + java.nio.file.Files.readString(file.toPath()).replace('\n', '/');

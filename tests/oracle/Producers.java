@@ -97,8 +97,6 @@ public class Producers {
       case "expire":
         manager.removeExpiredProducers(number(words[1]));
         return "-";
-      case "late":
-        return String.valueOf(manager.hasLateTransaction(number(words[1])));
       case "reload":
         manager.truncateAndReload(number(words[1]), number(words[2]), number(words[3]));
         return "-";
@@ -107,9 +105,6 @@ public class Producers {
         return "-";
       case "snapshot":
         return manager.takeSnapshot(false).map(File::getName).orElse("-");
-      case "before":
-        manager.deleteSnapshotsBefore(number(words[1]));
-        return "-";
       case "mark":
         return manager.removeAndMarkSnapshotForDeletion(number(words[1])).map(each -> each.file().getName()).orElse("-");
       case "strays":

@@ -21,7 +21,6 @@ from kafkalog.storage.producer.producer_snapshot import read_snapshot
 from kafkalog.storage.producer.producer_state_entry import BatchMetadata, CompletedTxn, ProducerStateEntry
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 
-TIMEOUT_MS = 60_000
 EXPIRATION_MS = 86_400_000
 
 
@@ -53,9 +52,7 @@ class Ours:
 
     def _open(self, directory: str) -> None:
         self.directory = Path(directory)
-        self.manager = ProducerStateManager(
-            self.directory, "topic-0", max_transaction_timeout_ms=TIMEOUT_MS, producer_id_expiration_ms=EXPIRATION_MS
-        )
+        self.manager = ProducerStateManager(self.directory, "topic-0", producer_id_expiration_ms=EXPIRATION_MS)
 
     def _prepare(self, producer_id: str, origin: str) -> None:
         self.info = self.manager.prepare_update(int(producer_id), AppendOrigin[origin])
@@ -99,9 +96,6 @@ class Ours:
     def _expire(self, now: str) -> None:
         self.manager.remove_expired_producers(int(now))
 
-    def _late(self, now: str) -> str:
-        return str(self.manager.has_late_transaction(int(now))).lower()
-
     def _reload(self, start: str, end: str, now: str) -> None:
         self.manager.truncate_and_reload(int(start), int(end), int(now))
 
@@ -111,9 +105,6 @@ class Ours:
     def _snapshot(self) -> str | None:
         path = self.manager.take_snapshot(sync=False)
         return None if path is None else path.name
-
-    def _before(self, offset: str) -> None:
-        self.manager.delete_snapshots_before(int(offset))
 
     def _mark(self, offset: str) -> str | None:
         path = self.manager.remove_and_mark_for_deletion(int(offset))
@@ -252,20 +243,18 @@ class RandomSteps:
 
     def _housekeeping(self) -> Iterator[str]:
         some = self._some_offset
-        step = self._draw.choice(["start", "expire", "late", "before", "mark", "strays", "fully"])
+        step = self._draw.choice(["start", "expire", "mark", "strays", "fully"])
         if step == "start":
             self._start = max(self._start, min(some(), some()))
             yield f"start {self._start}"
-        elif step in ("expire", "late"):
-            yield f"{step} {self._now + self._draw.choice([0, 1000, TIMEOUT_MS + 300_000, EXPIRATION_MS])}"
+        elif step == "expire":
+            yield f"expire {self._now + self._draw.choice([0, 1000, EXPIRATION_MS])}"
         elif step == "mark":
             yield f"mark {self._draw.choice(self._snapshots)}"
         elif step == "strays":
             bases = {str(self._draw.choice(self._snapshots)) for _ in range(self._draw.choice([1, 3, 6]))}
             yield f"strays {' '.join(sorted(bases))}"
-        elif step == "before" or self._draw.random() < 0.8:
-            yield f"before {some()}"
-        else:
+        elif self._draw.random() < 0.2:
             yield f"fully {some()}"
 
     def _some_offset(self) -> int:

@@ -197,8 +197,7 @@ def _cache_after(path: Path, steps: list[tuple[str, int, int]]) -> str:
             (cache.truncate_from_end if what == "end" else cache.truncate_from_start)(offset)
     said = []
     for epoch in range(-1, 10):
-        neighbours = (-1 if each is None else each for each in (cache.previous_epoch(epoch), cache.next_epoch(epoch)))
-        said.append(" ".join(map(str, (*cache.end_offset_for(epoch, 99), *neighbours))) + ",")
+        said.append(" ".join(map(str, cache.end_offset_for(epoch, 99))) + ",")
     epochs = (cache.epoch_for_offset(offset) for offset in range(32))
     said.extend(f"{-1 if epoch is None else epoch} " for epoch in epochs)
     return "".join(said) + path.read_text().replace("\n", "/")

@@ -60,7 +60,7 @@ def test_a_new_cache_is_empty_and_creates_an_empty_file(cache: LeaderEpochCache,
     assert cache.is_empty
     assert cache.entries == ()
     assert (cache.latest_epoch, cache.latest_entry, cache.earliest_entry) == (None, None, None)
-    assert (cache.previous_epoch(5), cache.next_epoch(5), cache.epoch_for_offset(0)) == (None, None, None)
+    assert cache.epoch_for_offset(0) is None
     assert cache.end_offset_for(0, 10) == cache.end_offset_for(-1, 10) == NOTHING
 
 
@@ -136,10 +136,8 @@ def test_a_record_was_appended_in_the_last_epoch_that_began_by_its_offset(
     assert with_entries(cache, (0, 10), (1, 20), (5, 30)).epoch_for_offset(offset) == epoch
 
 
-def test_previous_and_next_epochs_are_found_for_epochs_without_an_entry(cache: LeaderEpochCache) -> None:
+def test_the_first_and_the_last_epoch_are_told(cache: LeaderEpochCache) -> None:
     with_entries(cache, (2, 6), (4, 8), (6, 10))
-    assert [cache.previous_epoch(epoch) for epoch in range(1, 9)] == [None, None, 2, 2, 4, 4, 6, 6]
-    assert [cache.next_epoch(epoch) for epoch in range(1, 9)] == [2, 4, 4, 6, 6, None, None, None]
     assert (cache.earliest_entry, cache.latest_entry, cache.latest_epoch) == ((2, 6), (6, 10), 6)
 
 

@@ -28,32 +28,6 @@ def metadata(log: WritableLog) -> tuple[int, int, int]:
 # --- where an offset lies
 
 
-def test_places_in_one_segment_have_a_distance() -> None:
-    near, far = LogOffsetMetadata(41, 40, 100), LogOffsetMetadata(45, 40, 350)
-    assert near.on_same_segment(far)
-    assert not near.on_older_segment(far)
-    assert (far.position_diff(near), near.position_diff(far)) == (250, -250)
-
-
-def test_places_in_two_segments_are_ordered_and_have_no_distance() -> None:
-    old, new = LogOffsetMetadata(41, 40, 100), LogOffsetMetadata(60, 60, 0)
-    assert old.on_older_segment(new)
-    assert not new.on_older_segment(old)
-    assert not old.on_same_segment(new)
-    with pytest.raises(ValueError, match="not known to be in the same segment"):
-        new.position_diff(old)
-
-
-def test_an_offset_alone_is_in_no_segment_and_at_no_distance() -> None:
-    alone, placed = LogOffsetMetadata(41), LogOffsetMetadata(41, 40, 0)
-    assert (alone.message_offset_only, placed.message_offset_only) == (True, False)
-    for one, other in ((alone, placed), (placed, alone)):
-        assert not one.on_same_segment(other)
-        assert not one.on_older_segment(other)
-        with pytest.raises(ValueError, match="not known"):
-            one.position_diff(other)
-
-
 # --- the high watermark
 
 
@@ -76,14 +50,6 @@ def test_the_high_watermark_follows_what_replicas_have_and_never_leaves_the_log(
         log.truncate_fully_and_start_at(4)
         assert marks == [0, 0, 1, 3, 6, 3, 3]
         assert (log.high_watermark, log.log_start_offset, log.log_end_offset) == (4, 4, 4)
-
-
-def test_a_followers_update_returns_the_high_watermark_only_when_it_changed(directory: Path) -> None:
-    with opened(directory) as log:
-        for offset in range(100):
-            follow(log, offset, b"v")
-        found = [log.maybe_update_high_watermark(offset) for offset in (99, 99, 100, 100, 101)]
-        assert found == [99, None, 100, None, None]
 
 
 def test_a_high_watermark_below_the_logs_start_is_raised_to_it(directory: Path) -> None:

@@ -62,7 +62,6 @@ def test_an_argument_that_is_no_message_set_is_named(directory: Path, wrong: Any
         (lambda log: log.append_as_leader(batch(), 0, transaction_version="2"), "transaction_version is a whole"),
         (lambda log: log.append_as_follower(batch(), None), "leader_epoch is a whole number, not NoneType"),
         (lambda log: log.update_high_watermark("3"), "high_watermark is a whole number, not str"),
-        (lambda log: log.maybe_update_high_watermark(3.5), "high_watermark is a whole number, not float"),
         (lambda log: log.maybe_increment_high_watermark(None), "high_watermark is a whole number, not NoneType"),
         (lambda log: log.truncate_to("a"), "offset is a whole number, not str"),
         (lambda log: log.truncate_to(-1), "offset is -1"),
@@ -84,7 +83,6 @@ def test_each_way_to_move_the_high_watermark_takes_an_offset_with_or_without_its
         for _ in range(4):
             append(log)
         assert log.maybe_increment_high_watermark(1) == LogOffsetMetadata(0, 0, 0)
-        assert log.maybe_update_high_watermark(LogOffsetMetadata(2)) == 2
         assert log.update_high_watermark(LogOffsetMetadata(3)) == 3
 
 

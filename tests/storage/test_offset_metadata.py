@@ -13,28 +13,17 @@ ON_SEGMENT_40 = LogOffsetMetadata(41, 40, 100)
 JUST_AN_OFFSET = LogOffsetMetadata(9)
 
 
-def test_offsets_are_compared_by_their_segments_and_by_the_bytes_between_them() -> None:
-    assert ON_SEGMENT_0.on_same_segment(FURTHER_ON_IT)
+def test_offsets_are_ordered_by_their_segments() -> None:
     assert not ON_SEGMENT_0.on_older_segment(FURTHER_ON_IT)
     assert ON_SEGMENT_0.on_older_segment(ON_SEGMENT_40)
     assert not ON_SEGMENT_40.on_older_segment(ON_SEGMENT_0)
-    assert FURTHER_ON_IT.position_diff(ON_SEGMENT_0) == 200
 
 
 @pytest.mark.parametrize("other", [ON_SEGMENT_0, JUST_AN_OFFSET])
 def test_an_offset_without_a_position_is_on_no_segment(other: LogOffsetMetadata) -> None:
     assert JUST_AN_OFFSET.message_offset_only
-    assert not JUST_AN_OFFSET.on_same_segment(other)
     assert not JUST_AN_OFFSET.on_older_segment(other)
     assert not other.on_older_segment(JUST_AN_OFFSET)
-
-
-@pytest.mark.parametrize("other", [ON_SEGMENT_40, JUST_AN_OFFSET])
-def test_offsets_in_different_or_unknown_segments_have_no_distance_in_bytes(
-    other: LogOffsetMetadata,
-) -> None:
-    with pytest.raises(ValueError, match="not known to be in the same segment"):
-        ON_SEGMENT_0.position_diff(other)
 
 
 def test_the_high_watermark_is_not_incremented_to_its_own_offset(tmp_path: Path) -> None:

@@ -209,14 +209,6 @@ def test_snapshots_up_to_the_log_start_and_beyond_the_log_end_are_deleted(produc
     assert (producers.manager.oldest_snapshot_offset, producers.manager.latest_snapshot_offset) == (2, 3)
 
 
-def test_snapshots_before_an_offset_are_deleted(producers: Producers) -> None:
-    snapshot_at(producers, 2, 3, 4)
-    producers.manager.delete_snapshots_before(3)
-    assert producers.snapshots == [3, 4]
-    producers.manager.delete_snapshots_before(4)
-    assert producers.snapshots == [4]
-
-
 def test_truncating_fully_deletes_all_snapshots_and_forgets_everything(producers: Producers) -> None:
     snapshot_at(producers, 1)
     producers.data(1, 0, 1, transactional=True)
@@ -291,7 +283,7 @@ def test_reload_snapshots_finds_snapshots_written_by_others(producers: Producers
 
 def test_no_snapshot_is_written_at_a_log_start_that_passed_all_snapshots(producers: Producers) -> None:
     snapshot_at(producers, 2)
-    producers.manager.delete_snapshots_before(5)
+    producers.manager.remove_and_delete_snapshot(2)
     producers.manager.on_log_start_offset_incremented(5)
     assert producers.manager.take_snapshot() is None
     producers.data(1, 0, 0, 5, origin=REPLICATION)
@@ -309,7 +301,7 @@ def test_a_reader_skips_corrupt_snapshots_and_changes_no_file(producers: Produce
     assert (loaded.manager.map_end_offset, loaded.entry(1).last_seq) == (2, 1)
     loaded.data(1, 0, 2, 2)
     assert loaded.manager.take_snapshot() is None
-    loaded.manager.delete_snapshots_before(2)
+    loaded.manager.remove_and_delete_snapshot(1)
     assert loaded.manager.remove_and_mark_for_deletion(2) is None
     loaded.manager.remove_stray_snapshots([0])
     loaded.manager.truncate_and_reload(0, 1, NOW)

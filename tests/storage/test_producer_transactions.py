@@ -251,39 +251,6 @@ def test_a_producer_with_an_open_transaction_does_not_expire(producers: Producer
     assert producers.unstable == 99
 
 
-def test_a_transaction_is_late_five_minutes_after_its_timeout(tmp_path: Path) -> None:
-    producers = Producers(tmp_path, max_transaction_timeout_ms=60_000)
-    late = NOW + 60_000 + 300_000
-    assert not producers.manager.has_late_transaction(late + 1)
-    open_transaction(producers, 1, 0)
-    assert not producers.manager.has_late_transaction(late)
-    assert producers.manager.has_late_transaction(late + 1)
-    producers.data(1, 0, 1, 1, transactional=True, max_timestamp=NOW + 10)
-    assert not producers.manager.has_late_transaction(late + 1)
-    assert producers.manager.has_late_transaction(late + 11)
-    producers.marker(1, 0)
-    assert not producers.manager.has_late_transaction(late + 11)
-
-
-def test_only_the_oldest_transaction_decides_whether_one_is_late(tmp_path: Path) -> None:
-    producers = Producers(tmp_path, max_transaction_timeout_ms=0)
-    producers.data(1, 0, 0, 0, transactional=True, max_timestamp=NOW + DAY_MS)
-    open_transaction(producers, 2, 1)
-    assert not producers.manager.has_late_transaction(NOW + DAY_MS)
-    producers.marker(1, 0)
-    assert producers.manager.has_late_transaction(NOW + DAY_MS)
-
-
-def test_a_late_transaction_is_reported_after_loading_and_not_after_truncation(tmp_path: Path) -> None:
-    producers = Producers(tmp_path)
-    open_transaction(producers, 1, 0)
-    producers.manager.take_snapshot()
-    loaded = producers.reopened(0, 1).manager
-    assert loaded.has_late_transaction(NOW + DAY_MS)
-    loaded.truncate_fully_and_start_at(0)
-    assert not loaded.has_late_transaction(NOW + DAY_MS)
-
-
 # --- other threads
 
 

@@ -101,18 +101,6 @@ class LeaderEpochCache:
         latest = self.latest_entry
         return latest.epoch if latest else None
 
-    def previous_epoch(self, epoch: int) -> int | None:
-        """Return the largest epoch below this one; None if there is none."""
-        entries = self._entries
-        at = bisect_left(entries, epoch, key=_epoch)
-        return entries[at - 1][0] if at else None
-
-    def next_epoch(self, epoch: int) -> int | None:
-        """Return the smallest epoch above this one; None if there is none."""
-        entries = self._entries
-        at = bisect_right(entries, epoch, key=_epoch)
-        return entries[at][0] if at < len(entries) else None
-
     def epoch_for_offset(self, offset: int) -> int | None:
         """Return the epoch in which a record was appended; None if its offset is before all entries."""
         entries = self._entries

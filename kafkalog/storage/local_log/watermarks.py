@@ -107,14 +107,6 @@ class Watermarks:
             self.place_high_watermark(given)
             return given.message_offset
 
-    def maybe_update(self, high_watermark: int | LogOffsetMetadata) -> int | None:
-        """Call `update`; return the new high watermark, or None if it did not change."""
-        with self._state.lock:
-            self._state.check_usable()
-            before = self.placed_at
-            after = self.update(high_watermark)
-            return None if after == before else after
-
     def maybe_increment(self, high_watermark: int | LogOffsetMetadata) -> LogOffsetMetadata | None:
         """Increase the high watermark, or move it to a newer segment at the same offset.
 

@@ -31,10 +31,7 @@ from kafkalog.storage.producer.producer_state_entry import CompletedTxn, Produce
 from kafkalog.storage.scheduler import Scheduler
 from kafkalog.storage.segment.log_segment import LogSegment
 
-MAX_TRANSACTION_TIMEOUT_MS = 900_000
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
-LATE_TRANSACTION_BUFFER_MS = 300_000
-"""The time by which a transaction may exceed the largest timeout before it counts as late."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +44,6 @@ class ProducerStateManager:
         directory: Path,
         topic_partition: object,
         *,
-        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         clock: Clock = wall_clock_ms,
         writable: bool = True,
@@ -57,7 +53,6 @@ class ProducerStateManager:
         Args:
             directory: The partition directory.
             topic_partition: The partition, as named in errors.
-            max_transaction_timeout_ms: The largest transaction timeout.
             producer_id_expiration_ms: The time after which a producer without an open transaction expires.
             clock: Returns the time for calls without `now`.
             writable: False never writes or deletes a file.
@@ -67,7 +62,6 @@ class ProducerStateManager:
         """
         self._directory = directory
         self._partition = topic_partition
-        self._max_transaction_timeout_ms = max_transaction_timeout_ms
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._clock = clock
         self._writable = writable
@@ -76,7 +70,6 @@ class ProducerStateManager:
         self._unreplicated = Transactions()
         self._first_unstable: LogOffsetMetadata | None = None
         self._first_undecided: int | None = None
-        self._oldest_txn_timestamp = -1
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
         # By offset, rising.
@@ -136,11 +129,6 @@ class ProducerStateManager:
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
         """Return the state of a producer; None if it is unknown."""
         return self._producers.get(producer_id)
-
-    def has_late_transaction(self, now: int) -> bool:
-        """Return whether the oldest open transaction has had no batch for longer than any transaction may take."""
-        last = self._oldest_txn_timestamp
-        return last > 0 and now - last > self._max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     # --- appending
 
@@ -293,16 +281,6 @@ class ProducerStateManager:
         self._last_snapshot_offset = self._map_end_offset
         return path
 
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots before `offset`.
-
-        Raises:
-            OSError: A file cannot be deleted.
-        """
-        for each in list(self._snapshots):
-            if each < offset:
-                self.remove_and_delete_snapshot(each)
-
     def remove_and_delete_snapshot(self, offset: int) -> None:
         """Delete the snapshot at `offset`, if there is one.
 
@@ -428,5 +406,3 @@ class ProducerStateManager:
         firsts = [each.first_offset for each in (unreplicated, undecided) if each is not None]
         self._first_unstable = min(firsts, key=lambda offset: offset.message_offset, default=None)
         self._first_undecided = None if undecided is None else undecided.first_offset.message_offset
-        owner = None if undecided is None else self._producers.get(undecided.producer_id)
-        self._oldest_txn_timestamp = -1 if owner is None else owner.last_timestamp
