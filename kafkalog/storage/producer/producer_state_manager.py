@@ -8,8 +8,8 @@
     first undecided offset    the first offset of the transactions that have no marker yet
     first unstable offset     the same, but including transactions whose marker is not below the high watermark
 
-Callers hold the log's lock, except for `first_unstable_offset`, `first_undecided_offset`, `last_entry`,
-`active_producers` and `has_late_transaction`, which any thread may call at any time.
+Callers hold the log's lock, except for `first_unstable_offset`, `first_undecided_offset`, `last_entry` and
+`active_producers`, which any thread may call at any time.
 Source: storage/.../internals/log/ProducerStateManager.java.
 """
 
