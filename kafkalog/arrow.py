@@ -6,7 +6,11 @@ timestamp_type  int8; -1 none, 0 CreateTime, 1 LogAppendTime
 key, value      binary
 headers         list<struct<key: string, value: binary>>
 
-`to_arrow` converts one `RecordColumns`, some thousand records; `reader` joins those of a log to larger batches.
+`to_arrow` converts one `RecordColumns`, some thousand records; `reader` joins those of a log to larger batches, and
+`partitions_reader` those of many logs, with two columns before the others:
+
+topic           string
+partition       int32
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +40,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+PARTITIONS_SCHEMA = pa.schema(
+    [pa.field("topic", pa.string(), nullable=False), pa.field("partition", pa.int32(), nullable=False), *SCHEMA]
+)
 
 # A batch of a `reader` has fewer records, or about this many bytes: enough for a row group of Parquet.
 BATCH_ROWS = 1 << 16
@@ -95,18 +102,18 @@ def to_arrow(columns: Columns, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_ARRAYS[name](columns) for name in schema.names], schema=schema)
 
 
-def schema_of(names: Sequence[str] | None) -> pa.Schema:
-    """Return the fields of `SCHEMA` with these names, in their order; all of them for None.
+def schema_of(names: Sequence[str] | None, schema: pa.Schema = SCHEMA) -> pa.Schema:
+    """Return the fields of `schema` with these names, in their order; all of them for None.
 
     Raises:
         ValueError: There is no such field.
     """
     if names is None:
-        return SCHEMA
+        return schema
     wanted = [names] if isinstance(names, str) else list(names)
-    if isinstance(names, str) or not wanted or any(name not in SCHEMA.names for name in wanted):
-        raise ValueError(f"columns are names among {', '.join(SCHEMA.names)}; not {names!r}")
-    return pa.schema([SCHEMA.field(name) for name in wanted])
+    if isinstance(names, str) or not wanted or any(name not in schema.names for name in wanted):
+        raise ValueError(f"columns are names among {', '.join(schema.names)}; not {names!r}")
+    return pa.schema([schema.field(name) for name in wanted])
 
 
 def reader(parts: Iterable[Columns], schema: pa.Schema = SCHEMA) -> pa.RecordBatchReader:
@@ -120,6 +127,31 @@ def reader(parts: Iterable[Columns], schema: pa.Schema = SCHEMA) -> pa.RecordBat
         schema: Fields of `SCHEMA`.
     """
     return pa.RecordBatchReader.from_batches(schema, _joined(parts, schema))
+
+
+def partitions_reader(
+    partitions: Iterable[tuple[str, int, Iterable[Columns]]], schema: pa.Schema = PARTITIONS_SCHEMA
+) -> pa.RecordBatchReader:
+    """Return a reader of the records of many partitions, as `reader` does for one.
+
+    Args:
+        partitions: Topic, number and records of each.
+        schema: Fields of `PARTITIONS_SCHEMA`.
+    """
+    # Without a field of the records, their number would not be known.
+    own = pa.schema([field for field in schema if field.name in SCHEMA.names]) or pa.schema([SCHEMA.field("offset")])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for topic, number, parts in partitions:
+            place = {"topic": pa.scalar(topic), "partition": pa.scalar(number, pa.int32())}
+            for batch in _joined(parts, own):
+                arrays = [
+                    pa.repeat(place[name], batch.num_rows) if name in place else batch.column(name)
+                    for name in schema.names
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _joined(parts: Iterable[Columns], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -23,7 +23,7 @@ from kafkalog._speedups.record import Record
 from kafkalog.errors import LogStateError, OffsetOutOfRangeError
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns
-from kafkalog.record.serialization import DecodedRecord, Deserializer, decode, deserialize_bytes
+from kafkalog.record.serialization import DecodedRecord, Deserializer, Key, Value, decode, deserialize_bytes
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel, IsolationName
 from kafkalog.storage.file_names import (
@@ -307,9 +307,31 @@ class Log(ABC):
         *,
         isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
         on_out_of_range: OnOutOfRange = "raise",
-        key_deserializer: Deserializer[Any] | None = None,
-        value_deserializer: Deserializer[Any] | None = None,
-    ) -> Iterator[DecodedRecord[Any, Any]]: ...
+        key_deserializer: Deserializer[Key],
+        value_deserializer: Deserializer[Value],
+    ) -> Iterator[DecodedRecord[Key, Value]]: ...
+    @overload
+    def records(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
+        key_deserializer: Deserializer[Key],
+        value_deserializer: None = None,
+    ) -> Iterator[DecodedRecord[Key, bytes | None]]: ...
+    @overload
+    def records(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
+        key_deserializer: None = None,
+        value_deserializer: Deserializer[Value],
+    ) -> Iterator[DecodedRecord[bytes | None, Value]]: ...
     def records(
         self,
         start: int | None = None,

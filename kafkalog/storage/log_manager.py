@@ -14,18 +14,19 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.storage.checkpoint.partition_metadata_file import topic_id_in
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock, target_of_link
 from kafkalog.storage.data_dir.session import Checkpoints, Session, read_checkpoints
+from kafkalog.storage.fetch_data_info import IsolationLevel, IsolationName
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition, partition_of_dir
 from kafkalog.storage.files.durable import make_directory
 from kafkalog.storage.log import Log
@@ -34,6 +35,9 @@ from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.scheduler import BackgroundScheduler, ScheduledTask, Scheduler
 from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog, warn_of_unclosed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -212,6 +216,39 @@ class LogManager(Mapping[str, AnyLog]):
         """Return the names of the partitions in the directory, in order."""
         found = (each.name for each in self.directory.iterdir() if each.is_dir())
         return sorted((name for name in found if partition_of_dir(name)), key=_partition)
+
+    def to_arrow_reader(
+        self,
+        topics: Sequence[str] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        threads: int = 1,
+    ) -> "pa.RecordBatchReader":
+        """Return a reader of the records of all partitions as Arrow batches, one partition after the other.
+
+        Args:
+            topics: The names of the topics; None: all of them.
+            columns: The names of the columns, among those of `kafkalog.arrow.PARTITIONS_SCHEMA`; None: all of them.
+            isolation: As `Log.records`.
+            threads: As `Log.columns`.
+
+        Raises:
+            ImportError: pyarrow (the extra `arrow`) is not installed.
+            KeyError: There is no such topic.
+            ValueError: There is no such column.
+        """
+        from kafkalog.arrow import PARTITIONS_SCHEMA, partitions_reader, schema_of
+
+        names = [(_partition(name), name) for name in self]
+        if topics is not None:
+            if unknown := {*topics} - {partition.topic for partition, _ in names}:
+                raise KeyError(*sorted(unknown))
+            names = [each for each in names if each[0].topic in topics]
+        partitions = (
+            (topic, number, self[name].columns(isolation=isolation, threads=threads)) for (topic, number), name in names
+        )
+        return partitions_reader(partitions, schema_of(columns, PARTITIONS_SCHEMA))
 
     # --- creating and deleting, mode "a"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog import Log, LogConfig, Record, WritableLog
+from kafkalog import Log, LogConfig, LogManager, Record, WritableLog
 from kafkalog.errors import CorruptRecordError, OffsetOutOfRangeError
 from tests.helpers.golden import Partition, partitions
 
@@ -107,3 +107,30 @@ def test_polars_and_duckdb_query_a_log(log: WritableLog) -> None:
     assert (frame.height, frame["offset"].max()) == (100_002, 100_001)
     found = duckdb.sql("select count(*), count(key), max(octet_length(value)) from log").fetchall()
     assert found == [(100_002, 2, 20 << 20)]
+
+
+def test_the_records_of_a_data_directory_are_one_table(golden_logs: Path) -> None:
+    data = golden_logs / "kafka-3.9" / "data"
+    with LogManager(data) as manager:
+        table = manager.to_arrow_reader().read_all()
+        assert table.schema == pytest.importorskip("kafkalog.arrow").PARTITIONS_SCHEMA
+        rows = [
+            {"topic": log.topic_partition.topic, "partition": log.topic_partition.partition, **row}
+            for log in manager.values()
+            if log.topic_partition is not None
+            for row in rows_of(log)
+        ]
+        assert as_rows(table) == rows
+        topic = rows[0]["topic"]
+        some = manager.to_arrow_reader([topic], columns=["partition", "topic"], isolation="read_committed").read_all()
+        committed = sum(
+            log.count(isolation="read_committed")
+            for name, log in manager.items()
+            if name[: len(topic) + 1] == f"{topic}-"
+        )
+        assert (some.schema.names, some.num_rows) == (["partition", "topic"], committed)
+        assert set(some.column("topic").to_pylist()) == {topic}
+        with pytest.raises(KeyError, match="no-such-topic"):
+            manager.to_arrow_reader(["no-such-topic"])
+        with pytest.raises(ValueError, match="topic, partition, offset"):
+            manager.to_arrow_reader(columns=["broker"])

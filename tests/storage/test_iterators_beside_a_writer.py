@@ -350,6 +350,7 @@ def test_an_empty_active_segment_that_a_roll_replaces_is_waited_for(log: Writabl
         assert other.log_end_offset == 60
 
 
+@pytest.mark.slow
 def test_a_log_whose_segments_are_all_deleted_is_empty(log: WritableLog) -> None:
     log.close()
     with kafkalog.open(log.directory) as other:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
@@ -17,7 +17,7 @@ from kafkalog import (
     WritableLog,
 )
 from kafkalog.errors import CorruptRecordError, LogStateError, OffsetOutOfRangeError, SerializationError
-from kafkalog.record.serialization import deserialize_json, deserialize_text
+from kafkalog.record.serialization import DecodedRecord, deserialize_json, deserialize_text
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.read import fetch as fetching
 from kafkalog.storage.read.fetch import Fetch, fetch
@@ -307,6 +307,7 @@ def test_keys_and_values_are_deserialized(directory: Path) -> None:
         for reader in (log, ReadOnlyLog(directory)):
             found = list(reader.records(value_deserializer=deserialize_json, key_deserializer=deserialize_text))
             assert [(each.offset, each.key, each.value) for each in found] == [(0, None, {"a": 1}), (1, None, None)]
+            assert_type(found, list[DecodedRecord[str | None, Any]])
             assert [each.value for each in reader.records(key_deserializer=deserialize_text)] == [b'{"a": 1}', None]
 
 
