@@ -113,6 +113,17 @@ def offset_file(directory: Path, offset: int, suffix: str) -> Path:
     return directory / f"{offset:020d}{suffix}"
 
 
+def position_file(directory: Path, consumer: str) -> Path:
+    """Return the path of the committed position of a consumer of a log.
+
+    Raises:
+        ValueError: The name of the consumer has other characters than the name of a topic may have.
+    """
+    if not _TOPIC.fullmatch(consumer):
+        raise ValueError(f"{consumer!r} is no name of a consumer: it has up to 249 of the characters a-z A-Z 0-9 . _ -")
+    return directory / f"{consumer}.position"
+
+
 def file_names(directory: Path) -> list[str]:
     """Return the names of the files (not the directories) in a directory, in order.
 

@@ -11,9 +11,11 @@ Source: `UnifiedLog` in storage/.../internals/log/UnifiedLog.java.
 """
 
 import operator
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
+from io import UnsupportedOperation
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeAlias, TypeVar, get_args, overload
@@ -36,6 +38,7 @@ from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from kafkalog.storage.read import fetch, follow, list_offsets
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
+from kafkalog.storage.read.consumer import Consumer
 from kafkalog.storage.read.count_records import count_in_segments
 from kafkalog.storage.read.fetch import Fetch
 from kafkalog.storage.read.follow import Follower
@@ -471,6 +474,43 @@ class Log(ABC):
         if self.closed:
             raise LogStateError("the log has been closed", str(self.directory))
         return retry(lambda: self._bound(isolation)).message_offset
+
+    def consumer(
+        self,
+        name: str | None = None,
+        *,
+        path: "str | os.PathLike[str] | None" = None,
+        isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
+        on_out_of_range: OnOutOfRange = "raise",
+    ) -> Consumer:
+        """Return a consumer, which reads on from the position that it has committed last, also after a crash.
+
+        Args:
+            name: The position is in the file `<name>.position` of the partition directory, which brokers ignore. This
+                needs a log opened with mode "a".
+            path: Another file for the position.
+            isolation: As `records`.
+            on_out_of_range: As `records`, if retention has deleted the records at the position. If a truncation has cut
+                off those before it, all but "raise" continue where the log was cut.
+
+        Raises:
+            ValueError: Neither or both of `name` and `path` are given, or `name` is not a file name.
+            io.UnsupportedOperation: `name` is given for a log that is only read.
+            LogTruncatedError: The log was truncated below the position, by its leader epochs.
+            CorruptCheckpointError: The file does not follow its format.
+            OSError: The file cannot be read.
+        """
+        _check_choice(on_out_of_range)
+        if (name is None) == (path is None):
+            raise ValueError("a consumer has either a name or a path for its position")
+        level = member("isolation", isolation, IsolationLevel)
+        file = self._position_file(name) if name is not None else Path(os.fspath(path or "")).absolute()
+        return Consumer(self, file, level, on_out_of_range)
+
+    def _position_file(self, name: str) -> Path:
+        """Return the file of the position of a consumer in the partition directory."""
+        del name
+        raise UnsupportedOperation(f"{self.directory}: a log that is only read keeps no position: give consumer a path")
 
     def to_arrow_reader(
         self,

@@ -28,7 +28,7 @@ from kafkalog.storage.append.append_records import RecordAppender
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.data_dir.session import Checkpoints
 from kafkalog.storage.fetch_data_info import LogAppendInfo
-from kafkalog.storage.file_names import parse_partition_dir, real_path
+from kafkalog.storage.file_names import parse_partition_dir, position_file, real_path
 from kafkalog.storage.local_log.log_state import owned
 from kafkalog.storage.local_log.retention import delete_old_segments
 from kafkalog.storage.local_log.roll import roll
@@ -131,6 +131,9 @@ class WritableLog(Log):
     def leader_epochs(self) -> LeaderEpochCache:
         """The leader epochs and their start offsets."""
         return self._state.epochs
+
+    def _position_file(self, name: str) -> Path:
+        return position_file(self.directory, name)
 
     @property
     def producer_state(self) -> ProducerStateManager:
