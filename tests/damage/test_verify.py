@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from kafkalog.fsck import Consequence, Severity, verify_path
 from tests.damage.kinds import BY_NAME, KINDS, Kind
+from tests.helpers.broker_dirs import METADATA, broker_dir
 
 TABLE = Path(__file__).with_name("broker_truth.json")
 VERSION = "4.2.0"
@@ -42,9 +42,8 @@ def harmful() -> dict[str, set[Consequence]]:
     return {kind: seen for kind, seen in found.items() if any(each.severity is Severity.ERROR for each in seen)}
 
 
-def damaged(kind: Kind, directory: Path, golden_logs: Path) -> Path:
-    data = directory / "data"
-    shutil.copytree(golden_logs / "kafka-3.9" / "data", data)
+def damaged(kind: Kind, directory: Path) -> Path:
+    data = broker_dir(directory, METADATA, kind.partition, "v2-empty-0")
     kind.damage(data, kind.partition)
     return data
 
@@ -56,10 +55,8 @@ def damaged(kind: Kind, directory: Path, golden_logs: Path) -> Path:
         for number, kind in enumerate(each for each in KINDS if each.name in harmful())
     ],
 )
-def test_what_a_broker_suffers_from_is_found(kind: Kind, tmp_path: Path, golden_logs: Path) -> None:
-    findings = [
-        each for each in verify_path(damaged(kind, tmp_path, golden_logs)) if each.severity is not Severity.INFO
-    ]
+def test_what_a_broker_suffers_from_is_found(kind: Kind, tmp_path: Path) -> None:
+    findings = [each for each in verify_path(damaged(kind, tmp_path)) if each.severity is not Severity.INFO]
     assert bool(findings) == (kind.name not in NOT_FOUND), findings
 
 

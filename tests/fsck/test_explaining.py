@@ -19,6 +19,7 @@ from tests.damage.broker_base import CLEAN, UNFLUSHED
 from tests.damage.kinds import BY_NAME
 from tests.damage.test_verify import NOT_FOUND, TABLE, VERSION
 from tests.damage.ways import checkpoint_of, segments
+from tests.helpers.broker_dirs import METADATA, broker_dir
 from tests.helpers.golden import partitions, unpacked
 
 ARCHIVES = sorted({each.archive for each in partitions()})
@@ -73,8 +74,8 @@ def stopped(data: Path, stop: str) -> None:
 
 @pytest.mark.parametrize("row", _rows())
 def test_it_says_what_a_broker_did(row: dict[str, Any], tmp_path: Path) -> None:
-    data, kind = tmp_path / "data", BY_NAME[row["kind"]]
-    shutil.copytree(unpacked() / "kafka-3.9" / "data", data)
+    kind = BY_NAME[row["kind"]]
+    data = broker_dir(tmp_path, METADATA, kind.partition, "v2-empty-0")
     stopped(data, row["stop"])
     kind.damage(data, kind.partition)
     found = explain(data)

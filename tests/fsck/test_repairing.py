@@ -34,6 +34,7 @@ from kafkalog.storage.file_names import (
 )
 from tests.damage.kinds import BY_NAME, DELETED_RECORDS, KINDS, Kind
 from tests.fsck.repairs import changes_of, contents, damaged, tree
+from tests.helpers.broker_dirs import METADATA, broker_dir
 from tests.helpers.damage import with_bytes
 from tests.helpers.damage_kinds import places_of
 from tests.helpers.golden import Partition
@@ -51,6 +52,12 @@ HEX = "0123456789abcdef0123456789abcdef"
 @pytest.fixture
 def source(golden_logs: Path) -> Path:
     return golden_logs / "kafka-3.9" / "data"
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with the partitions that kinds of damage are made of."""
+    return broker_dir(tmp_path_factory.mktemp("small"), METADATA, *sorted({kind.partition for kind in KINDS}))
 
 
 def findings(path: Path) -> set[tuple[str, str]]:
@@ -90,9 +97,9 @@ def ensure_mended(plan: RepairPlan) -> None:
     ],
 )
 def test_every_kind_of_damage_is_mended_and_comes_back(
-    kind: Kind, drop_corrupt: bool, tmp_path: Path, source: Path
+    kind: Kind, drop_corrupt: bool, tmp_path: Path, small: Path
 ) -> None:
-    data = damaged(kind, tmp_path / "data", source)
+    data = damaged(kind, tmp_path / "data", small)
     partition, before = data / kind.partition, tree(data)
     plan = plan_repair(data, drop_corrupt=drop_corrupt)
     assert tree(data) == before
