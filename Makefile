@@ -9,7 +9,7 @@ TESTS := $(BIN)/python -m tests.tiers
 KERNELS := $(wildcard kafkalog/_speedups/*.pyx kafkalog/_speedups/*.pxd)
 
 demo: .venv/compiled ## the command at work on logs that real brokers wrote
-	$(BIN)/python -m kafkalog.cli.demo tests/data
+	$(BIN)/python -m kafkalog.cli.tour tests/data
 test: .venv/test ## the fast tier of the tests; ARGS="-k varint" chooses
 	$(TESTS) fast -- $(ARGS)
 test-all: test ## every tier; make test-slow, test-spark and so on: one of them

@@ -39,6 +39,7 @@ COMMANDS = {
     "append": "Append lines from stdin to a partition.",
     "tail": "Show the last records, then new ones.",
     "inspect": "Browse a log in the terminal, while it grows.",
+    "demo": "Write a small data directory of a real broker, to try this on.",
     "completion": "Print a shell's completion script for this command.",
 }
 

@@ -1,77 +1,64 @@
-"""A demonstration of the main commands on logs that real brokers wrote: `make demo`.
+"""`kafkalog demo DIR`: write a small data directory of a real broker, to try the commands on.
 
-    python -m kafkalog.cli.demo DIRECTORY      a directory that contains the archives, *.tar.xz
-
-Unpacks the archives into a temporary directory, runs the commands on them as a user would, and removes the directory.
+`sample.tar.xz` has two partitions that a broker 3.9.1 wrote, with its checkpoints: `v2-zstd-0`, and `v2-txn-0` with
+committed, aborted and open transactions.
 """
 
-import sys
+import errno
+import io
+import os
+import shlex
+import shutil
 import tarfile
-import tempfile
-from collections.abc import Sequence
-from contextlib import chdir
+from importlib import resources
 from pathlib import Path
+from typing import IO
 
-from kafkalog.cli import INTERRUPTED, SOUND, UNREADABLE, cli
-from kafkalog.cli.output import colour_wanted, complain, printable, styled, write_text
+import click
 
-# A partition of each format, codec and kind, and the options to print it with.
-RECORDS = (
-    ("Format 0 (Kafka 0.8), lz4", "kafka-0.8.2/data/v0-lz4-0", ("--limit", "2")),
-    ("Format 1 (Kafka 0.10), gzip, timestamps of the broker", "kafka-0.10.2/data/v1-logappend-0", ("--limit", "2")),
-    ("Format 2 (Kafka 3.9), zstd, with headers: from a time on", "kafka-3.9/data/v2-zstd-0",
-     ("--from", "@2023-11-15T22:30Z", "--limit", "2")),
-    ("The last two records as JSON", "kafka-3.9/data/v2-lz4-0", ("--from", "end-2", "-o", "jsonl")),
-    ("Batches of a transactional log: producers, and the markers that end transactions", "kafka-3.9/data/v2-txn-0",
-     ("--batches", "--limit", "6")),
-)  # fmt: skip
+from kafkalog.cli.common_options import LogPath
+from kafkalog.cli.output import path_text, write_text
 
+SAMPLE = "sample.tar.xz"
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the demonstration. Return 0, or the exit code of the first command with findings."""
-    if len(arguments) != 1 or not (archives := sorted(Path(arguments[0]).glob("*.tar.xz"))):
-        complain("usage: python -m kafkalog.cli.demo DIRECTORY (with *.tar.xz files in it)")
-        return UNREADABLE
-    write_text(f"The logs of {arguments[0]} are unpacked into a temporary directory, which is removed at the end.\n")
-    with tempfile.TemporaryDirectory(prefix="kafkalog-demo-") as home:
-        for archive in archives:
-            unpack(archive, Path(home))
-        with chdir(home):
-            return _show()
+EPILOG = """\b
+Exit codes:
+  0  the directory was written
+  2  wrong usage
+  3  DIR exists, or cannot be written
+
+\b
+Examples:
+  kafkalog demo /tmp/kafka                two partitions of a broker
+  kafkalog ls /tmp/kafka                  what is in them
+"""
 
 
-def unpack(archive: Path, directory: Path) -> None:
+def unpack(archive: Path | IO[bytes], directory: Path) -> None:
     """Unpack a tar archive."""
-    with tarfile.open(archive) as tar:
+    with tarfile.open(archive) if isinstance(archive, Path) else tarfile.open(fileobj=archive) as tar:
         # Python 3.11.4 has filters, which later versions ask for.
         if hasattr(tarfile, "data_filter"):
             tar.extraction_filter = tarfile.data_filter
         tar.extractall(directory)  # noqa: S202 - see above
 
 
-def _show() -> int:
-    """Run the commands in the directory of the unpacked logs, so that paths are short."""
-    data_dirs = [str(path) for path in sorted(Path().glob("*/data"))]
-    codes = [
-        _run("What is in the data directories of these brokers?", "ls", *data_dirs),
-        _run("Are they valid? Every checksum and every record is checked.", "verify", "--deep", *data_dirs),
-        *(_run(title, "dump", path, *options) for title, path, options in RECORDS),
-    ]
-    return next((code for code in codes if code != SOUND), SOUND)
-
-
-def _run(title: str, *arguments: str) -> int:
-    write_text(styled(f"\n== {title}\n", colour_wanted(), bold=True, fg="cyan"))
-    write_text(printable(f"$ kafkalog {' '.join(arguments)}") + "\n")
+@click.command(short_help="Write a small data directory of a real broker, to try this on.", epilog=EPILOG)
+@click.argument("directory", metavar="DIR", type=LogPath())
+def demo(directory: Path) -> None:
+    """Write DIR, a new data directory with two partitions that a real broker wrote, and show what to try on it."""
+    if os.path.lexists(directory):
+        raise FileExistsError(errno.EEXIST, "it exists already; the demo writes a new directory", str(directory))
     try:
-        cli.main(arguments, prog_name="kafkalog")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else UNREADABLE
-    raise AssertionError("cli.main ends by SystemExit")
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        unpack(io.BytesIO(resources.files("kafkalog.cli").joinpath(SAMPLE).read_bytes()), directory)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    path = shlex.quote(path_text(directory))
+    write_text(
+        f"kafkalog ls {path}\n"
+        f"kafkalog verify --deep {path}\n"
+        f"kafkalog dump {path}/v2-zstd-0 --limit 3\n"
+        f"kafkalog dump {path}/v2-txn-0 --batches --limit 3\n"
+        f"kafkalog inspect {path}\n"
+    )
