@@ -7,7 +7,7 @@ import kafkalog
 
 project = "kafkalog"
 release = version = kafkalog.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
 exclude_patterns = ["inspector"]
 html_theme = "furo"
 html_title = f"kafkalog {release}"

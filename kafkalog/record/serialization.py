@@ -45,7 +45,10 @@ class DecodedRecord(NamedTuple, Generic[Key, Value]):
 
 
 Encodable: TypeAlias = (
-    tuple[Key, Value] | tuple[Key, Value, Headers] | tuple[Key, Value, Headers, int] | DecodedRecord[Key, Value]
+    tuple[Key, Value]
+    | tuple[Key, Value, Iterable[tuple[str, bytes | None]]]
+    | tuple[Key, Value, Iterable[tuple[str, bytes | None]], int]
+    | DecodedRecord[Key, Value]
 )
 
 
