@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 SOURCES = ("kafka", "kafkalog")
 # How many questions are asked at once.
 AT_ONCE = 4
+# What Spark says when a Python worker has not started within ten seconds, on a busy machine; and how often to ask then.
+TOO_BUSY, TRIES = "Python worker failed to connect back", 5
 
 
 class Answer(NamedTuple):
@@ -63,10 +65,15 @@ class Asker:
 
     def answer(self, source: str, kind: str, options: Mapping[str, str]) -> Answer:
         """What one of them says."""
-        try:
-            return self._batch(source, options) if kind == "batch" else self._stream(source, options)
-        except Exception as error:  # noqa: BLE001 - which one is the answer
-            return Answer(error=type(error).__name__, text=str(error))
+        found = Answer()
+        for _ in range(TRIES):
+            try:
+                return self._batch(source, options) if kind == "batch" else self._stream(source, options)
+            except Exception as error:  # noqa: BLE001 - which one is the answer
+                found = Answer(error=type(error).__name__, text=str(error))
+            if TOO_BUSY not in found.text:
+                break
+        return found
 
     def _loaded(self, reader: Any, source: str, options: Mapping[str, str]) -> Any:
         reader = reader.format(source).options(**options)
