@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -104,7 +105,7 @@ def run(tier: Tier, options: Sequence[str]) -> int:
     """Run one tier and keep its results; return pytest's exit code."""
     results_of(tier).parent.mkdir(parents=True, exist_ok=True)
     results_of(tier).unlink(missing_ok=True)
-    begun = time.monotonic()
+    begun, used = time.monotonic(), _processor_seconds()
     print(f"--- {tier.name}: {tier.text}", flush=True)
     environment = {"KAFKALOG_EXAMPLES": tier.examples, **os.environ}
     # Else each worker of each tier compiles the asserts of every test file anew: ten seconds.
@@ -113,8 +114,15 @@ def run(tier: Tier, options: Sequence[str]) -> int:
         code = subprocess.run(command(tier, options), check=False, env=environment).returncode
     except KeyboardInterrupt:
         code = INTERRUPTED
-    print(f"--- {tier.name}: {time.monotonic() - begun:.0f} s", flush=True)
+    took, used = time.monotonic() - begun, _processor_seconds() - used
+    print(f"--- {tier.name}: {took:.0f} s, {used:.0f} s of processor time", flush=True)
     return code
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of the child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run_all(tiers: Sequence[Tier], options: Sequence[str], last_options: Sequence[str] = ()) -> int:
