@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance
-from kafkalog.attributes import CompressionType, TimestampType
+from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance, member
+from kafkalog.attributes import CodecName, CompressionType, TimestampType
 
 SMALLEST_ENTRY = 14  # bytes after an entry's offset and size
 SMALLEST_INDEX = 12  # bytes of a time index entry; a segment gets one when it is rolled or closed
@@ -169,7 +169,7 @@ class LogConfig:
     max_compaction_lag_ms: int = _whole(INT64_MAX, 1)
     min_cleanable_dirty_ratio: float = _ratio(0.5)
     max_message_bytes: int = _whole(2**20 + 12, 0, INT32_MAX)
-    compression_type: CompressionType | Literal["producer"] = _one_of(_CODECS, "producer")  # noqa: RUF009 - a field
+    compression_type: CompressionType | CodecName | Literal["producer"] = _one_of(_CODECS, "producer")  # noqa: RUF009
     compression_gzip_level: int = _whole(-1, 1, 9, besides=-1)
     compression_lz4_level: int = _whole(9, 1, 17)
     compression_zstd_level: int = _whole(3, -131072, 22)
@@ -188,6 +188,8 @@ class LogConfig:
     producer_id_expiration_ms: int = _whole(_DAY_MS, 1, INT32_MAX)
 
     def __post_init__(self) -> None:
+        if self.compression_type in get_args(CodecName):
+            object.__setattr__(self, "compression_type", self.compression)
         for name, rule in _RULES.items():
             value = getattr(self, name)
             if not rule.holds(value):
@@ -252,7 +254,8 @@ class LogConfig:
     @property
     def compression(self) -> CompressionType | None:
         """The codec for appended batches; None: keep the producer's."""
-        return None if self.compression_type == "producer" else self.compression_type
+        codec = self.compression_type
+        return None if codec == "producer" else member("compression_type", codec, CompressionType)
 
     @property
     def compression_level(self) -> int | None:
