@@ -186,9 +186,8 @@ class Dump:
         for piece in pieces(source, lines, wanted):
             shown = piece if self._filter is None else self._filter(piece)
             self._sink.write(shown if self._array is None else self._array.take(shown))
-            if not self.left:
-                return
-        self._report_end(source, wanted, nothing=self.printed == before)
+        if self.left:
+            self._report_end(source, wanted, nothing=self.printed == before)
 
     def finish(self) -> None:
         """End the JSON document, also after an error; write the hint about columns hidden on a narrow terminal."""
@@ -238,6 +237,8 @@ class Dump:
                 self._report_passed(error, str(path), left_out_of(batch))
                 continue
             yield from lines.record_list(*self._chosen(source, part, batch.size_in_bytes), control=batch.is_control)
+            if not self.left:
+                return
 
     def _chosen(self, source: Source, part: RecordColumns, size: int) -> tuple[RecordColumns, NDArray[np.uint8]]:
         """Return the records to show, and their transaction states, and count them."""

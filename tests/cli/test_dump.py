@@ -345,6 +345,23 @@ def test_many_paths(kafkalog: Kafkalog, data_dir: Path) -> None:
     assert [line[:9] for line in text.splitlines() if "offset" in line] == ["orders-2 ", "orders-10"]
 
 
+@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
+@pytest.mark.parametrize("options", [(), ("--control",), ("--skip-damage",)])
+def test_a_limit_ends_after_a_whole_large_record(
+    kafkalog: Kafkalog, tmp_path: Path, form: str, options: tuple[str, ...]
+) -> None:
+    large = b"x" * (3 << 20)
+    log = segment(tmp_path, 0, batch(b"small", large, b"not shown"))
+    ran = kafkalog("dump", log, "-n", "2", "-o", form, *options)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count("x") >= len(large)
+    if form == "text":
+        assert ran.out.endswith("x\n")
+    else:
+        found = json.loads(ran.out) if form == "json" else lines(ran.out)
+        assert [document["value"] for document in found] == ["small", large.decode()]
+
+
 def test_a_limit_counts_over_all_partitions(kafkalog: Kafkalog, data_dir: Path) -> None:
     assert len(lines(kafkalog("dump", data_dir, "--limit", 3, "-o", "jsonl").out)) == 3
 
