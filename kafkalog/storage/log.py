@@ -398,8 +398,8 @@ class Log(ABC):
         level, threads = member("isolation", isolation, IsolationLevel), whole("threads", threads, 1, INT32_MAX)
         check_crcs = flag("check_crcs", check_crcs)
 
-        def read(start: int | None) -> Iterator[RecordColumns]:
-            first, stop = self._range(start, end, level)
+        def read(first: int) -> Iterator[RecordColumns]:
+            stop = self._stop(end, level)
             aborted = self._aborted(first, stop, level)
             return self._walk(first, stop).columns(aborted, threads=threads, check_crcs=check_crcs)
 
@@ -418,7 +418,7 @@ class Log(ABC):
         Args and errors as `records`.
         """
         level = member("isolation", isolation, IsolationLevel)
-        return self._from(start, lambda start: self._walk(*self._range(start, end, level)).batches(), on_out_of_range)
+        return self._from(start, lambda first: self._walk(first, self._stop(end, level)).batches(), on_out_of_range)
 
     def follow(
         self,
@@ -549,25 +549,27 @@ class Log(ABC):
         return self.to_arrow_reader().__arrow_c_stream__(requested_schema)
 
     def _from(
-        self, start: int | None, read: Callable[[int | None], Iterator[_Part]], on_out_of_range: OnOutOfRange
+        self, start: int | None, read: Callable[[int], Iterator[_Part]], on_out_of_range: OnOutOfRange
     ) -> Iterator[_Part]:
         """Check the arguments, and return what `read` yields from `start`, or from where it is to begin instead."""
         _check_choice(on_out_of_range)
         return self._in_range(None if start is None else operator.index(start), read, on_out_of_range)
 
     def _in_range(
-        self, start: int | None, read: Callable[[int | None], Iterator[_Part]], on_out_of_range: OnOutOfRange
+        self, start: int | None, read: Callable[[int], Iterator[_Part]], on_out_of_range: OnOutOfRange
     ) -> Iterator[_Part]:
-        if start is None or start >= self.log_start_offset:
+        log_start = self.log_start_offset
+        first = log_start if start is None else start
+        if first >= log_start:
             is_empty = True
-            for part in read(start):
+            for part in read(first):
                 is_empty = False
                 yield part
                 del part
             # Only now, since the search for the log end takes longer than that for one record.
             if start is None or not is_empty or start <= self.log_end_offset:
                 return
-        yield from read(self._instead_of(start, on_out_of_range))
+        yield from read(self._instead_of(first, on_out_of_range))
 
     def _instead_of(self, start: int, on_out_of_range: OnOutOfRange) -> int:
         """Return the offset to begin at instead of `start`, which is out of range; or raise OffsetOutOfRangeError."""
@@ -596,21 +598,21 @@ class Log(ABC):
         return retry(lambda: self._counted(start, end, isolation))
 
     def _counted(self, start: int | None, end: int | None, isolation: IsolationLevel) -> int:
-        first, stop = self._range(start, end, isolation)
-        stop = min(stop, self.log_end_offset)
+        first = log_start = self.log_start_offset
+        if start is not None:
+            first = max(log_start, operator.index(start))
+        stop = min(self._stop(end, isolation), self.log_end_offset)
         aborted = self._aborted(first, stop, isolation)
         left_out = None if aborted is None else aborted.among
         return count_in_segments(self._segments_now(), first, stop, left_out)
 
-    def _range(self, start: int | None, end: int | None, isolation: IsolationLevel) -> tuple[int, int]:
-        """Return the range of offsets to read, limited by the log start and the isolation level."""
-        log_start = self.log_start_offset
-        first = log_start if start is None else max(log_start, operator.index(start))
+    def _stop(self, end: int | None, isolation: IsolationLevel) -> int:
+        """Return the offset before which to read, limited by the isolation level."""
         stop = NO_END if end is None else operator.index(end)
         # Up to the log end means its position when the reader arrives there.
         if isolation is IsolationLevel.LOG_END:
-            return first, stop
-        return first, min(stop, retry(lambda: self._bound(isolation)).message_offset)
+            return stop
+        return min(stop, retry(lambda: self._bound(isolation)).message_offset)
 
     def _aborted(self, first: int, stop: int, isolation: IsolationLevel) -> AbortedBatches | None:
         """Return the aborted transactions to leave out; None if `isolation` includes them or there are no segments."""
