@@ -51,9 +51,6 @@ from kafkalog.storage.segment.log_segments import LogSegments
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The number of records converted to objects first.
-FIRST_RECORDS = 8
-
 # What to do if the first offset wanted is before the log start or after the log end.
 OnOutOfRange: TypeAlias = Literal["raise", "earliest", "latest"]
 _Part = TypeVar("_Part", RecordColumns, RecordBatch)
@@ -645,8 +642,8 @@ def _check_choice(on_out_of_range: OnOutOfRange) -> None:
 
 
 def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:
-    """Yield lists of records. The first list is short: after a seek, callers often want one record."""
-    first: int | None = FIRST_RECORDS
+    """Yield lists of records. The first list has one record: after a seek, callers often want no more."""
+    first: int | None = 1
     for part in columns:
         yield from part.record_lists(first=first)
         first = None
