@@ -188,13 +188,22 @@ def _lines(plan: RepairPlan, journal: Path | None) -> list[str]:
             f"to finish it: kafkalog repair --apply {here}",
             f"to undo it: kafkalog repair --undo {shlex.quote(str(plan.unfinished))}",
         ]
-    lines = [str(change) for change in plan.changes]
+    lines = []
+    for change in plan.changes:
+        lines.append(str(change))
+        if change.holds and journal is None:
+            moved = shlex.quote(str(change.path))
+            salvage = f"mv it to the name of its partition, or kafkalog salvage {moved} TOPIC-NUMBER"
+            dump = f"kafkalog dump --skip-damage {moved}"
+            lines.append(f"  to keep its records: {salvage if change.path.is_dir() else dump}")
     for left in plan.left:
         lines += [f"left: {left.finding}", f"  {left.why}"]
     told = counted(len(plan.changes), "change") if plan.changes else "nothing to change"
     if plan.left:
         told += f", {counted(len(plan.left), 'finding')} left"
     if journal is not None:
+        if any(change.holds for change in plan.changes):
+            lines.append("records were moved into the journal: do not delete it before they are elsewhere")
         lines += [
             f"{told}; the journal is {journal}",
             f"to undo this: kafkalog repair --undo {shlex.quote(str(journal))}",
@@ -219,6 +228,15 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
                 "description": path_text(str(change)),
                 "topic_id": change.topic_id,
                 "lost_offsets": [{"first_offset": first, "last_offset": last} for first, last in change.lost],
+                "holds": None
+                if change.holds is None
+                else {
+                    "files": change.holds.files,
+                    "size_in_bytes": change.holds.size_in_bytes,
+                    "records": change.holds.records,
+                    "records_exact": change.holds.is_exact,
+                },
+                "dropped_lines": [path_text(line) for line in change.dropped_lines],
                 "findings": [of_finding(each) for each in change.findings],
             }
             for change in plan.changes

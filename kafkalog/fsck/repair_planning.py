@@ -13,8 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
-from kafkalog.errors import CorruptCheckpointError, NotALogError
+from kafkalog._speedups.row_counts import count_rows
+from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.header_checks import Bounds
@@ -22,6 +24,7 @@ from kafkalog.fsck.repair_journal import APPLYING, UNDOING, State, journals_of, 
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.fsck.verifying import Options, verify_path
+from kafkalog.storage.checkpoint.checkpoint_file import dropped_lines
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
 from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
@@ -42,6 +45,7 @@ from kafkalog.storage.file_names import (
 )
 from kafkalog.storage.files.small_file import read_small_text
 from kafkalog.storage.remote_path import local_path
+from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 PathLike = str | os.PathLike[str]
 Offsets = tuple[int | None, int | None]
@@ -102,6 +106,8 @@ _CHECKPOINTS = (
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
 _ANEW = "write it anew from the lines that can be read"
+# So many dropped lines are told, and so many characters of each.
+_LINES_TOLD, _LINE_TOLD = 10, 120
 _TEXTS = {
     Mending.CUT: "cut off the last {size} bytes, no whole batch",
     Mending.DROP: "drop what is damaged",
@@ -118,6 +124,30 @@ _TEXTS = {
 }
 
 
+class Held(NamedTuple):
+    """The log files in a directory that is moved aside, or such a file.
+
+    Attributes:
+        files: Their number.
+        size_in_bytes: Their size.
+        records: The number of records, by the headers before any damage.
+        is_exact: Whether there are no more records.
+    """
+
+    files: int
+    size_in_bytes: int
+    records: int
+    is_exact: bool
+
+    def __str__(self) -> str:
+        """Return what there is, for people."""
+        least = "" if self.is_exact else "at least "
+        return (
+            f"{self.files} log file{'s' * (self.files != 1)} of {self.size_in_bytes} bytes with {least}"
+            f"{self.records} record{'s' * (self.records != 1)}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of a plan.
@@ -128,6 +158,8 @@ class Change:
         findings: What it mends.
         topic_id: The topic id that is written; None for other kinds.
         lost: The ranges of offsets, first and last, that are gone then; None where that is not known.
+        holds: The logs in what is moved aside; None: there are none, or nothing is moved.
+        dropped_lines: The lines of a checkpoint that cannot be read, and go.
     """
 
     mending: Mending
@@ -135,22 +167,37 @@ class Change:
     findings: tuple[Finding, ...]
     topic_id: str | None = None
     lost: tuple[Offsets, ...] = ()
+    holds: Held | None = None
+    dropped_lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line for people."""
-        names = {each.partition or Path(each.path).parent.name for each in self.findings if not _is_of_form(each)}
+        wrong = {_wrong_offset(each) for each in self.findings if not _is_of_form(each)}
         what = _TEXTS[self.mending].format(
             size=sum(each.length or 0 for each in self.findings),
             count=len(self.findings),
             topic_id=self.topic_id,
-            correction=f"correct the offsets of {', '.join(sorted(names))}" if names else _ANEW,
+            correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else _ANEW,
         )
         lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
-        return f"{self.path}: {what}{f'; offsets {lost} are lost' if lost else ''}"
+        told = [repr(line[:_LINE_TOLD]) for line in self.dropped_lines[:_LINES_TOLD]]
+        more = len(self.dropped_lines) - len(told)
+        lines = ", ".join([*told, *([f"and {more} more"] if more else [])])
+        return (
+            f"{self.path}: {what}{f'; offsets {lost} are lost' if lost else ''}"
+            f"{f'; it holds {self.holds}' if self.holds else ''}{f'; without the lines {lines}' if lines else ''}"
+        )
 
 
 def _is_of_form(finding: Finding) -> bool:
     return finding.code == "checkpoint-format"
+
+
+def _wrong_offset(finding: Finding) -> str:
+    """Return the partition of a wrong line in a checkpoint, with its offset, if the finding tells that."""
+    if finding.partition is None:
+        return Path(finding.path).parent.name
+    return f"{finding.partition} (found {finding.found})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +368,15 @@ class _Planning:
         for directory in self._place.partitions:
             self._plan_topic_id(directory)
         changes = [
-            Change(mending, path, tuple(found), self._ids.get(path), tuple(_lost(mending, path, found)))
+            Change(
+                mending,
+                path,
+                tuple(found),
+                self._ids.get(path),
+                tuple(_lost(mending, path, found)),
+                _held_in(path) if mending is Mending.ASIDE else None,
+                tuple(dropped_lines(path)) if any(map(_is_of_form, found)) else (),
+            )
             for (mending, path), found in self._changes.items()
         ]
         return changes, self._left
@@ -428,6 +483,26 @@ def _lost(mending: Mending, path: Path, findings: Sequence[Finding]) -> Iterator
         yield from dict.fromkeys(
             (each.first_offset, each.last_offset) for each in findings if each.first_offset is not None
         )
+
+
+def _held_in(path: Path) -> Held | None:
+    """Return what the log files hold that a path is, or has below it; None: there are none."""
+    files = size = records = 0
+    is_exact = True
+    for each in sorted(path.rglob(f"*{LOG_SUFFIX}*")) if path.is_dir() else [path]:
+        if not each.is_file():
+            continue
+        files += 1
+        try:
+            size += each.stat().st_size
+            with FileMessageSet(each, mapped=False) as log:
+                for rows in log.header_runs():
+                    _, _, counted, more, *_ = count_rows(rows)
+                    records += counted
+                    is_exact &= not more
+        except (KafkaLogError, OSError):
+            is_exact = False
+    return Held(files, size, records, is_exact) if records or (files and path.is_dir()) else None
 
 
 def _topic_of(directory: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,8 +12,12 @@ import pytest
 
 from kafkalog.fsck import recovering
 from kafkalog.fsck.repair_journal import Journal
-from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
-from tests.helpers.running import Kafkalog
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+)
+from tests.helpers.running import Kafkalog, offsets
 
 
 def names(directory: Path) -> list[str]:
@@ -115,6 +120,56 @@ def test_a_repair_is_planned_made_and_undone(kafkalog: Kafkalog, data_dir: Path)
     undone = kafkalog("repair", "--undo", journal)
     assert (undone.code, (data_dir / "notes").exists(), Path(journal).exists()) == (0, True, False)
     assert kafkalog("repair", "--undo", journal).code == 3
+
+
+def test_a_repair_tells_what_is_in_a_directory_that_it_moves_aside(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "orders-0").rename(data_dir / "orders-0.bak")
+    shutil.copytree(data_dir / "orders-2", data_dir / "backup" / "orders-2")
+    planned = kafkalog("repair", data_dir)
+    sizes = [
+        sum(each.stat().st_size for each in (data_dir / name).rglob("*.log")) for name in ("orders-0.bak", "backup")
+    ]
+    assert f"orders-0.bak: move it aside, into the journal; it holds 2 log files of {sizes[0]} bytes" in planned.out
+    assert (
+        f"backup: move it aside, into the journal; it holds 1 log file of {sizes[1]} bytes with 1 record\n"
+        in planned.out
+    )
+    assert f"kafkalog salvage {data_dir / 'orders-0.bak'} " in planned.out
+    changes = json.loads(kafkalog("repair", "-o", "json", data_dir).out)["changes"]
+    assert [change["holds"]["records"] for change in changes] == [1, 4]
+    made = kafkalog("repair", "--apply", data_dir)
+    assert "records were moved into the journal: do not delete it" in made.out
+    (moved,) = Path(made.out.split()[-1]).glob("old/1")
+    assert kafkalog("salvage", moved, data_dir / "orders-0").code == 0
+    assert offsets(kafkalog, data_dir / "orders-0") == [0, 1, 2, 3]
+
+
+def test_a_repair_tells_what_is_in_a_file_that_it_moves_aside(kafkalog: Kafkalog, data_dir: Path) -> None:
+    log = data_dir / "orders-0" / f"{3:020}.log"
+    log.rename(log.with_name("copy.log"))
+    (data_dir / "orders-0" / "notes.log").write_text("all is well")
+    planned = kafkalog("repair", data_dir).out.splitlines()
+    aside = sorted(line for line in planned if "move it aside" in line)
+    assert "it holds 1 log file" in aside[0]
+    assert aside[1].endswith("notes.log: move it aside, into the journal")
+    (command,) = [line.partition(": kafkalog ")[2] for line in planned if "to keep" in line]
+    assert "offset 3 " in kafkalog(*command.split()).out
+
+
+def test_a_repair_names_the_lines_of_a_checkpoint_that_it_drops(kafkalog: Kafkalog, data_dir: Path) -> None:
+    checkpoint = data_dir / HIGH_WATERMARK_CHECKPOINT
+    checkpoint.write_text("0\n4\norders 0 4\norders 2 x\norders 0 3\norders 10 1\n")
+    planned = kafkalog("repair", data_dir).out
+    assert f"{checkpoint}: write it anew from the lines that can be read; without the lines 'orders 2 x', " in planned
+    (change,) = json.loads(kafkalog("repair", "-o", "json", data_dir).out)["changes"]
+    assert change["dropped_lines"] == ["orders 2 x", "orders 0 3"]
+    assert kafkalog("repair", "--apply", data_dir).code == 0
+    assert checkpoint.read_text() == "0\n2\norders 0 4\norders 10 1\n"
+
+
+def test_a_repair_names_the_offset_of_a_checkpoint_that_it_corrects(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\norders 2 9\n")
+    assert "correct the offsets of orders-2 (found 9)" in kafkalog("repair", data_dir).out
 
 
 def test_wrong_usage_of_repair(kafkalog: Kafkalog, data_dir: Path) -> None:
