@@ -142,8 +142,13 @@ RULES: dict[str, Rule] = {
     # Missing offsets.
     "offset-gap": _missing,
     "segment-gap": _missing,
-    # Retention that a crash interrupts leaves the same, for as long as the partition exists.
-    "first-segment-missing": Rule(_DOUBTFUL, "begins the log at the first segment that is there", _SAME),
+    # Retention leaves the same if the machine goes down in the moment between both, until retention runs again.
+    "first-segment-missing": Rule(
+        _LOST,
+        "begins the log at the first segment that is there; consumers get nothing before it",
+        _SAME,
+        "mv {directory} ASIDE    # if other replicas have the records",
+    ),
     # They are in no file: what can be mended is the checkpoint.
     "log-too-short": Rule(
         _LOST,
