@@ -227,3 +227,9 @@ RULES: dict[str, Rule] = {
 }
 RULES |= {f"{code}, sealed": _damaged_sealed for code, rule in RULES.items() if rule is _damaged}
 RULES["torn-tail, sealed"] = _damaged_sealed
+# A broker trusts segments before the recovery point after any stop.
+RULES |= {
+    code.replace(", sealed", ", synced"): Rule(rule.follows(recovered=False), rule.clean, _SAME, rule.mend)
+    for code, rule in RULES.items()
+    if code.endswith(", sealed")
+}

@@ -288,9 +288,8 @@ class _Start:
     def __init__(self, partition: PartitionDir, checkpoints: Checkpoints, *, clean: bool) -> None:
         self._partition = partition
         self._checkpoints = checkpoints
-        is_metadata = _is_metadata(partition)
-        self._clean = clean and not is_metadata
-        self._point = 0 if is_metadata else self._offset(RECOVERY_POINT_CHECKPOINT) or 0
+        self._clean = clean and not _is_metadata(partition)
+        self._point = checkpoints.recovery_point(partition.topic_partition)
         self._files: list[tuple[int, Path]] = []
         self._recovered: list[tuple[int, Path]] = []
         # What is not readable is a finding.

@@ -28,8 +28,9 @@ class Finding:
         last_offset: The last offset concerned, inclusive; None if unknown.
         expected: The expected value; None if there is nothing to compare.
         found: The value found; None if there is nothing to compare.
-        situation: What else decides on the rule: "sealed" in a segment that has a successor, "stopped" in the last one
-            after a clean stop, the name of a checkpoint; `RULES` has `torn-tail, sealed`, for example.
+        situation: What else decides on the rule: "sealed" in a segment that has a successor, "synced" if it also ends
+            before the recovery point, "stopped" in the last one after a clean stop, the name of a checkpoint; `RULES`
+            has `torn-tail, sealed`, for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
     """
 

@@ -70,7 +70,7 @@ class Mending(StrEnum):
 
 _CODES: dict[Mending, str] = {
     Mending.CUT: "torn-tail; preallocated-tail, stopped",
-    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; crc-mismatch; unknown-magic;"
+    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; torn-tail, synced; crc-mismatch; unknown-magic;"
     " batch-too-short; last-offset-delta; offset-order; offset-overlap; offset-below-segment; offset-beyond-segment;"
     " segment-overlap",
     Mending.ACCEPT_LOSS: "log-too-short",

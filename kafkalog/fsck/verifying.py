@@ -183,7 +183,8 @@ class PartitionCheck:
 
     def _segment(self, path: Path, bounds: Bounds, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         base, sealed, only = bounds.base or 0, bounds.following is not None, self._options.only
-        scope = Scope(str(path), bounds, sealed, self._checkpoints.was_clean)
+        synced = bounds.following is not None and bounds.following <= self._checkpoints.recovery_point(self._partition)
+        scope = Scope(str(path), bounds, sealed, self._checkpoints.was_clean, synced)
         indexes = None
         if "indexes" in only:
             indexes = IndexCheck(path, base, scope)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import NotALogError
-from kafkalog.fsck import Consequence, explain
+from kafkalog.fsck import Consequence, explain, verify_path
 from kafkalog.fsck.explaining import Explanation, Stage
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
@@ -95,6 +95,23 @@ def test_it_says_what_a_broker_did(row: dict[str, Any], tmp_path: Path) -> None:
         assert (log.log_start_offset, log.log_end_offset) == (row["low"], row["log_end"])
         for step in goes:
             assert step.first_offset == row["log_end"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["log-payload-flipped-sealed", "log-torn-sealed", "timeindex-missing"])
+def test_the_consequence_of_a_finding_is_the_worst_of_the_starts_that_are_possible(name: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(unpacked() / "kafka-3.9" / "data", data)
+    BY_NAME[name].damage(data, "v2-none-0")
+    seen = []
+    for _ in range(2):
+        worst = min((each.consequence for each in verify_path(data)), key=[*Consequence].index)
+        steps = [step for clean in (True, False) for step in explain(data, clean=clean).all_steps]
+        assert worst == min((step.consequence for step in steps), key=[*Consequence].index)
+        seen.append(worst)
+        # Without a recovery point, all segments are recovered after an unclean stop.
+        (data / RECOVERY_POINT_CHECKPOINT).unlink(missing_ok=True)
+    assert seen == [Consequence.SERVED_WRONGLY] * 2 or seen == [Consequence.RECORDS_LOST, Consequence.DATA_DELETED]
 
 
 @pytest.mark.parametrize("stop", EVERY_STOP)
