@@ -48,7 +48,7 @@ Examples:
   kafkalog verify /var/lib/kafka              every checksum of a broker
   kafkalog verify --deep -t orders /var/lib/kafka
                                               and every record of a topic
-  kafkalog verify --only checkpoints,layout,state /var/lib/kafka
+  kafkalog verify --only checkpoints,layout /var/lib/kafka
                                               whether a broker would start
   kafkalog verify -q orders-0 || echo damaged
   kafkalog verify -o jsonl /var/lib/kafka | jq -r .code

@@ -70,9 +70,9 @@ class Mending(StrEnum):
 
 _CODES: dict[Mending, str] = {
     Mending.CUT: "torn-tail; preallocated-tail, stopped",
-    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; torn-tail, synced; crc-mismatch; unknown-magic;"
-    " batch-too-short; last-offset-delta; offset-order; offset-overlap; offset-below-segment; offset-beyond-segment;"
-    " segment-overlap",
+    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; torn-tail, synced; crc-mismatch;"
+    " unknown-magic; batch-too-short; last-offset-delta; offset-order; offset-overlap; offset-below-segment;"
+    " offset-beyond-segment; segment-overlap",
     Mending.ACCEPT_LOSS: "log-too-short",
     Mending.INDEXES: "index-missing; time-index-missing; index-size; index-zeros; index-entries; time-index-entries;"
     " time-index-short; txn-index-version; txn-index-format; txn-index-missing; txn-index-entries",
