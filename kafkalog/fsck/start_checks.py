@@ -7,6 +7,7 @@ from pathlib import Path
 from kafkalog.errors import CorruptIndexError, KafkaLogError
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.layout_checks import Names
 from kafkalog.fsck.producer_checks import transaction_index_fault
 from kafkalog.fsck.state_checks import of_error, unreadable
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
@@ -16,20 +17,18 @@ from kafkalog.storage.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METAD
 from kafkalog.storage.index.transaction_index import TransactionIndex
 
 
-def start_findings(partition: PartitionDir) -> Iterator[Finding]:
-    """Yield the findings about state files that a broker refuses; those of a full check, which compares them too."""
+def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:
+    """Yield the findings about state files that a broker refuses, as a full check does, which also compares them."""
     directory = partition.path
     checks: list[tuple[Path, str, Callable[[Path], object]]] = [
         (directory / LEADER_EPOCH_CHECKPOINT, "leader-epoch-format", partial(LeaderEpochCache, writable=False)),
     ]
     if partition.mark is None:
         checks.append((directory / PARTITION_METADATA, "partition-metadata-format", read_partition_metadata))
-    try:
-        names = sorted(path for path in directory.iterdir() if path.suffix == TXN_INDEX_SUFFIX)
-    except OSError as error:
-        yield unreadable(directory, error)
-        return
-    checks += [(path, "", _read_transactions) for path in names if path.stem.isdecimal()]
+    indexes = sorted(name for name in names.files if name.endswith(TXN_INDEX_SUFFIX))
+    checks += [
+        (directory / name, "", _read_transactions) for name in indexes if name[: -len(TXN_INDEX_SUFFIX)].isdecimal()
+    ]
     for path, code, read in checks:
         try:
             read(path)

@@ -229,7 +229,7 @@ class PartitionCheck:
     def _state_findings(self, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         if "state" not in self._options.only:
             if "checkpoints" in self._options.only:
-                yield from start_findings(self._place)
+                yield from start_findings(self._place, names)
             return
         yield from producers.finish()
         rolled = len(self._history.extents) > 1 or self._checkpoints.was_clean
