@@ -147,7 +147,7 @@ class Dump:
             with self._opened(place) as source:
                 self._unfinished = Counter()
                 if source.hidden is not None:
-                    self._report_problem(f"{source.hidden}: consumers get none of these records", True)
+                    self._report_problem(str(source.hidden), True)
                 try:
                     self._show(source)
                 except KafkaLogError as error:

@@ -75,17 +75,22 @@ def _codec(batch: RecordBatch) -> str | None:
 
 
 def open_unhidden(path: Path) -> tuple[ReadOnlyLog, CorruptCheckpointError | None]:
-    """Open a partition. A log start offset beyond the log's end hides no records from an operator.
+    """Open a partition. A checkpoint with a log start offset beyond the log's end, or a damaged one, hides no records.
 
     Returns:
-        The log, and the error of the checkpoint with such an offset; None: it has none.
+        The log, and the error of such a checkpoint, for an operator; None: it is in order.
     """
     log = ReadOnlyLog(path)
-    hidden = start_beyond_end(log)
+    try:
+        _ = log.log_start_offset
+        hidden, follows = start_beyond_end(log), "consumers get none of these records"
+    except CorruptCheckpointError as error:
+        hidden, follows = error, "the log start is not known, all records are shown"
     if hidden is None:
         return log, None
     log.close()
-    return ReadOnlyLog(path, from_first_segment=True), hidden.at(str(path))
+    told = CorruptCheckpointError(f"{hidden.message}: {follows}", hidden.path, None, hidden.expected, hidden.found)
+    return ReadOnlyLog(path, from_first_segment=True), told.at(str(path))
 
 
 class Source:
@@ -95,7 +100,7 @@ class Source:
         path: The path of the partition or the file.
         topic_partition: The partition; None if it is unknown.
         name: How it is named in messages.
-        hidden: The error of the checkpoint that hides all records from consumers; None if none does.
+        hidden: The error of the checkpoint that hides all records, or the log start; None if it is in order.
         states: The states of the transactions.
     """
 

@@ -69,7 +69,7 @@ def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: st
     log, hidden = open_unhidden(directory)
     with log:
         if hidden is not None:
-            complain(f"{hidden}: consumers get none of these records")
+            complain(hidden)
         shown = Tail(log, isolation, _lines(log, form))
         shown.show_last(count)
         while follow:
