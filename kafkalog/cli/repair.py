@@ -92,6 +92,8 @@ def repair(  # noqa: PLR0917 # click passes them by name
             return error.exit_code
         raise
     assert work.plan is not None
+    for why in work.plan.stray_journals.values():
+        complain(why)
     if form == "json":
         write_text(text_of(_fields(work.plan, work.journal), 2) + "\n")
     elif not quiet:
@@ -149,11 +151,11 @@ class _Work:
 
     def tell_unfinished(self) -> None:
         """Tell of a repair that was interrupted in the middle of its changes."""
-        from kafkalog.fsck.repair_planning import unfinished_journal
+        from kafkalog.fsck.repair_planning import journals_at, unfinished_in
 
         if (
             self.plan is not None
-            and (journal := unfinished_journal(self.plan.journal_stem, self.plan.place.data_dir)) is not None
+            and (journal := unfinished_in(journals_at(self.plan.journal_stem, self.plan.place))) is not None
         ):
             complain(f"the repair is not complete: run it again to finish it, or undo it with --undo {journal}")
 
@@ -221,6 +223,9 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
         "path": path_text(plan.path),
         "journal": None if journal is None else path_text(journal),
         "unfinished_journal": None if plan.unfinished is None else path_text(plan.unfinished),
+        "stray_journals": [
+            {"path": path_text(path), "why": path_text(why)} for path, why in plan.stray_journals.items()
+        ],
         "changes": [
             {
                 "kind": str(change.mending),

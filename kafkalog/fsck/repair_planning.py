@@ -8,9 +8,9 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.header_checks import Bounds
-from kafkalog.fsck.repair_journal import APPLYING, UNDOING, State, journals_of, state_of
+from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.fsck.verifying import Options, verify_path
@@ -237,6 +237,7 @@ class RepairPlan:
         left: The findings that remain.
         unfinished: The journal of an interrupted repair or undo, which is to be finished first; the plan has nothing
             else then.
+        stray_journals: What is named like a journal of the directory and cannot be read, with what to do about it.
         place: What belongs to the path.
         journal_stem: The path of the journal, without the time.
         states: The state of each file in the directories concerned, as it was before the check.
@@ -246,6 +247,7 @@ class RepairPlan:
     changes: tuple[Change, ...]
     left: tuple[Left, ...]
     unfinished: Path | None
+    stray_journals: Mapping[Path, str]
     place: Place = field(repr=False)
     journal_stem: Path = field(repr=False)
     states: Mapping[Path, State] = field(repr=False)
@@ -283,27 +285,32 @@ def plan_repair(
         raise ValueError(f"{wrong[0]!r} is not a topic id: 22 characters of base64url, not all A")
     place = _place_of(found)
     stem = _journal_stem(place, path, journals)
-    if (journal := unfinished_journal(stem, place.data_dir)) is not None:
-        return RepairPlan(path, (), (), journal, place, stem, {})
+    known = journals_at(stem, place)
+    if (journal := unfinished_in(known)) is not None:
+        return RepairPlan(path, (), (), journal, known.strays, place, stem, {})
+    inside = frozenset((*known.strays, *(each.path for each in known.found)))
+    place = replace(place, partitions=tuple(each for each in place.partitions if real_path(each) not in inside))
     states = states_of([place.data_dir, *place.partitions])
     findings = list(verify_path(path, Options(progress=progress)))
     if isinstance(found, PartitionDir):
         others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
         findings += [each for directory, each in metadata_findings(others).items() if directory == path]
-    changes, left = _Planning(place, drop_corrupt, topic_ids, stem.parent).plan(dict.fromkeys(findings))
+    changes, left = _Planning(place, drop_corrupt, topic_ids, stem.parent, inside).plan(dict.fromkeys(findings))
     touched = {place.data_dir, *(place.holding(each.path) for each in changes)}
     states = {each: state for each, state in states.items() if each.parent in touched}
-    return RepairPlan(path, tuple(changes), tuple(left), None, place, stem, states)
+    return RepairPlan(path, tuple(changes), tuple(left), None, known.strays, place, stem, states)
 
 
-def unfinished_journal(stem: Path, data_dir: Path) -> Path | None:
-    """Return the first journal of an interrupted repair or undo of a data directory; None without one.
+def journals_at(stem: Path, place: Place) -> Journals:
+    """Return the journals of a place: where one is made now, and where repairs of other paths in it make theirs."""
+    data_dir = real_path(place.data_dir)
+    names = {stem.name, data_dir.name, *(each.name for each in (*place.siblings, *place.partitions))}
+    return journals_of({stem.parent, data_dir.parent, data_dir}, data_dir, names)
 
-    Args:
-        stem: The beginning of its path.
-        data_dir: The data directory.
-    """
-    return next((each.path for each in journals_of(stem, data_dir) if each.state in {APPLYING, UNDOING}), None)
+
+def unfinished_in(journals: Journals) -> Path | None:
+    """Return the first journal of an interrupted repair or undo; None without one."""
+    return next((each.path for each in journals.found if each.state in {APPLYING, UNDOING}), None)
 
 
 def _place_of(found: DataDir | PartitionDir) -> Place:
@@ -324,7 +331,7 @@ def _journal_stem(place: Place, path: Path, journals: PathLike | None) -> Path:
     home = beside.parent if journals is None else real_path(journals)
     if real_path(place.data_dir if by_broker else path) in {home, *home.parents}:
         raise ValueError(f"{journals} is in the data directory, which a broker would not start with")
-    return home / f"{beside.name}.repair-"
+    return home / beside.name
 
 
 def states_of(directories: Iterable[Path]) -> dict[Path, State]:
@@ -342,8 +349,16 @@ _Found = tuple[Finding, Mending | None]
 class _Planning:
     """Makes changes of findings."""
 
-    def __init__(self, place: Place, drop_corrupt: bool, topic_ids: Mapping[str, str], journals: Path) -> None:
+    def __init__(
+        self,
+        place: Place,
+        drop_corrupt: bool,
+        topic_ids: Mapping[str, str],
+        journals: Path,
+        known_journals: Collection[Path],
+    ) -> None:
         self._place = place
+        self._known_journals = known_journals
         self._drop_corrupt = drop_corrupt
         self._topic_ids = topic_ids
         self._journals = journals
@@ -404,7 +419,11 @@ class _Planning:
     def _why_not(self, finding: Finding, mending: Mending | None, directory: Path | None) -> str:
         """Return why a finding is not mended, as far as that does not hang on others; empty if it can be."""
         why = ""
-        if mending is None:
+        if self._known_journals and real_path(finding.path) in self._known_journals:
+            why = (
+                f"the journal of a repair: move it out of the data directory, or kafkalog repair --undo {finding.path}"
+            )
+        elif mending is None:
             why = finding.mend or (
                 f"a broker {finding.rule.clean}"
                 if finding.consequence in {Consequence.REBUILT, Consequence.DOUBTFUL}

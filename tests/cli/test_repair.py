@@ -17,7 +17,7 @@ from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
 )
-from tests.helpers.running import Kafkalog, offsets
+from tests.helpers.running import Kafkalog, batch, offsets
 
 
 def names(directory: Path) -> list[str]:
@@ -170,6 +170,52 @@ def test_a_repair_names_the_lines_of_a_checkpoint_that_it_drops(kafkalog: Kafkal
 def test_a_repair_names_the_offset_of_a_checkpoint_that_it_corrects(kafkalog: Kafkalog, data_dir: Path) -> None:
     (data_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\norders 2 9\n")
     assert "correct the offsets of orders-2 (found 9)" in kafkalog("repair", data_dir).out
+
+
+def test_a_journal_that_cannot_be_read_is_named_with_what_to_do(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "notes").mkdir()
+    journal = kafkalog("repair", "--apply", data_dir).out.split()[-1]
+    (Path(journal) / "journal.json").write_text("{")
+    told = kafkalog("repair", data_dir)
+    assert (told.code, told.out) == (0, "nothing to change\n")
+    assert f"{journal}/journal.json: no journal of a repair" in told.err
+    assert "restore it from a copy" in told.err
+    (Path(journal) / "journal.json").unlink()
+    ran = kafkalog("repair", "-o", "json", data_dir)
+    assert f"{journal}: without journal.json" in ran.err
+    assert [each["path"] for each in json.loads(ran.out)["stray_journals"]] == [journal]
+    # A directory of another name, or of a partition whose topic is called so, is none.
+    Path(journal).rename(data_dir.with_name("other.repair-20261123-101500-123456"))
+    data_dir.with_name(f"{data_dir.name}.repair-0").mkdir()
+    assert kafkalog("repair", data_dir).err == ""
+
+
+@pytest.mark.parametrize("path", ["", "orders-0", "billing-0"])
+@pytest.mark.parametrize("repaired", ["", "orders-0"])
+def test_an_interrupted_repair_of_a_bare_directory_is_found_from_each_of_its_paths(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch, repaired: str, path: str
+) -> None:
+    log = data_dir / "orders-0" / f"{3:020}.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole + batch(b"e", offset=4)[:20])
+    monkeypatch.setattr(Journal, "_take", lambda *_: (data_dir / "full").stat())
+    assert kafkalog("repair", "--apply", data_dir / repaired).code == 3
+    monkeypatch.undo()
+    assert "a repair was interrupted" in kafkalog("repair", data_dir / path).out
+    assert kafkalog("repair", "--apply", data_dir / path).code == 0
+    assert log.read_bytes() == whole
+    # The journal is not taken for a partition, nor moved aside.
+    assert ".repair-" not in kafkalog("repair", data_dir).out
+
+
+def test_a_journal_in_the_data_directory_is_not_moved_into_another_one(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "notes").mkdir()
+    journal = Path(kafkalog("repair", "--apply", data_dir).out.split()[-1])
+    journal.rename(data_dir / journal.name)
+    (data_dir / "more").mkdir()
+    assert kafkalog("repair", "--apply", data_dir).code == 0
+    assert not (data_dir / "more").exists()
+    assert (data_dir / journal.name / "journal.json").exists()
 
 
 def test_wrong_usage_of_repair(kafkalog: Kafkalog, data_dir: Path) -> None:

@@ -273,6 +273,26 @@ def test_the_lock_is_respected(tmp_path: Path, source: Path) -> None:
     lock.release()
 
 
+def test_a_repair_that_somebody_undoes_meanwhile_is_not_undone_twice(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = several_kinds(tmp_path, source)
+    before = tree(data)
+    journal = apply_repair(plan_repair(data))
+    assert journal is not None
+    acquire = DirectoryLock.acquire
+
+    def later(self: DirectoryLock) -> DirectoryLock:
+        monkeypatch.undo()
+        undo_repair(str(journal))
+        return acquire(self)
+
+    monkeypatch.setattr(DirectoryLock, "acquire", later)
+    with pytest.raises(NotALogError, match="no journal"):
+        undo_repair(journal)
+    assert tree(data) == before
+
+
 def test_a_lock_file_that_the_repair_created_goes_with_its_undo(tmp_path: Path, source: Path) -> None:
     data = several_kinds(tmp_path, source)
     (data / ".lock").unlink()
