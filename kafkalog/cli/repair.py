@@ -46,7 +46,7 @@ Examples:
   kafkalog repair /var/lib/kafka                what would be done
   kafkalog repair --apply /var/lib/kafka        do it
   kafkalog repair --apply --drop-corrupt /var/lib/kafka/orders-0
-  kafkalog repair --undo /var/lib/kafka.repair-20261123-101500-123456
+  kafkalog repair --undo /var/lib/kafka.repair-20261123-101500.123456
   kafkalog repair -o json /var/lib/kafka | jq .changes
 """
 

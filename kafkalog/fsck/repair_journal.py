@@ -1,7 +1,7 @@
 """The journal of a repair: what it changes, with the bytes that it replaces, so that it can be finished or undone.
 
     kafka                                   a data directory
-    kafka.repair-20261123-101500-123456     the journal, beside it: a broker does not start with a directory of that
+    kafka.repair-20261123-101500.123456     the journal, beside it: a broker does not start with a directory of that
                                             name in it
       journal.json                          the state, and the steps in order
       new/3                                 the new content of step 3
@@ -34,7 +34,7 @@ from kafkalog.storage.files.durable import naming, sync_directory, write_atomica
 
 _VERSION = 1
 _INFIX = ".repair-"
-_NAME = re.compile(r"(.+)\.repair-[0-9]{8}-[0-9]{6}-[0-9]{6}")
+_NAME = re.compile(r"(.+)\.repair-[0-9]{8}-[0-9]{6}[.-][0-9]{6}")
 _FILE = "journal.json"
 STAGING, APPLYING, APPLIED, UNDOING = "staging", "applying", "applied", "undoing"
 # Beside the target of a file that cannot be renamed to it, since they are on different file systems.
@@ -115,7 +115,7 @@ class Journal:
         Raises:
             OSError: It cannot be written.
         """
-        path = stem.with_name(f"{stem.name}{_INFIX}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        path = stem.with_name(f"{stem.name}{_INFIX}{datetime.now(UTC):%Y%m%d-%H%M%S.%f}")
         journal = cls(path, directory, state=STAGING, steps=[], times=times, locks=locks)
         path.mkdir()
         try:
