@@ -217,7 +217,12 @@ RULES: dict[str, Rule] = {
     "directory-stray": Rule(_DOUBTFUL, "does not serve it", _SAME),
     "left-over": Rule(_HARMLESS, "deletes it, or completes the replacement it belongs to", _SAME),
     "swap-damaged": Rule(_DELETED, "puts it in place of good segments", _SAME, _REPAIR),
-    "dangling-link": Rule(_LOST, "passes over it", _SAME),
+    "dangling-link": Rule(
+        _LOST,
+        "passes over it",
+        _SAME,
+        "readlink {path}    # mount or restore what it leads to, or: kafkalog salvage {directory} COPY",
+    ),
     "mode": Rule(
         _NO_START,
         "takes the data directory offline, unless it runs as root",

@@ -158,7 +158,7 @@ class PartitionCheck:
         """Yield all findings."""
         try:
             names = names_in(self._directory)
-            files = [(base, path) for base, path in segment_files(self._directory) if path.name not in names.dangling]
+            files = segment_files(self._directory)
             producers = ProducerCheck(self._directory)
         except OSError as error:
             yield not_readable(self._directory, error)
