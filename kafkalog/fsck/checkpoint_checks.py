@@ -122,7 +122,7 @@ class Checkpoints:
             if reached is not None and reached > end:
                 message = f"the log ends before its {what}, which is {reached} in {name}"
                 yield Finding("log-too-short", str(path), message, size, 0, end, reached - 1,
-                              f"at least {reached}", end)  # fmt: skip
+                              f"at least {reached}", end, "" if history.extents else "empty")  # fmt: skip
                 break
         cleaned = self.offset(CLEANER_OFFSET_CHECKPOINT, partition)
         if cleaned is not None and cleaned > end:

@@ -30,7 +30,7 @@ def test_a_finding_is_json() -> None:
             "partition": None,
         "consequence": "records-lost", "clean_start": RULES["lost-bytes"].clean,
         "unclean_start": RULES["lost-bytes"].unclean,
-        "mend": "kafkalog salvage a COPY    # or, if other replicas have it: mv a ASIDE",
+        "mend": "kafkalog salvage a COPY/a    # or, if other replicas have it: mv a ASIDE",
     }  # fmt: skip
 
 
