@@ -90,8 +90,12 @@ class Report:
             return
         document = {"complete": complete, **of_check(summary, deep=deep)}
         if self._form == "text":
+            before = None
             for path, verdict in summary.verdicts.items():
-                write_text("".join(f"{printable(line)}\n" for line in _verdict(path, verdict)))
+                # If one partition only has findings, the verdict on its directory is the same: one line is enough.
+                lines = _verdict(path, verdict)[: 1 if verdict == before else None]
+                write_text("".join(f"{printable(line)}\n" for line in lines))
+                before = verdict
             write_text(("" if complete else "INCOMPLETE, so far: ") + _sentence(summary, deep=deep) + "\n")
         elif self._form == "jsonl":
             write_text(text_of({"version": JSON_VERSION, "type": "summary", **document}) + "\n")

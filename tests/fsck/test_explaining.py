@@ -14,7 +14,11 @@ from kafkalog.errors import NotALogError
 from kafkalog.fsck import Consequence, explain, verify_path
 from kafkalog.fsck.explaining import Explanation, Stage
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
-from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from tests.damage.broker_base import CLEAN, UNFLUSHED
 from tests.damage.kinds import BY_NAME
 from tests.damage.test_verify import NOT_FOUND, TABLE, VERSION
@@ -130,6 +134,31 @@ def test_a_broker_starts_on_what_brokers_left_and_nothing_is_lost(archive: str, 
     assert found.clean == ((data / CLEAN_SHUTDOWN_FILE).exists() if clean is None else clean)
     assert (found.bytes_to_recover > 0) == (not found.clean)
     assert all(each.log_end_offset is not None for each in found.partitions)
+
+
+def test_no_segment_is_deleted_twice(tmp_path: Path) -> None:
+    """As Kafka's LogLoaderTest.testLogEndLessThanStartAfterReopen has it: the log begins anew at its start."""
+    data = tmp_path / "data"
+    shutil.copytree(unpacked() / "kafka-3.9" / "data" / "v2-none-0", data / "v2-none-0")
+    log = segments(data / "v2-none-0")[0]
+    start = int(segments(data / "v2-none-0")[3].stem)
+    content = bytearray(log.read_bytes())
+    content[200] ^= 1
+    log.write_bytes(content)
+    (data / LOG_START_OFFSET_CHECKPOINT).write_text(f"0\n1\nv2-none 0 {start}\n")
+    (unclean,) = explain(data, clean=False).partitions
+    does = [each.does for each in unclean.steps]
+    assert [each for each in does if "before the log start" in each] == []
+    assert f"deletes all segments, as the log ends before its start, and begins anew at {start}" in does
+    assert (unclean.log_start_offset, unclean.log_end_offset) == (start, start)
+    (clean,) = explain(data, clean=True).partitions
+    assert f"deletes 3 segments before the log start {start}" in [each.does for each in clean.steps]
+    # A log start beyond the end deletes all of them, once.
+    (data / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nv2-none 0 99999\n")
+    (beyond,) = explain(data, clean=True).partitions
+    assert [each.does for each in beyond.steps if "deletes" in each.does] == [
+        "deletes all segments, and begins anew at the log start"
+    ]
 
 
 def test_nothing_is_changed(tmp_path: Path) -> None:

@@ -76,4 +76,4 @@ def test_every_code_has_a_rule_and_every_rule_a_code() -> None:
     for rule in RULES.values():
         assert rule.clean
         assert rule.unclean
-        assert "{" not in rule.mend.format(path="p", directory="d", stem="s")
+        assert "{" not in rule.mend.format(path="p", directory="d", name="n")
