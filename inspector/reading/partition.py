@@ -150,7 +150,7 @@ class PartitionReader:
             reader = self._readers.get(rows[-1].base_offset)
             found = reader.end_offset if reader is not None and reader.is_walked else self._last_end
         self._last_end = found
-        return None if found is None else max(start, found)
+        return found
 
     def _stable(self, log: Log, end: int, watermark: int, start: int) -> int | None:
         """The last stable offset, once it has been worked out."""
@@ -164,7 +164,7 @@ class PartitionReader:
         except _FAILURES:
             self._last_stable = None
             return None
-        return max(start, known.at(watermark))
+        return min(end, max(start, known.at(watermark)))
 
     def work_out_last_stable(self) -> int | None:
         """The last stable offset; `refresh` tells it from now on, and follows it.
@@ -176,7 +176,9 @@ class PartitionReader:
             return None
         try:
             with kafkalog.open(self.path) as log:
-                end, found, offset = log.log_end_offset, LastStableOffset(log), log.last_stable_offset
+                # A log start beyond the end, which hides all records, is no end.
+                end = log.segments[-1].read_next_offset() if log.segments else log.log_end_offset
+                found, offset = LastStableOffset(log), min(end, log.last_stable_offset)
         except _FAILURES:
             return None
         self._last_end, self._last_stable = end, found

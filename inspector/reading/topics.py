@@ -118,7 +118,7 @@ class Topics:
             health="ok" if damage is None else "damaged",
             problem=damage,
         )
-        return row if end is None else self._with_end(row, marks, max(start, end))
+        return row if end is None else self._with_end(row, marks, end if segments else start)
 
     def _with_end(self, row: TopicRow, marks: Marks, end: int) -> TopicRow:
         start = row.log_start or 0
@@ -126,10 +126,11 @@ class Topics:
         watermark = None if marks.missing else min(end, max(start, known))
         return replace(
             row,
-            records=0 if end == start else None,
-            offsets=end - start,
+            # A log start beyond the end hides all records.
+            records=0 if end <= start else None,
+            offsets=max(0, end - start),
             high_watermark=watermark,
-            last_stable=watermark if end == start else None,
+            last_stable=watermark if end <= start else None,
             log_end=end,
             rate=self._rate(row.name, end),
         )

@@ -146,8 +146,8 @@ class Dump:
         try:
             with self._opened(place) as source:
                 self._unfinished = Counter()
-                if source.hidden is not None:
-                    self._report_problem(f"{source.hidden}: consumers get none of these records", True)
+                for problem in source.problems:
+                    self._report_problem(str(problem), True)
                 try:
                     self._show(source)
                 except KafkaLogError as error:

@@ -16,7 +16,7 @@ from kafkalog.attributes import codec_name
 from kafkalog.cli.offset_steps import OffsetSteps
 from kafkalog.cli.positions import Range
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError
-from kafkalog.fsck.health import start_beyond_end
+from kafkalog.fsck.health import dangling_links, start_beyond_end
 from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns, between
@@ -74,18 +74,24 @@ def _codec(batch: RecordBatch) -> str | None:
         return f"codec {error.found}"
 
 
-def open_unhidden(path: Path) -> tuple[ReadOnlyLog, CorruptCheckpointError | None]:
-    """Open a partition. A log start offset beyond the log's end hides no records from an operator.
+def open_unhidden(path: Path) -> tuple[ReadOnlyLog, list[KafkaLogError]]:
+    """Open a partition. A checkpoint with a log start offset beyond the log's end, or a damaged one, hides no records.
 
     Returns:
-        The log, and the error of the checkpoint with such an offset; None: it has none.
+        The log, and for an operator the errors of such a checkpoint, and of segments that are links to nothing.
     """
     log = ReadOnlyLog(path)
-    hidden = start_beyond_end(log)
+    missing: list[KafkaLogError] = [*dangling_links(path)]
+    try:
+        _ = log.log_start_offset
+        hidden, follows = start_beyond_end(log), "consumers get none of these records"
+    except CorruptCheckpointError as error:
+        hidden, follows = error, "the log start is not known, all records are shown"
     if hidden is None:
-        return log, None
+        return log, missing
     log.close()
-    return ReadOnlyLog(path, from_first_segment=True), hidden.at(str(path))
+    told = CorruptCheckpointError(f"{hidden.message}: {follows}", hidden.path, None, hidden.expected, hidden.found)
+    return ReadOnlyLog(path, from_first_segment=True), [told.at(str(path)), *missing]
 
 
 class Source:
@@ -95,7 +101,7 @@ class Source:
         path: The path of the partition or the file.
         topic_partition: The partition; None if it is unknown.
         name: How it is named in messages.
-        hidden: The error of the checkpoint that hides all records from consumers; None if none does.
+        problems: The errors of a checkpoint that hides records or the log start, and of links to nothing.
         states: The states of the transactions.
     """
 
@@ -110,9 +116,9 @@ class Source:
         self.path, self.topic_partition = place.path, place.topic_partition
         if isinstance(place, LogFile):
             self._log, self.name = FileMessageSet(place.path), str(place.path)
-            self.hidden: CorruptCheckpointError | None = None
+            self.problems: list[KafkaLogError] = []
         else:
-            (self._log, self.hidden), self.name = open_unhidden(place.path), place.name
+            (self._log, self.problems), self.name = open_unhidden(place.path), place.name
         self.states = TransactionStates(self._log)
 
     @property

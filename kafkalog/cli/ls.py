@@ -165,14 +165,14 @@ def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, li
 
     total, rows = SegmentSummary(), []
     try:
-        log, hidden = open_unhidden(partition.path)
+        log, problems = open_unhidden(partition.path)
         with log:
             for segment in log.segments:
                 summary = summarise(segment.path, sealed=segment.sealed, advance=progress.advance)
                 rows.append(Row("segment", segment.path, summary, partition))
                 total.add(summary)
             start = log.log_start_offset
-            total.errors += [] if hidden is None else [hidden]
+            total.errors += problems
             total.start_offset = start
             total.end_offset = max(start, start if total.end_offset is None else total.end_offset)
     except (OSError, KafkaLogError) as error:

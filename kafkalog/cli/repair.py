@@ -46,7 +46,7 @@ Examples:
   kafkalog repair /var/lib/kafka                what would be done
   kafkalog repair --apply /var/lib/kafka        do it
   kafkalog repair --apply --drop-corrupt /var/lib/kafka/orders-0
-  kafkalog repair --undo /var/lib/kafka.repair-20261123-101500-123456
+  kafkalog repair --undo /var/lib/kafka.repair-20261123-101500.123456
   kafkalog repair -o json /var/lib/kafka | jq .changes
 """
 
@@ -92,6 +92,8 @@ def repair(  # noqa: PLR0917 # click passes them by name
             return error.exit_code
         raise
     assert work.plan is not None
+    for why in work.plan.stray_journals.values():
+        complain(why)
     if form == "json":
         write_text(text_of(_fields(work.plan, work.journal), 2) + "\n")
     elif not quiet:
@@ -149,11 +151,11 @@ class _Work:
 
     def tell_unfinished(self) -> None:
         """Tell of a repair that was interrupted in the middle of its changes."""
-        from kafkalog.fsck.repair_planning import unfinished_journal
+        from kafkalog.fsck.repair_planning import journals_at, unfinished_in
 
         if (
             self.plan is not None
-            and (journal := unfinished_journal(self.plan.journal_stem, self.plan.place.data_dir)) is not None
+            and (journal := unfinished_in(journals_at(self.plan.journal_stem, self.plan.place))) is not None
         ):
             complain(f"the repair is not complete: run it again to finish it, or undo it with --undo {journal}")
 
@@ -188,13 +190,22 @@ def _lines(plan: RepairPlan, journal: Path | None) -> list[str]:
             f"to finish it: kafkalog repair --apply {here}",
             f"to undo it: kafkalog repair --undo {shlex.quote(str(plan.unfinished))}",
         ]
-    lines = [str(change) for change in plan.changes]
+    lines = []
+    for change in plan.changes:
+        lines.append(str(change))
+        if change.holds and journal is None:
+            moved = shlex.quote(str(change.path))
+            salvage = f"mv it to the name of its partition, or kafkalog salvage {moved} TOPIC-NUMBER"
+            dump = f"kafkalog dump --skip-damage {moved}"
+            lines.append(f"  to keep its records: {salvage if change.path.is_dir() else dump}")
     for left in plan.left:
         lines += [f"left: {left.finding}", f"  {left.why}"]
     told = counted(len(plan.changes), "change") if plan.changes else "nothing to change"
     if plan.left:
         told += f", {counted(len(plan.left), 'finding')} left"
     if journal is not None:
+        if any(change.holds for change in plan.changes):
+            lines.append("records were moved into the journal: do not delete it before they are elsewhere")
         lines += [
             f"{told}; the journal is {journal}",
             f"to undo this: kafkalog repair --undo {shlex.quote(str(journal))}",
@@ -212,6 +223,9 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
         "path": path_text(plan.path),
         "journal": None if journal is None else path_text(journal),
         "unfinished_journal": None if plan.unfinished is None else path_text(plan.unfinished),
+        "stray_journals": [
+            {"path": path_text(path), "why": path_text(why)} for path, why in plan.stray_journals.items()
+        ],
         "changes": [
             {
                 "kind": str(change.mending),
@@ -219,6 +233,15 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
                 "description": path_text(str(change)),
                 "topic_id": change.topic_id,
                 "lost_offsets": [{"first_offset": first, "last_offset": last} for first, last in change.lost],
+                "holds": None
+                if change.holds is None
+                else {
+                    "files": change.holds.files,
+                    "size_in_bytes": change.holds.size_in_bytes,
+                    "records": change.holds.records,
+                    "records_exact": change.holds.is_exact,
+                },
+                "dropped_lines": [path_text(line) for line in change.dropped_lines],
                 "findings": [of_finding(each) for each in change.findings],
             }
             for change in plan.changes

@@ -45,7 +45,8 @@ COLUMNS = (
 EPILOG = """\b
 Exit codes:
   0  nothing wrong was found, at a glance
-  1  a partition or a checkpoint is damaged, or a transaction hangs
+  1  a partition or a checkpoint is damaged, a broker would not start, or a
+     transaction hangs
   2  wrong usage
   3  not a data directory or partition, or unreadable
 
@@ -69,7 +70,8 @@ def status(path: Path, topics: tuple[str, ...], form: str, wide: bool) -> int:
     """Show a line for each partition of a data directory: where the log starts and ends, its last stable offset and
     high watermark, up to which offset it is synced to disk, and its health at a glance.
 
-    HEALTH is about checkpoints, ends and open transactions; the bytes of the segments are for `kafkalog verify`.
+    HEALTH is about checkpoints, ends, open transactions, and what keeps a broker from starting; the bytes of the
+    segments are for `kafkalog verify`.
     HIGH WATERMARK and SYNCED are from the checkpoints, which a running broker writes every few seconds. The last lines
     say whether the last writer stopped cleanly, and how much a broker has to read at its start if not.
     """
@@ -81,7 +83,7 @@ def status(path: Path, topics: tuple[str, ...], form: str, wide: bool) -> int:
     if isinstance(place, LogFile):
         raise NotALogError("a file has no status: give a partition or a data directory", str(path))
     is_data_dir = isinstance(place, DataDir)
-    found = DirectoryStatus(path if is_data_dir else path.absolute().parent)
+    found = DirectoryStatus(path if is_data_dir else path.absolute().parent, is_data_dir=is_data_dir)
     rows = [found.status_of(each) for each in (place.partitions if isinstance(place, DataDir) else (place,))]
     if form == "json":
         write_text(text_of(_document(found, rows), indent=2) + "\n")

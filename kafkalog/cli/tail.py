@@ -66,16 +66,16 @@ def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: st
     from kafkalog.cli.log_source import open_unhidden
 
     isolation = IsolationLevel.TXN_COMMITTED if committed else IsolationLevel.LOG_END
-    log, hidden = open_unhidden(directory)
+    log, problems = open_unhidden(directory)
     with log:
-        if hidden is not None:
-            complain(f"{hidden}: consumers get none of these records")
+        for problem in problems:
+            complain(problem)
         shown = Tail(log, isolation, _lines(log, form))
         shown.show_last(count)
         while follow:
             wait_for_reader(INTERVAL_SECONDS)
             shown.show_new()
-    return SOUND if hidden is None else FINDINGS
+    return FINDINGS if problems else SOUND
 
 
 def _lines(log: Log, form: str) -> JsonLines | TextLines:

@@ -48,7 +48,7 @@ Examples:
   kafkalog verify /var/lib/kafka              every checksum of a broker
   kafkalog verify --deep -t orders /var/lib/kafka
                                               and every record of a topic
-  kafkalog verify --only checkpoints,layout,state /var/lib/kafka
+  kafkalog verify --only checkpoints,layout /var/lib/kafka
                                               whether a broker would start
   kafkalog verify -q orders-0 || echo damaged
   kafkalog verify -o jsonl /var/lib/kafka | jq -r .code
@@ -90,8 +90,12 @@ class Report:
             return
         document = {"complete": complete, **of_check(summary, deep=deep)}
         if self._form == "text":
+            before = None
             for path, verdict in summary.verdicts.items():
-                write_text("".join(f"{printable(line)}\n" for line in _verdict(path, verdict)))
+                # If one partition only has findings, the verdict on its directory is the same: one line is enough.
+                lines = _verdict(path, verdict)[: 1 if verdict == before else None]
+                write_text("".join(f"{printable(line)}\n" for line in lines))
+                before = verdict
             write_text(("" if complete else "INCOMPLETE, so far: ") + _sentence(summary, deep=deep) + "\n")
         elif self._form == "jsonl":
             write_text(text_of({"version": JSON_VERSION, "type": "summary", **document}) + "\n")

@@ -65,6 +65,11 @@ class Checkpoints:
         """Return the offset of a partition in a checkpoint; None if there is none."""
         return None if partition is None else self.offsets.get(name, {}).get(partition)
 
+    def recovery_point(self, partition: TopicPartition | None) -> int:
+        """Return the offset before which a broker trusts all segments; 0 if it recovers all after an unclean stop."""
+        is_metadata = partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
+        return 0 if is_metadata else self.offset(RECOVERY_POINT_CHECKPOINT, partition) or 0
+
     def know_compaction(self, partition: TopicPartition | None) -> bool:
         """Return whether the checkpoints tell how far a partition is compacted. All brokers have that of the cleaner.
 
@@ -117,7 +122,7 @@ class Checkpoints:
             if reached is not None and reached > end:
                 message = f"the log ends before its {what}, which is {reached} in {name}"
                 yield Finding("log-too-short", str(path), message, size, 0, end, reached - 1,
-                              f"at least {reached}", end)  # fmt: skip
+                              f"at least {reached}", end, "" if history.extents else "empty")  # fmt: skip
                 break
         cleaned = self.offset(CLEANER_OFFSET_CHECKPOINT, partition)
         if cleaned is not None and cleaned > end:

@@ -54,8 +54,9 @@ class Rule(NamedTuple):
         consequence: The worst that follows.
         clean: What a broker does at its start after a clean stop.
         unclean: What it does at its start after an unclean stop.
-        mend: The command that mends it while the broker is stopped, with `{path}` and `{directory}`: the file, and its
-            directory; empty if there is nothing to mend. What `kafkalog repair` does is in `repair_planning`.
+        mend: The command that mends it while the broker is stopped, with `{path}`, `{directory}` and `{name}`: the
+            file, its directory, and the name of that; empty if there is nothing to mend. What `kafkalog repair` does
+            is in `repair_planning`.
     """
 
     consequence: Consequence
@@ -85,8 +86,10 @@ _SERVES = "serves the bytes as they are; a consumer stops there"
 _ELSE_TRUSTED = "; before the recovery point, as after a clean stop"
 _CUTS = "cuts the segment there" + _ELSE_TRUSTED
 _CUTS_ALL = "cuts the segment there and deletes all later ones" + _ELSE_TRUSTED
-_SALVAGE = "kafkalog salvage {directory} COPY    # or, if other replicas have it: mv {directory} ASIDE"
+_SALVAGE = "kafkalog salvage {directory} COPY/{name}    # or, if other replicas have it: mv {directory} ASIDE"
+_FETCH = "mv {directory} ASIDE    # if other replicas have the records"
 _REPAIR = "kafkalog repair {directory}"
+_TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recover of its data directory"
 _ID = _REPAIR + "    # with --topic-id ID, if no other partition of the topic is there"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
@@ -97,23 +100,23 @@ _FOLLOWS = {_SERVES: _LOST, "cuts it off": _REBUILT, "rebuilds it": _REBUILT}
 _damaged = Rule(_LOST, _SERVES, _CUTS, _SALVAGE)
 _damaged_sealed = Rule(_DELETED, _SERVES, _CUTS_ALL, _SALVAGE)
 _unnoticed = Rule(_LOST, "serves the batch; consumers fail, or leave out records", _SAME, _SALVAGE)
-_missing = Rule(_LOST, "serves what is there; consumers pass over the missing offsets", _SAME, _SALVAGE)
+_missing = Rule(_LOST, "serves what is there; consumers pass over the missing offsets", _SAME, _FETCH)
 _accepted = Rule(_DOUBTFUL, _ACCEPTS, _ACCEPTS)
 
 RULES: dict[str, Rule] = {
     # Files.
     "unreadable": Rule(_NO_START, _FATAL, _SAME),
-    "not-a-log": Rule(_LOST, "passes over it, if it is no file; else serves its bytes", _SAME, _SALVAGE),
+    "not-a-log": Rule(_LOST, "passes over it, if it is no file; else serves its bytes", _SAME, "mv {path} ASIDE"),
     "file-changed": _accepted,
     "segment-gone": Rule(_HARMLESS, "nothing: it was deleted after its directory was listed", _SAME),
     # Framing.
     "lost-bytes": _damaged,
     "wrong-size": _damaged,
     "torn-tail": Rule(
-        _REBUILT, "appends behind the incomplete batch, which no consumer gets past", "cuts it off", _REPAIR
+        _REBUILT, "appends behind the incomplete batch, which no consumer gets past", "cuts it off", _TAIL
     ),
     "preallocated-tail": Rule(_HARMLESS, _ACCEPTS, "cuts it off"),
-    "preallocated-tail, stopped": Rule(_NO_START, "does not start: a size of 0 is damage", "cuts it off", _REPAIR),
+    "preallocated-tail, stopped": Rule(_NO_START, "does not start: a size of 0 is damage", "cuts it off", _TAIL),
     "zeroed-tail": _damaged,
     # Batches.
     "crc-mismatch": _damaged,
@@ -142,14 +145,25 @@ RULES: dict[str, Rule] = {
     # Missing offsets.
     "offset-gap": _missing,
     "segment-gap": _missing,
-    # Retention that a crash interrupts leaves the same, for as long as the partition exists.
-    "first-segment-missing": Rule(_DOUBTFUL, "begins the log at the first segment that is there", _SAME),
+    # Retention leaves the same if the machine goes down in the moment between both, until retention runs again.
+    "first-segment-missing": Rule(
+        _LOST,
+        "begins the log at the first segment that is there; consumers get nothing before it",
+        _SAME,
+        _FETCH,
+    ),
     # They are in no file: what can be mended is the checkpoint.
     "log-too-short": Rule(
         _LOST,
         "lowers the high watermark: committed records are gone",
         _SAME,
         f"{_REPAIR}    # or, if other replicas have them: mv {{directory}} ASIDE",
+    ),
+    "log-too-short, empty": Rule(
+        _LOST,
+        "lowers the high watermark: committed records are gone",
+        _SAME,
+        "kafkalog repair {path}    # or, if other replicas have them: mv {path} ASIDE",
     ),
     # Indexes.
     "index-missing": Rule(_REBUILT, "reads the segment and rebuilds its indexes", _SAME, _REPAIR),
@@ -171,7 +185,9 @@ RULES: dict[str, Rule] = {
     "txn-index-entries": Rule(_WRONG, "hides records from consumers of committed ones", _REBUILDS, _REPAIR),
     "snapshot-format": Rule(_REBUILT, "deletes it, and replays the log from an older snapshot", _SAME, _REPAIR),
     "snapshot-differs": Rule(_WRONG, "refuses batches of producers, or accepts them twice", _REBUILDS, _REPAIR),
-    "snapshot-missing": Rule(_WRONG, "forgets all producers: repeated batches are accepted twice", _REBUILDS, _REPAIR),
+    "snapshot-missing": Rule(
+        _WRONG, "forgets all producers: repeated batches are accepted twice", _REBUILDS, "kafkalog repair {path}"
+    ),
     "leader-epoch-format": Rule(_NO_START, _FATAL, _SAME, _REPAIR),
     "leader-epoch-order": Rule(_REBUILT, "drops the entries that do not rise", _SAME, _REPAIR),
     "leader-epoch-beyond-end": Rule(_REBUILT, "drops the entry", _SAME, _REPAIR),
@@ -212,7 +228,12 @@ RULES: dict[str, Rule] = {
     "directory-stray": Rule(_DOUBTFUL, "does not serve it", _SAME),
     "left-over": Rule(_HARMLESS, "deletes it, or completes the replacement it belongs to", _SAME),
     "swap-damaged": Rule(_DELETED, "puts it in place of good segments", _SAME, _REPAIR),
-    "dangling-link": Rule(_LOST, "passes over it", _SAME),
+    "dangling-link": Rule(
+        _LOST,
+        "passes over it",
+        _SAME,
+        "readlink {path}    # mount or restore what it leads to",
+    ),
     "mode": Rule(
         _NO_START,
         "takes the data directory offline, unless it runs as root",
@@ -222,3 +243,9 @@ RULES: dict[str, Rule] = {
 }
 RULES |= {f"{code}, sealed": _damaged_sealed for code, rule in RULES.items() if rule is _damaged}
 RULES["torn-tail, sealed"] = _damaged_sealed
+# A broker trusts segments before the recovery point after any stop.
+RULES |= {
+    code.replace(", sealed", ", synced"): Rule(rule.follows(recovered=False), rule.clean, _SAME, rule.mend)
+    for code, rule in RULES.items()
+    if code.endswith(", sealed")
+}

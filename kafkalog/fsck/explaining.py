@@ -288,9 +288,8 @@ class _Start:
     def __init__(self, partition: PartitionDir, checkpoints: Checkpoints, *, clean: bool) -> None:
         self._partition = partition
         self._checkpoints = checkpoints
-        is_metadata = _is_metadata(partition)
-        self._clean = clean and not is_metadata
-        self._point = 0 if is_metadata else self._offset(RECOVERY_POINT_CHECKPOINT) or 0
+        self._clean = clean and not _is_metadata(partition)
+        self._point = checkpoints.recovery_point(partition.topic_partition)
         self._files: list[tuple[int, Path]] = []
         self._recovered: list[tuple[int, Path]] = []
         # What is not readable is a finding.
@@ -307,6 +306,7 @@ class _Start:
         steps = [_step(self._as_assumed(each), recovered=self._recovers(each.path)) for each in findings]
         start = max(self._offset(LOG_START_OFFSET_CHECKPOINT) or 0, self._files[0][0] if self._files else 0)
         end = self._end(start)
+        segments = len(self._files)
         cut = next((each for each in steps if each.cuts), None)
         if cut is not None and cut.finding is not None:
             steps = [each for each in steps if each is cut or not _goes_with(each, cut)]
@@ -314,17 +314,22 @@ class _Start:
             if new_end is not None and end is not None and new_end < end:
                 steps[steps.index(cut)] = replace(cut, first_offset=new_end, last_offset=end - 1)
             end = new_end
+            self._files = [each for each in self._files if each[0] <= (_number(cut.path) or 0)]
+        begins_anew = end is not None and end < start
+        if begins_anew and not any(each.finding and each.finding.code == "log-start-beyond-end" for each in steps):
+            text = f"deletes all segments, as the log ends before its start, and begins anew at {start}"
+            steps.append(Step(stage=Stage.STATE, path=str(self._partition.path), does=text))
         end = None if end is None else max(start, end)
         mark = self._offset(HIGH_WATERMARK_CHECKPOINT)
         high_watermark = None if mark is None or end is None else min(end, max(start, mark))
-        steps += self._routine(start, end, high_watermark)
+        steps += self._routine(start, end, high_watermark, segments, begins_anew=begins_anew)
         size = 0
         with suppress(OSError):
             size = sum(path.stat().st_size for _, path in self._recovered)
         return PartitionStart(
             partition=self._partition,
             steps=tuple(sorted(steps, key=lambda step: _ORDER[step.stage])),
-            segments=len(self._files),
+            segments=segments,
             recovered_segments=len(self._recovered),
             bytes_to_recover=size,
             log_start_offset=start,
@@ -368,9 +373,11 @@ class _Start:
         except (KafkaLogError, OSError):
             return None
 
-    def _routine(self, start: int, end: int | None, high_watermark: int | None) -> Iterator[Step]:
-        """Yield what a broker does with every partition."""
-        path, count, mark = str(self._partition.path), len(self._files), self._partition.mark
+    def _routine(
+        self, start: int, end: int | None, high_watermark: int | None, count: int, *, begins_anew: bool
+    ) -> Iterator[Step]:
+        """Yield what a broker does with every partition of `count` segments."""
+        path, mark = str(self._partition.path), self._partition.mark
         if mark == "delete":
             return
         yield Step(stage=Stage.SEGMENTS, path=path, does=f"opens {_counted(count, 'segment')}")
@@ -379,8 +386,9 @@ class _Start:
             yield Step(stage=Stage.RECOVERY, path=path, does=text)
         if mark == "stray" or _is_metadata(self._partition):
             return
+        # Those that recovery leaves.
         before = sum(following <= start for following, _ in self._files[1:])
-        if before:
+        if before and not begins_anew:
             text = f"deletes {_counted(before, 'segment')} before the log start {start}"
             yield Step(stage=Stage.SERVING, path=path, does=text)
         known, text = (

@@ -37,6 +37,7 @@ class Scope:
         bounds: The offsets that the segment may hold.
         sealed: Whether the segment has a successor.
         stopped: Whether its broker stopped cleanly.
+        synced: Whether it ends before the recovery point, so that no broker recovers it.
         deep: Whether to decompress and parse every record.
         limit: The number of bytes that one batch may decompress to.
         progress: Called with the number of bytes checked since the last call.
@@ -46,6 +47,7 @@ class Scope:
     bounds: Bounds
     sealed: bool = False
     stopped: bool = False
+    synced: bool = False
     deep: bool = False
     limit: int = decompress.DEFAULT_LIMIT
     progress: Callable[[int], object] | None = None
@@ -53,7 +55,9 @@ class Scope:
     @property
     def situation(self) -> str:
         """The situation of findings about the file."""
-        return "sealed" if self.sealed else "stopped" if self.stopped else ""
+        if self.sealed:
+            return "synced" if self.synced else "sealed"
+        return "stopped" if self.stopped else ""
 
 
 class Watcher(Protocol):

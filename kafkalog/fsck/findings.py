@@ -3,6 +3,8 @@
 What a broker does about each, and hence the severity, is in `consequences`, by code.
 """
 
+import os
+import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -28,8 +30,9 @@ class Finding:
         last_offset: The last offset concerned, inclusive; None if unknown.
         expected: The expected value; None if there is nothing to compare.
         found: The value found; None if there is nothing to compare.
-        situation: What else decides on the rule: "sealed" in a segment that has a successor, "stopped" in the last one
-            after a clean stop, the name of a checkpoint; `RULES` has `torn-tail, sealed`, for example.
+        situation: What else decides on the rule: "sealed" in a segment that has a successor, "synced" if it also ends
+            before the recovery point, "stopped" in the last one after a clean stop, "empty" in a log without segments,
+            the name of a checkpoint; `RULES` has `torn-tail, sealed`, for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
     """
 
@@ -63,7 +66,10 @@ class Finding:
     @property
     def mend(self) -> str | None:
         """The command that mends it; None if there is nothing to mend."""
-        return self.rule.mend.format(path=self.path, directory=self.path.rpartition("/")[0] or ".") or None
+        directory = self.path.rpartition("/")[0] or "."
+        name = os.path.basename(os.path.abspath(directory))  # noqa: PTH100, PTH119 - a URL has one too
+        path, directory, name = map(shlex.quote, (self.path, directory, name))
+        return self.rule.mend.format(path=path, directory=directory, name=name) or None
 
     @property
     def end(self) -> int | None:

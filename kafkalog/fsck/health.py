@@ -7,12 +7,14 @@ log           |------------------------------| end  ...  log start       no cons
 """
 
 import struct
+from pathlib import Path
 
-from kafkalog.errors import CorruptCheckpointError, KafkaLogError
+from kafkalog.errors import CorruptCheckpointError, CorruptRecordError, KafkaLogError
 from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    dangling_segments,
 )
 from kafkalog.storage.log import Log
 from kafkalog.storage.segment.log_segment import LogSegment
@@ -36,6 +38,9 @@ def damage_of(log: Log, end: int | None, *, high_watermark: int | None, recovery
     Raises:
         OSError: The active segment was not read.
     """
+    missing = dangling_links(log.directory)
+    if missing:
+        return str(missing[0])
     active = log.segments[-1] if log.segments else None
     if active is not None and not _begins_with_batch(active):
         return f"{active.path.name}: it does not begin with a batch of this segment"
@@ -70,6 +75,16 @@ def start_beyond_end(log: Log) -> CorruptCheckpointError | None:
         return None
     what = f"before its start, which is {start:,} in {LOG_START_OFFSET_CHECKPOINT}"
     return CorruptCheckpointError(f"the log ends at {end:,}, {what}")
+
+
+def dangling_links(directory: Path) -> list[CorruptRecordError]:
+    """Return an error for each link that is named like a segment and leads to nothing. The others can be read.
+
+    Raises:
+        OSError: The directory is not readable.
+    """
+    message = "a link to nothing: the segment is missing, the others are read"
+    return [CorruptRecordError(message, str(path)) for path in dangling_segments(directory)]
 
 
 def _begins_with_batch(segment: LogSegment) -> bool:

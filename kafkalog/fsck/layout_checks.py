@@ -76,7 +76,7 @@ def names_in(directory: Path) -> Names:
 
 def partition_layout(directory: Path, names: Names) -> Iterator[Finding]:
     """Yield the findings about the names of the files of a partition."""
-    yield from _dangling(directory, names)
+    yield from dangling_findings(directory, names)
     yield from modes(directory, names)
     left_over: dict[str, list[str]] = {}
     orphans = []
@@ -106,7 +106,8 @@ def _orphaned(orphans: list[tuple[Path, Path]]) -> Iterator[Finding]:
             yield Finding("orphaned-index", str(path), "an index without a segment, which a broker deletes")
 
 
-def _dangling(directory: Path, names: Names) -> Iterator[Finding]:
+def dangling_findings(directory: Path, names: Names) -> Iterator[Finding]:
+    """Yield the findings about links to nothing."""
     for name in sorted(names.dangling):
         path = directory / name
         yield Finding("dangling-link", str(path), "a link to nothing, which a broker passes over", found=_target(path))
@@ -147,7 +148,7 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
 
 def directory_layout(directory: Path, names: Names) -> Iterator[Finding]:
     """Yield the findings about the names in a data directory."""
-    yield from _dangling(directory, names)
+    yield from dangling_findings(directory, names)
     yield from modes(directory, names)
     for name in sorted(names.directories - {TIERED_STORAGE_CACHE}):
         path = directory / name

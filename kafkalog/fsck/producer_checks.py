@@ -130,9 +130,7 @@ class ProducerCheck:
             index.sanity_check()
             entries = list(index)
         except CorruptIndexError as error:
-            # A broker reads only the first byte of the version, and does not catch its error.
-            unknown = error.expected == VERSION and isinstance(error.found, int) and error.found not in _ACCEPTED
-            yield of_error("txn-index-version" if unknown else "txn-index-format", path, error)
+            yield transaction_index_fault(path, error)
             return
         except OSError as error:
             yield unreadable(path, error)
@@ -184,6 +182,13 @@ class ProducerCheck:
         self._broken = True
         for offset in list(self._snapshots):
             yield from self._snapshot(offset)
+
+
+def transaction_index_fault(path: Path, error: CorruptIndexError) -> Finding:
+    """Return the finding about a transaction index that cannot be read."""
+    # A broker reads only the first byte of the version, and does not catch its error.
+    unknown = error.expected == VERSION and isinstance(error.found, int) and error.found not in _ACCEPTED
+    return of_error("txn-index-version" if unknown else "txn-index-format", path, error)
 
 
 def _markers(rows: Rows) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """The journal of a repair: what it changes, with the bytes that it replaces, so that it can be finished or undone.
 
     kafka                                   a data directory
-    kafka.repair-20261123-101500-123456     the journal, beside it: a broker does not start with a directory of that
+    kafka.repair-20261123-101500.123456     the journal, beside it: a broker does not start with a directory of that
                                             name in it
       journal.json                          the state, and the steps in order
       new/3                                 the new content of step 3
@@ -17,21 +17,24 @@ Each step may be taken or reverted again after an interruption: a file is there 
 
 import json
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from errno import EXDEV
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from kafkalog.errors import LogStateError, NotALogError
 from kafkalog.storage.file_names import LOCK_FILE, real_path
 from kafkalog.storage.files.durable import naming, sync_directory, write_atomically
 
 _VERSION = 1
+_INFIX = ".repair-"
+_NAME = re.compile(r"(.+)\.repair-[0-9]{8}-[0-9]{6}[.-][0-9]{6}")
 _FILE = "journal.json"
 STAGING, APPLYING, APPLIED, UNDOING = "staging", "applying", "applied", "undoing"
 # Beside the target of a file that cannot be renamed to it, since they are on different file systems.
@@ -104,7 +107,7 @@ class Journal:
         """Begin the journal of a repair.
 
         Args:
-            stem: Its path, which the time is added to.
+            stem: The beginning of its path, which the time is added to.
             directory: The data directory.
             times: The mtime (ns) of directories where locks were created, before that.
             locks: The lock files that were created.
@@ -112,7 +115,7 @@ class Journal:
         Raises:
             OSError: It cannot be written.
         """
-        path = stem.with_name(f"{stem.name}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        path = stem.with_name(f"{stem.name}{_INFIX}{datetime.now(UTC):%Y%m%d-%H%M%S.%f}")
         journal = cls(path, directory, state=STAGING, steps=[], times=times, locks=locks)
         path.mkdir()
         try:
@@ -311,16 +314,53 @@ class Journal:
         shutil.rmtree(self.path)
 
 
-def journals_of(stem: Path, directory: Path) -> list[Journal]:
-    """Return the journals of a data directory whose paths begin with `stem`, in the order of their times."""
-    found = []
-    with suppress(FileNotFoundError):
-        for path in sorted(stem.parent.iterdir()):
-            if path.name.startswith(stem.name):
-                with suppress(NotALogError, OSError):
-                    found.append(Journal.read(path))
+class Journals(NamedTuple):
+    """The journals of a data directory.
+
+    Attributes:
+        found: Those that can be read, in the order of their times.
+        strays: The paths of others, and what to do about each.
+    """
+
+    found: list[Journal]
+    strays: dict[Path, str]
+
+
+def journals_of(homes: Iterable[Path], directory: Path, names: Container[str]) -> Journals:
+    """Find the journals of a data directory.
+
+    Args:
+        homes: The directories to look in.
+        directory: The data directory.
+        names: What may stand before the time in their names: the names of the data directory and of its partitions.
+    """
+    journals = Journals([], {})
+    for home in homes:
+        with suppress(OSError):
+            for path in home.iterdir():
+                match = _NAME.fullmatch(path.name)
+                if match and match[1] in names and path.is_dir():
+                    _take(path, directory, journals)
+    journals.found.sort(key=lambda journal: journal.path.name.rpartition(_INFIX)[2])
+    return journals
+
+
+def _take(path: Path, directory: Path, journals: Journals) -> None:
+    """Add the journal at a path."""
+    try:
+        journal = Journal.read(path)
+    except (NotALogError, OSError) as error:
+        if os.path.lexists(path / _FILE):
+            why = f"{error}: restore it from a copy, or an interrupted repair can be neither finished nor undone"
+        else:
+            why = (
+                f"{path}: without {_FILE}, left by an interruption before the first change or after an undo: delete it"
+            )
+        journals.strays[path] = why
+        return
     # Another data directory of the same name may have its journals in the same place.
-    return [each for each in found if real_path(each.directory) == real_path(directory)]
+    if real_path(journal.directory) == real_path(directory):
+        journals.found.append(journal)
 
 
 def lock_files(directories: Iterable[Path]) -> tuple[dict[Path, int], list[Path]]:

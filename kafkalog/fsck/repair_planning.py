@@ -8,20 +8,23 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
-from kafkalog.errors import CorruptCheckpointError, NotALogError
+from kafkalog._speedups.row_counts import count_rows
+from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.header_checks import Bounds
-from kafkalog.fsck.repair_journal import APPLYING, UNDOING, State, journals_of, state_of
+from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.fsck.verifying import Options, verify_path
+from kafkalog.storage.checkpoint.checkpoint_file import dropped_lines
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
 from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
@@ -42,6 +45,7 @@ from kafkalog.storage.file_names import (
 )
 from kafkalog.storage.files.small_file import read_small_text
 from kafkalog.storage.remote_path import local_path
+from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 PathLike = str | os.PathLike[str]
 Offsets = tuple[int | None, int | None]
@@ -66,9 +70,9 @@ class Mending(StrEnum):
 
 _CODES: dict[Mending, str] = {
     Mending.CUT: "torn-tail; preallocated-tail, stopped",
-    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; crc-mismatch; unknown-magic;"
-    " batch-too-short; last-offset-delta; offset-order; offset-overlap; offset-below-segment; offset-beyond-segment;"
-    " segment-overlap",
+    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; torn-tail, synced; crc-mismatch;"
+    " unknown-magic; batch-too-short; last-offset-delta; offset-order; offset-overlap; offset-below-segment;"
+    " offset-beyond-segment; segment-overlap",
     Mending.ACCEPT_LOSS: "log-too-short",
     Mending.INDEXES: "index-missing; time-index-missing; index-size; index-zeros; index-entries; time-index-entries;"
     " time-index-short; txn-index-version; txn-index-format; txn-index-missing; txn-index-entries",
@@ -102,6 +106,8 @@ _CHECKPOINTS = (
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
 _ANEW = "write it anew from the lines that can be read"
+# So many dropped lines are told, and so many characters of each.
+_LINES_TOLD, _LINE_TOLD = 10, 120
 _TEXTS = {
     Mending.CUT: "cut off the last {size} bytes, no whole batch",
     Mending.DROP: "drop what is damaged",
@@ -118,6 +124,30 @@ _TEXTS = {
 }
 
 
+class Held(NamedTuple):
+    """The log files in a directory that is moved aside, or such a file.
+
+    Attributes:
+        files: Their number.
+        size_in_bytes: Their size.
+        records: The number of records, by the headers before any damage.
+        is_exact: Whether there are no more records.
+    """
+
+    files: int
+    size_in_bytes: int
+    records: int
+    is_exact: bool
+
+    def __str__(self) -> str:
+        """Return what there is, for people."""
+        least = "" if self.is_exact else "at least "
+        return (
+            f"{self.files} log file{'s' * (self.files != 1)} of {self.size_in_bytes} bytes with {least}"
+            f"{self.records} record{'s' * (self.records != 1)}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of a plan.
@@ -128,6 +158,8 @@ class Change:
         findings: What it mends.
         topic_id: The topic id that is written; None for other kinds.
         lost: The ranges of offsets, first and last, that are gone then; None where that is not known.
+        holds: The logs in what is moved aside; None: there are none, or nothing is moved.
+        dropped_lines: The lines of a checkpoint that cannot be read, and go.
     """
 
     mending: Mending
@@ -135,22 +167,37 @@ class Change:
     findings: tuple[Finding, ...]
     topic_id: str | None = None
     lost: tuple[Offsets, ...] = ()
+    holds: Held | None = None
+    dropped_lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line for people."""
-        names = {each.partition or Path(each.path).parent.name for each in self.findings if not _is_of_form(each)}
+        wrong = {_wrong_offset(each) for each in self.findings if not _is_of_form(each)}
         what = _TEXTS[self.mending].format(
             size=sum(each.length or 0 for each in self.findings),
             count=len(self.findings),
             topic_id=self.topic_id,
-            correction=f"correct the offsets of {', '.join(sorted(names))}" if names else _ANEW,
+            correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else _ANEW,
         )
         lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
-        return f"{self.path}: {what}{f'; offsets {lost} are lost' if lost else ''}"
+        told = [repr(line[:_LINE_TOLD]) for line in self.dropped_lines[:_LINES_TOLD]]
+        more = len(self.dropped_lines) - len(told)
+        lines = ", ".join([*told, *([f"and {more} more"] if more else [])])
+        return (
+            f"{self.path}: {what}{f'; offsets {lost} are lost' if lost else ''}"
+            f"{f'; it holds {self.holds}' if self.holds else ''}{f'; without the lines {lines}' if lines else ''}"
+        )
 
 
 def _is_of_form(finding: Finding) -> bool:
     return finding.code == "checkpoint-format"
+
+
+def _wrong_offset(finding: Finding) -> str:
+    """Return the partition of a wrong line in a checkpoint, with its offset, if the finding tells that."""
+    if finding.partition is None:
+        return Path(finding.path).parent.name
+    return f"{finding.partition} (found {finding.found})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +237,7 @@ class RepairPlan:
         left: The findings that remain.
         unfinished: The journal of an interrupted repair or undo, which is to be finished first; the plan has nothing
             else then.
+        stray_journals: What is named like a journal of the directory and cannot be read, with what to do about it.
         place: What belongs to the path.
         journal_stem: The path of the journal, without the time.
         states: The state of each file in the directories concerned, as it was before the check.
@@ -199,6 +247,7 @@ class RepairPlan:
     changes: tuple[Change, ...]
     left: tuple[Left, ...]
     unfinished: Path | None
+    stray_journals: Mapping[Path, str]
     place: Place = field(repr=False)
     journal_stem: Path = field(repr=False)
     states: Mapping[Path, State] = field(repr=False)
@@ -236,27 +285,32 @@ def plan_repair(
         raise ValueError(f"{wrong[0]!r} is not a topic id: 22 characters of base64url, not all A")
     place = _place_of(found)
     stem = _journal_stem(place, path, journals)
-    if (journal := unfinished_journal(stem, place.data_dir)) is not None:
-        return RepairPlan(path, (), (), journal, place, stem, {})
+    known = journals_at(stem, place)
+    if (journal := unfinished_in(known)) is not None:
+        return RepairPlan(path, (), (), journal, known.strays, place, stem, {})
+    inside = frozenset((*known.strays, *(each.path for each in known.found)))
+    place = replace(place, partitions=tuple(each for each in place.partitions if real_path(each) not in inside))
     states = states_of([place.data_dir, *place.partitions])
     findings = list(verify_path(path, Options(progress=progress)))
     if isinstance(found, PartitionDir):
         others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
         findings += [each for directory, each in metadata_findings(others).items() if directory == path]
-    changes, left = _Planning(place, drop_corrupt, topic_ids, stem.parent).plan(dict.fromkeys(findings))
+    changes, left = _Planning(place, drop_corrupt, topic_ids, stem.parent, inside).plan(dict.fromkeys(findings))
     touched = {place.data_dir, *(place.holding(each.path) for each in changes)}
     states = {each: state for each, state in states.items() if each.parent in touched}
-    return RepairPlan(path, tuple(changes), tuple(left), None, place, stem, states)
+    return RepairPlan(path, tuple(changes), tuple(left), None, known.strays, place, stem, states)
 
 
-def unfinished_journal(stem: Path, data_dir: Path) -> Path | None:
-    """Return the first journal of an interrupted repair or undo of a data directory; None without one.
+def journals_at(stem: Path, place: Place) -> Journals:
+    """Return the journals of a place: where one is made now, and where repairs of other paths in it make theirs."""
+    data_dir = real_path(place.data_dir)
+    names = {stem.name, data_dir.name, *(each.name for each in (*place.siblings, *place.partitions))}
+    return journals_of({stem.parent, data_dir.parent, data_dir}, data_dir, names)
 
-    Args:
-        stem: The beginning of its path.
-        data_dir: The data directory.
-    """
-    return next((each.path for each in journals_of(stem, data_dir) if each.state in {APPLYING, UNDOING}), None)
+
+def unfinished_in(journals: Journals) -> Path | None:
+    """Return the first journal of an interrupted repair or undo; None without one."""
+    return next((each.path for each in journals.found if each.state in {APPLYING, UNDOING}), None)
 
 
 def _place_of(found: DataDir | PartitionDir) -> Place:
@@ -277,7 +331,7 @@ def _journal_stem(place: Place, path: Path, journals: PathLike | None) -> Path:
     home = beside.parent if journals is None else real_path(journals)
     if real_path(place.data_dir if by_broker else path) in {home, *home.parents}:
         raise ValueError(f"{journals} is in the data directory, which a broker would not start with")
-    return home / f"{beside.name}.repair-"
+    return home / beside.name
 
 
 def states_of(directories: Iterable[Path]) -> dict[Path, State]:
@@ -295,8 +349,16 @@ _Found = tuple[Finding, Mending | None]
 class _Planning:
     """Makes changes of findings."""
 
-    def __init__(self, place: Place, drop_corrupt: bool, topic_ids: Mapping[str, str], journals: Path) -> None:
+    def __init__(
+        self,
+        place: Place,
+        drop_corrupt: bool,
+        topic_ids: Mapping[str, str],
+        journals: Path,
+        known_journals: Collection[Path],
+    ) -> None:
         self._place = place
+        self._known_journals = known_journals
         self._drop_corrupt = drop_corrupt
         self._topic_ids = topic_ids
         self._journals = journals
@@ -321,7 +383,15 @@ class _Planning:
         for directory in self._place.partitions:
             self._plan_topic_id(directory)
         changes = [
-            Change(mending, path, tuple(found), self._ids.get(path), tuple(_lost(mending, path, found)))
+            Change(
+                mending,
+                path,
+                tuple(found),
+                self._ids.get(path),
+                tuple(_lost(mending, path, found)),
+                _held_in(path) if mending is Mending.ASIDE else None,
+                tuple(dropped_lines(path)) if any(map(_is_of_form, found)) else (),
+            )
             for (mending, path), found in self._changes.items()
         ]
         return changes, self._left
@@ -349,7 +419,11 @@ class _Planning:
     def _why_not(self, finding: Finding, mending: Mending | None, directory: Path | None) -> str:
         """Return why a finding is not mended, as far as that does not hang on others; empty if it can be."""
         why = ""
-        if mending is None:
+        if self._known_journals and real_path(finding.path) in self._known_journals:
+            why = (
+                f"the journal of a repair: move it out of the data directory, or kafkalog repair --undo {finding.path}"
+            )
+        elif mending is None:
             why = finding.mend or (
                 f"a broker {finding.rule.clean}"
                 if finding.consequence in {Consequence.REBUILT, Consequence.DOUBTFUL}
@@ -428,6 +502,26 @@ def _lost(mending: Mending, path: Path, findings: Sequence[Finding]) -> Iterator
         yield from dict.fromkeys(
             (each.first_offset, each.last_offset) for each in findings if each.first_offset is not None
         )
+
+
+def _held_in(path: Path) -> Held | None:
+    """Return what the log files hold that a path is, or has below it; None: there are none."""
+    files = size = records = 0
+    is_exact = True
+    for each in sorted(path.rglob(f"*{LOG_SUFFIX}*")) if path.is_dir() else [path]:
+        if not each.is_file():
+            continue
+        files += 1
+        try:
+            size += each.stat().st_size
+            with FileMessageSet(each, mapped=False) as log:
+                for rows in log.header_runs():
+                    _, _, counted, more, *_ = count_rows(rows)
+                    records += counted
+                    is_exact &= not more
+        except (KafkaLogError, OSError):
+            is_exact = False
+    return Held(files, size, records, is_exact) if records or (files and path.is_dir()) else None
 
 
 def _topic_of(directory: Path) -> str | None:

@@ -22,11 +22,19 @@ from kafkalog.fsck.repair_journal import (
     STAGING,
     UNDOING,
     Journal,
-    journals_of,
     lock_files,
     restore_directories,
 )
-from kafkalog.fsck.repair_planning import REBUILDING, Change, Mending, PathLike, Place, RepairPlan, states_of
+from kafkalog.fsck.repair_planning import (
+    REBUILDING,
+    Change,
+    Mending,
+    PathLike,
+    Place,
+    RepairPlan,
+    journals_at,
+    states_of,
+)
 from kafkalog.fsck.walk import header_at
 from kafkalog.storage.checkpoint.checkpoint_file import (
     read_leader_epoch_checkpoint,
@@ -76,7 +84,7 @@ def apply_repair(plan: RepairPlan) -> Path | None:
         if states_of({each.parent for each in plan.states}) != plan.states:
             what = "files have changed since the repair was planned, perhaps by a broker: plan it again"
             raise LogStateError(what, str(place.data_dir))
-        for each in journals_of(plan.journal_stem, place.data_dir):
+        for each in journals_at(plan.journal_stem, place).found:
             if each.state == STAGING:
                 # Interrupted before it changed anything.
                 shutil.rmtree(each.path)
@@ -106,10 +114,12 @@ def undo_repair(journal: PathLike) -> Path:
         LogStateError: A file is not as the repair left it: somebody has written to it. Nothing is changed.
         OSError: A file cannot be read or written. Calling this again goes on.
     """
-    found = Journal.read(Path(os.path.abspath(local_path(journal))))  # noqa: PTH100 - a link keeps its name
+    path = Path(os.path.abspath(local_path(journal)))  # noqa: PTH100 - a link keeps its name
+    found = Journal.read(path)
     place = Place(found.directory, tuple(each.path.parent for each in found.steps), ())
     with _locked(place):
-        found.undo()
+        # Somebody may have undone it, or gone on with it, before the lock was free.
+        Journal.read(path).undo()
     return found.directory
 
 

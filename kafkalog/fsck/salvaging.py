@@ -25,6 +25,7 @@ from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, No
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
+from kafkalog.fsck.layout_checks import dangling_findings, names_in
 from kafkalog.fsck.walk import Lost, Run, Source, Tail, walk
 from kafkalog.storage.checkpoint.checkpoint_file import (
     read_leader_epoch_checkpoint,
@@ -143,7 +144,10 @@ def salvage(
         with _temporary(destination) as temporary:
             made = temporary / destination.name
             made.mkdir()
-            copy = Copy(made, report or (lambda _: None))
+            report = report or (lambda _: None)
+            copy = Copy(made, report)
+            for finding in dangling_findings(source, names_in(source)):
+                report(finding)
             for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
                 bounds = Bounds(base_offset, following)
                 copy.add(path, Scope(str(path), bounds, following is not None, progress=progress))

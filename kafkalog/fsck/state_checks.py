@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError
@@ -16,6 +17,7 @@ from kafkalog.storage.file_names import (
     PARTITION_METADATA,
     TopicPartition,
 )
+from kafkalog.storage.read_only_log import ReadOnlyLog
 
 # So many leader epochs are told in a finding.
 _TOLD = 10
@@ -62,6 +64,9 @@ def epoch_findings(
         yield Finding("leader-epoch-order", str(path), message, expected=_text(known), found=_text(entries))
     end = history.log_end
     if end is not None and known and known[-1].start_offset > end:
+        # A broker may have appended after the walk, and deleted what was walked.
+        end = _end_now(directory, end)
+    if end is not None and known and known[-1].start_offset > end:
         last = known[-1]
         yield Finding("leader-epoch-beyond-end", str(path), f"epoch {last.epoch} begins beyond the log's end",
                       expected=f"at most {end}", found=last.start_offset)  # fmt: skip
@@ -80,6 +85,13 @@ def epoch_findings(
             yield Finding("leader-epoch-missing", str(path), "no epochs, though batches have some")
         return
     yield from _differing(path, known, history, log_start)
+
+
+def _end_now(directory: Path, walked: int) -> int:
+    """Return the present log end, if it is after the end that a walk has found."""
+    with suppress(KafkaLogError, OSError), ReadOnlyLog(directory, from_first_segment=True) as log:
+        return max(walked, log.log_end_offset)
+    return walked
 
 
 def _text(entries: Sequence[tuple[int, int]]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kafkalog.errors import NotALogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
-from kafkalog.fsck.consequences import Severity
+from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
 from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary
 from kafkalog.fsck.gathering import Gathering
@@ -29,6 +29,7 @@ from kafkalog.fsck.layout_checks import Names, directory_layout, names_in, parti
 from kafkalog.fsck.log_history import LogHistory
 from kafkalog.fsck.producer_checks import ProducerCheck
 from kafkalog.fsck.segment_checks import gap_findings
+from kafkalog.fsck.start_checks import start_findings
 from kafkalog.fsck.state_checks import epoch_findings, metadata_findings
 from kafkalog.record import decompress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
@@ -47,7 +48,8 @@ Place = DataDir | PartitionDir | LogFile
 
 SUBJECTS = frozenset({"logs", "indexes", "state", "checkpoints", "layout"})
 """logs: batches and records. indexes: offset and time index. state: transaction index, snapshots, leader epochs,
-`partition.metadata`. checkpoints: the files of the data directory. layout: names, links and modes."""
+`partition.metadata`. checkpoints: the files of the data directory, and what keeps a broker from starting in the state
+files. layout: names, links and modes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class PartitionCheck:
     """The check of one partition: its segments, and then what belongs to them."""
 
     def __init__(self, place: PartitionDir, checkpoints: Checkpoints, options: Options) -> None:
+        self._place = place
         self._directory = place.path
         self._checkpoints = checkpoints
         self._options = options
@@ -155,7 +158,7 @@ class PartitionCheck:
         """Yield all findings."""
         try:
             names = names_in(self._directory)
-            files = [(base, path) for base, path in segment_files(self._directory) if path.name not in names.dangling]
+            files = segment_files(self._directory)
             producers = ProducerCheck(self._directory)
         except OSError as error:
             yield not_readable(self._directory, error)
@@ -176,14 +179,14 @@ class PartitionCheck:
             swaps = yield from self._swaps(names)
             if self._checkpoints.know_compaction(self._partition):
                 yield from gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps)
-        if "state" in only:
-            yield from self._state_findings(names, producers)
+        yield from self._state_findings(names, producers)
         if "checkpoints" in only:
             yield from self._checkpoints.partition_findings(self._partition, self._history, self._directory)
 
     def _segment(self, path: Path, bounds: Bounds, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         base, sealed, only = bounds.base or 0, bounds.following is not None, self._options.only
-        scope = Scope(str(path), bounds, sealed, self._checkpoints.was_clean)
+        synced = bounds.following is not None and bounds.following <= self._checkpoints.recovery_point(self._partition)
+        scope = Scope(str(path), bounds, sealed, self._checkpoints.was_clean, synced)
         indexes = None
         if "indexes" in only:
             indexes = IndexCheck(path, base, scope)
@@ -197,7 +200,8 @@ class PartitionCheck:
                 self._history.lose()
                 producers.lose()
                 whole = False
-            if "logs" in only or broken_off:
+            stops = "checkpoints" in only and finding.consequence is Consequence.NO_START
+            if "logs" in only or broken_off or stops:
                 yield finding
         gathering.flush()
         if indexes is not None and whole:
@@ -223,6 +227,10 @@ class PartitionCheck:
         return bases
 
     def _state_findings(self, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
+        if "state" not in self._options.only:
+            if "checkpoints" in self._options.only:
+                yield from start_findings(self._place, names)
+            return
         yield from producers.finish()
         rolled = len(self._history.extents) > 1 or self._checkpoints.was_clean
         if producers.has_producers and not producers.has_snapshots and rolled and names.by_broker:

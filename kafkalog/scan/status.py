@@ -1,27 +1,30 @@
 """The state of a data directory at a glance: `status_of` a partition, `DirectoryStatus`.
 
     log start ... last stable offset ... high watermark ... log end       from checkpoints, indexes and newest snapshots
-    health        no segment is read in full: `verify` does that
+    health        no segment is read in full: `verify` does that; but all that keeps a broker from starting is found
 
 A checkpoint that cannot be read is a problem of the directory; its partitions are then judged without it.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 
 from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.checkpoint_checks import Checkpoints
+from kafkalog.fsck.consequences import Consequence
+from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.health import damage_of
+from kafkalog.fsck.layout_checks import directory_layout, names_in, partition_layout
 from kafkalog.fsck.recovering import bytes_to_recover
+from kafkalog.fsck.start_checks import start_findings
 from kafkalog.scan.transactions import hanging_in
-from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
-from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
 from kafkalog.storage.data_dir.discover import PartitionDir
 from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
 )
 from kafkalog.storage.log import Log
 from kafkalog.storage.read_only_log import ReadOnlyLog
@@ -72,31 +75,32 @@ class DirectoryStatus:
         path: The data directory.
         was_clean: Whether the last writer stopped cleanly.
         to_recover: The number of bytes that a broker reads when it recovers the directory at its start; None: unknown.
-        problems: The checkpoints that cannot be read, an error each.
+        problems: The checkpoints that cannot be read, and what else of the directory keeps a broker from starting.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Read what concerns all partitions."""
+    def __init__(self, path: Path, *, is_data_dir: bool = True) -> None:
+        """Read what concerns all partitions.
+
+        Args:
+            path: The directory.
+            is_data_dir: Whether it is a data directory; False: the parent of a partition, whatever else is in it.
+
+        Raises:
+            OSError: The directory cannot be listed.
+        """
         self.path = path
-        self.problems: list[KafkaLogError | OSError] = []
-        self._offsets = [
-            self._read(path / name)
-            for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+        self._checkpoints = Checkpoints(path)
+        self.was_clean = self._checkpoints.was_clean
+        found = [*self._checkpoints.file_findings(), *(directory_layout(path, names_in(path)) if is_data_dir else ())]
+        self.problems: list[Finding | KafkaLogError | OSError] = [
+            each for each in found if each in self._checkpoints.faults or each.consequence is Consequence.NO_START
         ]
-        self.was_clean = was_clean_shutdown(path)
         self.to_recover: int | None = None
-        if not self.problems:
+        if not self._checkpoints.faults:
             try:
                 self.to_recover = bytes_to_recover(path)
             except (KafkaLogError, OSError) as error:
                 self.problems.append(error)
-
-    def _read(self, path: Path) -> dict[TopicPartition, int]:
-        try:
-            return dict(OffsetCheckpointFile(path).read())
-        except (KafkaLogError, OSError) as error:
-            self.problems.append(error)
-            return {}
 
     def status_of(self, partition: PartitionDir) -> PartitionStatus:
         """Return the state of a partition of the directory. Errors are part of it."""
@@ -107,8 +111,10 @@ class DirectoryStatus:
             return PartitionStatus(partition=partition, health=Health.UNREADABLE, problem=str(error))
 
     def _of_log(self, partition: PartitionDir, log: Log) -> PartitionStatus:
-        known = partition.topic_partition
-        start, mark, point = (offsets.get(known) if known else None for offsets in self._offsets)
+        start, mark, point = (
+            self._checkpoints.offset(name, partition.topic_partition)
+            for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+        )
         segments, size = log.segments, log.size_in_bytes
         first = max(segments[0].base_offset if segments else 0, start or 0)
         end = stable = problem = None
@@ -117,12 +123,15 @@ class DirectoryStatus:
             # By the offset index: nothing before its last entry is read.
             end = segments[-1].read_next_offset() if segments else first
             problem = damage_of(log, end, high_watermark=mark, recovery_point=point)
-            if not self.problems:
+            if not self._checkpoints.faults:
                 stable = min(end, log.last_stable_offset)
                 if problem is None and stable < log.high_watermark and (problem := hanging_in(log)) is not None:
                     health = Health.HANGING
         except KafkaLogError as error:
             problem = str(error)
+        if problem is None or health is Health.HANGING:
+            refused = _refused(partition)
+            problem, health = (problem, health) if refused is None else (str(refused), Health.DAMAGED)
         return PartitionStatus(
             partition=partition,
             segments=len(segments),
@@ -135,3 +144,10 @@ class DirectoryStatus:
             health=Health.OK if problem is None else health,
             problem=problem,
         )
+
+
+def _refused(partition: PartitionDir) -> Finding | None:
+    """Return the first reason in a partition's files for which a broker does not start; None without one."""
+    names = names_in(partition.path)
+    found = chain(start_findings(partition, names), partition_layout(partition.path, names))
+    return next((each for each in found if each.consequence is Consequence.NO_START), None)

@@ -94,11 +94,29 @@ def meant_segment(name: str) -> str | None:
 def segment_files(directory: Path) -> list[tuple[int, Path]]:
     """Return (base offset, path) of every segment of a partition directory, in order.
 
+    Links to nothing are left out, as a broker passes over them: the segment is missing, see `dangling_segments`.
+
     Raises:
         OSError: The directory is not readable.
     """
     found = ((segment_base_offset(path.name), path) for path in directory.iterdir())
-    return sorted((base, path) for base, path in found if base is not None)
+    lost = {*dangling_segments(directory)}
+    return sorted((base, path) for base, path in found if base is not None and path not in lost)
+
+
+def dangling_segments(directory: Path) -> list[Path]:
+    """Return the links of a partition directory that are named like segments and lead to nothing, in order.
+
+    Raises:
+        OSError: The directory is not readable.
+    """
+    if isinstance(directory, RemotePath):
+        return []
+    with os.scandir(directory) as entries:
+        links = sorted(
+            each.name for each in entries if each.is_symlink() and segment_base_offset(each.name) is not None
+        )
+    return [path for name in links if not (path := directory / name).exists()]
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:

@@ -66,6 +66,28 @@ def test_status_and_the_inspector_agree_with_verify(kafkalog: Kafkalog, hidden: 
         assert SAID.removeprefix("orders-0: ") in ran.out + ran.err
 
 
+def test_the_inspector_shows_where_the_segments_end(kafkalog: Kafkalog, hidden: Path) -> None:
+    pytest.importorskip("textual")
+    log = json.loads(kafkalog("inspect", "--headless", "segments", "-o", "json", hidden).out)
+    rows = json.loads(kafkalog("inspect", "--headless", "topics", "-o", "json", hidden.parent).out)["rows"]
+    (row,) = [each for each in rows if each["name"] == "orders-0"]
+    for found in (log, row):
+        assert (found["log_start_offset"], found["log_end_offset"]) == (99_999, 4)
+        assert (found["high_watermark"], found["last_stable_offset"]) == (4, 4)
+    assert (row["records"], row["offsets"]) == (0, 0)
+
+
+@pytest.mark.parametrize("command", [("dump",), ("dump", "--skip-damage"), ("dump", "--batches"), ("tail",)])
+def test_a_damaged_checkpoint_hides_no_records(kafkalog: Kafkalog, data_dir: Path, command: tuple[str, ...]) -> None:
+    (data_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\norders 0 x\n")
+    ran = kafkalog(*command, data_dir / "orders-0", "-o", "jsonl")
+    assert ran.code == 1
+    assert len(lines(ran.out)) == (3 if "--batches" in command else 4)
+    assert f"{LOG_START_OFFSET_CHECKPOINT}: a line does not follow the format" in ran.err
+    assert "the log start is not known, all records are shown" in ran.err
+    assert ran.err.count("\n") == 1
+
+
 def test_a_consumer_gets_none_of_them(hidden: Path) -> None:
     with library.open(hidden) as log:
         assert (log.log_start_offset, list(log)) == (99_999, [])

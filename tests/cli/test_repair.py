@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,8 +12,12 @@ import pytest
 
 from kafkalog.fsck import recovering
 from kafkalog.fsck.repair_journal import Journal
-from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
-from tests.helpers.running import Kafkalog
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+)
+from tests.helpers.running import Kafkalog, batch, offsets
 
 
 def names(directory: Path) -> list[str]:
@@ -115,6 +120,107 @@ def test_a_repair_is_planned_made_and_undone(kafkalog: Kafkalog, data_dir: Path)
     undone = kafkalog("repair", "--undo", journal)
     assert (undone.code, (data_dir / "notes").exists(), Path(journal).exists()) == (0, True, False)
     assert kafkalog("repair", "--undo", journal).code == 3
+
+
+def test_a_repair_tells_what_is_in_a_directory_that_it_moves_aside(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "orders-0").rename(data_dir / "orders-0.bak")
+    shutil.copytree(data_dir / "orders-2", data_dir / "backup" / "orders-2")
+    planned = kafkalog("repair", data_dir)
+    sizes = [
+        sum(each.stat().st_size for each in (data_dir / name).rglob("*.log")) for name in ("orders-0.bak", "backup")
+    ]
+    assert f"orders-0.bak: move it aside, into the journal; it holds 2 log files of {sizes[0]} bytes" in planned.out
+    assert (
+        f"backup: move it aside, into the journal; it holds 1 log file of {sizes[1]} bytes with 1 record\n"
+        in planned.out
+    )
+    assert f"kafkalog salvage {data_dir / 'orders-0.bak'} " in planned.out
+    changes = json.loads(kafkalog("repair", "-o", "json", data_dir).out)["changes"]
+    assert [change["holds"]["records"] for change in changes] == [1, 4]
+    made = kafkalog("repair", "--apply", data_dir)
+    assert "records were moved into the journal: do not delete it" in made.out
+    (moved,) = Path(made.out.split()[-1]).glob("old/1")
+    assert kafkalog("salvage", moved, data_dir / "orders-0").code == 0
+    assert offsets(kafkalog, data_dir / "orders-0") == [0, 1, 2, 3]
+
+
+def test_a_repair_tells_what_is_in_a_file_that_it_moves_aside(kafkalog: Kafkalog, data_dir: Path) -> None:
+    log = data_dir / "orders-0" / f"{3:020}.log"
+    log.rename(log.with_name("copy.log"))
+    (data_dir / "orders-0" / "notes.log").write_text("all is well")
+    planned = kafkalog("repair", data_dir).out.splitlines()
+    aside = sorted(line for line in planned if "move it aside" in line)
+    assert "it holds 1 log file" in aside[0]
+    assert aside[1].endswith("notes.log: move it aside, into the journal")
+    (command,) = [line.partition(": kafkalog ")[2] for line in planned if "to keep" in line]
+    assert "offset 3 " in kafkalog(*command.split()).out
+
+
+def test_a_repair_names_the_lines_of_a_checkpoint_that_it_drops(kafkalog: Kafkalog, data_dir: Path) -> None:
+    checkpoint = data_dir / HIGH_WATERMARK_CHECKPOINT
+    checkpoint.write_text("0\n4\norders 0 4\norders 2 x\norders 0 3\norders 10 1\n")
+    planned = kafkalog("repair", data_dir).out
+    assert f"{checkpoint}: write it anew from the lines that can be read; without the lines 'orders 2 x', " in planned
+    (change,) = json.loads(kafkalog("repair", "-o", "json", data_dir).out)["changes"]
+    assert change["dropped_lines"] == ["orders 2 x", "orders 0 3"]
+    assert kafkalog("repair", "--apply", data_dir).code == 0
+    assert checkpoint.read_text() == "0\n2\norders 0 4\norders 10 1\n"
+
+
+def test_a_repair_names_the_offset_of_a_checkpoint_that_it_corrects(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\norders 2 9\n")
+    assert "correct the offsets of orders-2 (found 9)" in kafkalog("repair", data_dir).out
+
+
+def test_a_journal_that_cannot_be_read_is_named_with_what_to_do(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "notes").mkdir()
+    journal = kafkalog("repair", "--apply", data_dir).out.split()[-1]
+    (Path(journal) / "journal.json").write_text("{")
+    told = kafkalog("repair", data_dir)
+    assert (told.code, told.out) == (0, "nothing to change\n")
+    assert f"{journal}/journal.json: no journal of a repair" in told.err
+    assert "restore it from a copy" in told.err
+    (Path(journal) / "journal.json").unlink()
+    ran = kafkalog("repair", "-o", "json", data_dir)
+    assert f"{journal}: without journal.json" in ran.err
+    assert [each["path"] for each in json.loads(ran.out)["stray_journals"]] == [journal]
+    # A directory of another name, or of a partition whose topic is called so, is none.
+    Path(journal).rename(data_dir.with_name("other.repair-20261123-101500.123456"))
+    data_dir.with_name(f"{data_dir.name}.repair-0").mkdir()
+    assert kafkalog("repair", data_dir).err == ""
+
+
+@pytest.mark.parametrize("path", ["", "orders-0", "billing-0"])
+@pytest.mark.parametrize("repaired", ["", "orders-0"])
+def test_an_interrupted_repair_of_a_bare_directory_is_found_from_each_of_its_paths(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch, repaired: str, path: str
+) -> None:
+    log = data_dir / "orders-0" / f"{3:020}.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole + batch(b"e", offset=4)[:20])
+    monkeypatch.setattr(Journal, "_take", lambda *_: (data_dir / "full").stat())
+    assert kafkalog("repair", "--apply", data_dir / repaired).code == 3
+    monkeypatch.undo()
+    assert "a repair was interrupted" in kafkalog("repair", data_dir / path).out
+    assert kafkalog("repair", "--apply", data_dir / path).code in {0, 1}
+    assert log.read_bytes() == whole
+    # A broker would not start with the journal of the one partition; but it is not moved into another journal.
+    (data_dir / "notes").mkdir()
+    journals = sorted(data_dir.glob("*.repair-*"))
+    assert kafkalog("repair", "--apply", data_dir).code == bool(journals)
+    assert sorted(data_dir.glob("*.repair-*")) == journals
+    assert not (data_dir / "notes").exists()
+
+
+def test_a_journal_in_the_data_directory_is_not_moved_into_another_one(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / "notes").mkdir()
+    journal = Path(kafkalog("repair", "--apply", data_dir).out.split()[-1])
+    journal.rename(data_dir / journal.name)
+    (data_dir / "more").mkdir()
+    told = kafkalog("repair", "--apply", data_dir)
+    assert (told.code, (data_dir / "more").exists()) == (1, False)
+    assert "the journal of a repair: move it out of the data directory" in told.out
+    assert (data_dir / journal.name / "journal.json").exists()
 
 
 def test_wrong_usage_of_repair(kafkalog: Kafkalog, data_dir: Path) -> None:

@@ -61,6 +61,13 @@ def test_a_verdict_on_each_partition_and_on_the_directory_tells_what_a_broker_do
     assert told[-1].startswith(f"  to mend it: kafkalog salvage {data_dir}/orders-0 ")
 
 
+def test_what_a_broker_does_with_the_only_damaged_partition_is_told_once(kafkalog: Kafkalog, data_dir: Path) -> None:
+    damaged(data_dir / "orders-0" / f"{3:020}.log")
+    told = kafkalog("verify", data_dir).out
+    assert f"{data_dir}: records-lost: 1 error: crc-mismatch\n" in told
+    assert told.count("  started after a clean stop, a broker serves ") == 1
+
+
 @pytest.mark.parametrize("where", ["orders-0", f"orders-0/{3:020}.log", "."])
 def test_a_path_is_a_data_directory_a_partition_or_a_file(kafkalog: Kafkalog, data_dir: Path, where: str) -> None:
     damaged(data_dir / "orders-0" / f"{3:020}.log")

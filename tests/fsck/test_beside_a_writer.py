@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog import LogConfig, LogManager, Record
+from kafkalog import ByteBufferMessageSet, LogConfig, LogManager, Record
 from kafkalog.fsck import Severity, verify_path
+from kafkalog.storage.checkpoint.checkpoint_file import read_leader_epoch_checkpoint
 
 SECONDS = 2.0
 SMALL = LogConfig(segment_bytes=8000, index_interval_bytes=500, retention_bytes=80_000, file_delete_delay_ms=20)
@@ -45,3 +46,19 @@ def test_what_a_writer_does_meanwhile_is_no_damage(tmp_path: Path) -> None:
         stop.set()
         writer.join()
     assert damage(tmp_path) == []
+
+
+def test_an_epoch_that_begins_after_its_partition_was_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LogManager(tmp_path, "a") as manager:
+        log = manager.create("orders-0")
+        log.append_as_leader(ByteBufferMessageSet.from_records([Record(b"v")]), 0)
+
+        def read_later(path: Path) -> list[tuple[int, int]]:
+            for epoch in (0, 5):
+                log.append_as_leader(ByteBufferMessageSet.from_records([Record(b"v")]), epoch)
+            return read_leader_epoch_checkpoint(path)
+
+        monkeypatch.setattr("kafkalog.fsck.state_checks.read_leader_epoch_checkpoint", read_later)
+        assert damage(tmp_path) == []

@@ -115,7 +115,7 @@ def test_a_log_start_before_the_first_segment_is_none_that_a_broker_writes(data:
     checkpointed(data, LOG_START_OFFSET_CHECKPOINT, PLAIN, 100)
     codes = {each.code: each.consequence for each in findings(data)}
     assert codes == {
-        "first-segment-missing": Consequence.DOUBTFUL,
+        "first-segment-missing": Consequence.RECORDS_LOST,
         "log-start-before-log": Consequence.SERVED_WRONGLY,
     }
 

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import NotALogError
-from kafkalog.fsck import Consequence, explain
+from kafkalog.fsck import Consequence, explain, verify_path
 from kafkalog.fsck.explaining import Explanation, Stage
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
-from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from tests.damage.broker_base import CLEAN, UNFLUSHED
 from tests.damage.kinds import BY_NAME
 from tests.damage.test_verify import NOT_FOUND, TABLE, VERSION
@@ -98,6 +102,23 @@ def test_it_says_what_a_broker_did(row: dict[str, Any], tmp_path: Path) -> None:
             assert step.first_offset == row["log_end"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["log-payload-flipped-sealed", "log-torn-sealed", "timeindex-missing"])
+def test_the_consequence_of_a_finding_is_the_worst_of_the_starts_that_are_possible(name: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(unpacked() / "kafka-3.9" / "data", data)
+    BY_NAME[name].damage(data, "v2-none-0")
+    seen = []
+    for _ in range(2):
+        worst = min((each.consequence for each in verify_path(data)), key=[*Consequence].index)
+        steps = [step for clean in (True, False) for step in explain(data, clean=clean).all_steps]
+        assert worst == min((step.consequence for step in steps), key=[*Consequence].index)
+        seen.append(worst)
+        # Without a recovery point, all segments are recovered after an unclean stop.
+        (data / RECOVERY_POINT_CHECKPOINT).unlink(missing_ok=True)
+    assert seen == [Consequence.SERVED_WRONGLY] * 2 or seen == [Consequence.RECORDS_LOST, Consequence.DATA_DELETED]
+
+
 @pytest.mark.parametrize("stop", EVERY_STOP)
 def test_the_damaged_directories_have_every_exception(stop: str) -> None:
     known = {(row["kind"], row["stop"]) for row in json.loads(TABLE.read_text()) if row["version"] == VERSION}
@@ -114,6 +135,31 @@ def test_a_broker_starts_on_what_brokers_left_and_nothing_is_lost(archive: str, 
     assert found.clean == ((data / CLEAN_SHUTDOWN_FILE).exists() if clean is None else clean)
     assert (found.bytes_to_recover > 0) == (not found.clean)
     assert all(each.log_end_offset is not None for each in found.partitions)
+
+
+def test_no_segment_is_deleted_twice(tmp_path: Path) -> None:
+    """As Kafka's LogLoaderTest.testLogEndLessThanStartAfterReopen has it: the log begins anew at its start."""
+    data = tmp_path / "data"
+    shutil.copytree(unpacked() / "kafka-3.9" / "data" / "v2-none-0", data / "v2-none-0")
+    log = segments(data / "v2-none-0")[0]
+    start = int(segments(data / "v2-none-0")[3].stem)
+    content = bytearray(log.read_bytes())
+    content[200] ^= 1
+    log.write_bytes(content)
+    (data / LOG_START_OFFSET_CHECKPOINT).write_text(f"0\n1\nv2-none 0 {start}\n")
+    (unclean,) = explain(data, clean=False).partitions
+    does = [each.does for each in unclean.steps]
+    assert [each for each in does if "before the log start" in each] == []
+    assert f"deletes all segments, as the log ends before its start, and begins anew at {start}" in does
+    assert (unclean.log_start_offset, unclean.log_end_offset) == (start, start)
+    (clean,) = explain(data, clean=True).partitions
+    assert f"deletes 3 segments before the log start {start}" in [each.does for each in clean.steps]
+    # A log start beyond the end deletes all of them, once.
+    (data / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nv2-none 0 99999\n")
+    (beyond,) = explain(data, clean=True).partitions
+    assert [each.does for each in beyond.steps if "deletes" in each.does] == [
+        "deletes all segments, and begins anew at the log start"
+    ]
 
 
 def test_nothing_is_changed(tmp_path: Path) -> None:

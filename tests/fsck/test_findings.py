@@ -30,7 +30,7 @@ def test_a_finding_is_json() -> None:
             "partition": None,
         "consequence": "records-lost", "clean_start": RULES["lost-bytes"].clean,
         "unclean_start": RULES["lost-bytes"].unclean,
-        "mend": "kafkalog salvage a COPY    # or, if other replicas have it: mv a ASIDE",
+        "mend": "kafkalog salvage a COPY/a    # or, if other replicas have it: mv a ASIDE",
     }  # fmt: skip
 
 
@@ -76,4 +76,4 @@ def test_every_code_has_a_rule_and_every_rule_a_code() -> None:
     for rule in RULES.values():
         assert rule.clean
         assert rule.unclean
-        assert "{" not in rule.mend.format(path="p", directory="d", stem="s")
+        assert "{" not in rule.mend.format(path="p", directory="d", name="n")

@@ -154,7 +154,7 @@ def test_an_undamaged_directory_needs_nothing(source: Path) -> None:
 
 def test_what_a_repair_mends_is_told_by_verify() -> None:
     for code, mending in MENDINGS.items():
-        told = "kafkalog repair {directory}" in RULES[code].mend
+        told = "kafkalog repair {" in RULES[code].mend
         assert told == (mending not in {Mending.DROP, Mending.SETTLE}), code
     assert {code.partition(",")[0] for code in MENDINGS} <= {code.partition(",")[0] for code in RULES}
 
@@ -278,6 +278,26 @@ def test_the_lock_is_respected(tmp_path: Path, source: Path) -> None:
     with pytest.raises(LogLockedError):
         undo_repair(journal)
     lock.release()
+
+
+def test_a_repair_that_somebody_undoes_meanwhile_is_not_undone_twice(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = several_kinds(tmp_path, source)
+    before = tree(data)
+    journal = apply_repair(plan_repair(data))
+    assert journal is not None
+    acquire = DirectoryLock.acquire
+
+    def later(self: DirectoryLock) -> DirectoryLock:
+        monkeypatch.undo()
+        undo_repair(str(journal))
+        return acquire(self)
+
+    monkeypatch.setattr(DirectoryLock, "acquire", later)
+    with pytest.raises(NotALogError, match="no journal"):
+        undo_repair(journal)
+    assert tree(data) == before
 
 
 def test_a_lock_file_that_the_repair_created_goes_with_its_undo(tmp_path: Path, source: Path) -> None:

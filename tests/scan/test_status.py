@@ -103,6 +103,41 @@ def test_a_checkpoint_that_cannot_be_read_does_not_hide_the_logs(data: Path) -> 
     assert (found.health, found.log_end_offset, found.high_watermark) == (Health.OK, 1200, None)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("leader-epoch-checkpoint", "0\n1\nx 0\n", "leader-epoch-format"),
+        ("partition.metadata", "version: 9\n", "partition-metadata-format"),
+        (f"{0:020}.txnindex", "\1" * 34, "txn-index-version"),
+        ("notes.log", "", "foreign-log-name"),
+    ],
+)
+def test_a_file_of_a_partition_that_keeps_a_broker_from_starting_is_damage(
+    data: Path, name: str, content: str, words: str
+) -> None:
+    (data / "v2-none-0" / name).write_text(content)
+    found = status(data)
+    assert found.health is Health.DAMAGED
+    assert words in str(found.problem)
+    assert (found.log_end_offset, status(data, "v2-deleted-records-0").health) == (1200, Health.OK)
+
+
+@pytest.mark.parametrize(
+    "name", ["v2-none-0.bak", "v2-none-00", "meta.properties", "__cluster_metadata-0/quorum-state"]
+)
+def test_what_keeps_a_broker_from_starting_is_a_problem_of_the_directory(data: Path, name: str) -> None:
+    if name.startswith("v2"):
+        (data / name).mkdir()
+    else:
+        (data / name).parent.mkdir(exist_ok=True)
+        (data / name).write_text("{")
+    (problem,) = DirectoryStatus(data).problems
+    assert name in str(problem)
+    assert status(data, "v2-deleted-records-0").health is Health.OK
+    # Beside a single partition there may be anything.
+    assert len(DirectoryStatus(data, is_data_dir=False).problems) == (not name.startswith("v2"))
+
+
 def test_damage_of_a_partition_is_its_own(data: Path) -> None:
     last = max((data / "v2-none-0").glob("*.log"))
     last.write_bytes(b"\x07" * 100)

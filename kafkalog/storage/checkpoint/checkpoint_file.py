@@ -67,6 +67,22 @@ def readable_offsets(path: Path) -> dict[TopicPartition, int]:
     return found
 
 
+def dropped_lines(path: Path) -> list[str]:
+    """Return the lines of a damaged file that `readable_offsets` passes over, but for version and number of lines."""
+    known, dropped = set[TopicPartition](), []
+    for line in _read_text(path).split("\n")[2:]:
+        try:
+            partition, _ = _offset_entry(line)
+        except ValueError:
+            if line.strip():
+                dropped.append(line)
+        else:
+            if partition in known:
+                dropped.append(line)
+            known.add(partition)
+    return dropped
+
+
 class OffsetCheckpointFile:
     """The offset checkpoint at a path, which another process may replace; `read` parses it again if it has changed."""
 

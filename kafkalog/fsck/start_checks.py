@@ -1,0 +1,49 @@
+"""Checks of the files of a partition that keep a broker from starting, without reading its segments."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from kafkalog.errors import CorruptIndexError, KafkaLogError
+from kafkalog.fsck.consequences import Consequence
+from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.layout_checks import Names
+from kafkalog.fsck.producer_checks import transaction_index_fault
+from kafkalog.fsck.state_checks import of_error, unreadable
+from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
+from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
+from kafkalog.storage.data_dir.discover import PartitionDir
+from kafkalog.storage.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TXN_INDEX_SUFFIX
+from kafkalog.storage.index.transaction_index import TransactionIndex
+
+
+def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:
+    """Yield the findings about state files that a broker refuses, as a full check does, which also compares them."""
+    directory = partition.path
+    checks: list[tuple[Path, str, Callable[[Path], object]]] = [
+        (directory / LEADER_EPOCH_CHECKPOINT, "leader-epoch-format", partial(LeaderEpochCache, writable=False)),
+    ]
+    if partition.mark is None:
+        checks.append((directory / PARTITION_METADATA, "partition-metadata-format", read_partition_metadata))
+    indexes = sorted(name for name in names.files if name.endswith(TXN_INDEX_SUFFIX))
+    checks += [
+        (directory / name, "", _read_transactions) for name in indexes if name[: -len(TXN_INDEX_SUFFIX)].isdecimal()
+    ]
+    for path, code, read in checks:
+        try:
+            read(path)
+        except OSError as error:
+            yield unreadable(path, error)
+        except CorruptIndexError as error:
+            fault = transaction_index_fault(path, error)
+            if fault.consequence is Consequence.NO_START:
+                yield fault
+        except KafkaLogError as error:
+            yield of_error(code, path, error)
+
+
+def _read_transactions(path: Path) -> None:
+    index = TransactionIndex(path, int(path.stem), writable=False)
+    index.sanity_check()
+    for _ in index:
+        pass

@@ -1,0 +1,56 @@
+"""The commands that findings name work: they exist, and accept the path that they are told with."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog.cli import cli
+from kafkalog.fsck import Finding, verify_path
+from tests.damage.kinds import KINDS, PLAIN, Kind
+
+# Of so many kinds one is in the fast tier.
+FEW = 60
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=() if number % FEW == 0 else pytest.mark.slow)
+        for number, kind in enumerate(KINDS)
+    ],
+)
+def test_the_command_that_mends_a_finding_accepts_its_path(kind: Kind, tmp_path: Path, golden_logs: Path) -> None:
+    data, source = tmp_path / "with a space" / "data", golden_logs / "kafka-3.9" / "data"
+    kept = {kind.partition, "v2-empty-0"}
+    shutil.copytree(source, data, ignore=lambda _, names: {n for n in names if n.startswith("v2-")} - kept)
+    kind.damage(data, kind.partition)
+    found = {each.mend: each for place in (data, data / kind.partition) for each in verify_path(place) if each.mend}
+    for number, (command, finding) in enumerate(found.items()):
+        ensure_works(command, finding, tmp_path / f"copy-of-{number}")
+
+
+def ensure_works(command: str, finding: Finding, copies: Path) -> None:
+    program, *arguments = shlex.split(command, comments=True)
+    assert shutil.which(program), command
+    paths = [each for each in arguments if each.startswith("/")]
+    assert paths
+    assert all(Path(each) in {Path(finding.path), Path(finding.path).parent} for each in paths), command
+    if program == "kafkalog":
+        ran = CliRunner().invoke(cli, [each.replace("COPY", str(copies)) for each in arguments])
+        assert ran.exit_code in {0, 1}, (command, ran.output)
+
+
+def test_an_emptied_partition_is_not_mended_by_moving_its_data_directory(tmp_path: Path, golden_logs: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(golden_logs / "kafka-3.9" / "data" / PLAIN, data / PLAIN)
+    for path in (data / PLAIN).iterdir():
+        path.unlink()
+    (data / "replication-offset-checkpoint").write_text(f"0\n1\n{PLAIN.replace('-0', ' 0')} 1200\n")
+    (found,) = verify_path(data / PLAIN)
+    assert found.code == "log-too-short"
+    assert shlex.split(str(found.mend))[-2:] == [str(data / PLAIN), "ASIDE"]
