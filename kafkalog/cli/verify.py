@@ -185,7 +185,7 @@ def _throttle(context: click.Context, option: click.Parameter, value: str | None
 )  # fmt: skip
 @click.option(
     "--throttle", metavar="SIZE/S", callback=_throttle,
-    help="Read no more bytes of logs per second, with all processes together: 50MB (of 1024 KiB), 500K, 1G, or a "
+    help="Read no more bytes of logs per second, with all processes together: 50MB, 500K, 1G (powers of 1024), or a "
     "number of bytes.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
