@@ -164,7 +164,7 @@ def _throttle(context: click.Context, option: click.Parameter, value: str | None
     del context, option
     if value is None:
         return None
-    rate = parse_size(value.removesuffix("/s"))
+    rate = parse_size(value.lower().removesuffix("/s"))
     if not rate:
         raise click.BadParameter(f"{value!r} is no number of bytes per second, such as 50MB, 500K/s or 1G")
     return rate
