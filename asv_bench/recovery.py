@@ -33,11 +33,15 @@ SEGMENT_BYTES = 128 << 20
 
 
 def fill(
-    directory: Path, partitions: int, size: int, codecs: Sequence[CompressionType] = (CompressionType.NONE,)
+    directory: Path,
+    partitions: int,
+    size: int,
+    codecs: Sequence[CompressionType] = (CompressionType.NONE,),
+    records_count: int = 100,
 ) -> None:
-    """Write partitions of `size` bytes in all, in batches of 100 records of 160 bytes, with the codecs in turn."""
+    """Write partitions of `size` bytes in all, in batches of records of 160 bytes, with the codecs in turn."""
     rng = random.Random(1)
-    records = [Record(rng.randbytes(160), key=b"%d" % number) for number in range(100)]
+    records = [Record(rng.randbytes(160), key=b"%d" % number) for number in range(records_count)]
     manager = LogManager(directory, "a")
     for number in range(partitions):
         config = LogConfig(

@@ -2,11 +2,12 @@
 
     python -m asv_bench.verifying --partitions 4 --gib 1 --rounds 3
 
-Half of the partitions have uncompressed batches of 16 KB, the others have batches of 16 KB with LZ4. Each round
-runs each side once: `kafkalog verify` with one and with two processes, and `kafka-dump-log` (`DumpLogSegments`) for all
-segments in one virtual machine. Both compute the checksum of each batch and decompress none; verify also compares the
-files with each other, dump-log prints a line a batch. The output goes to /dev/null, the files are in the page cache.
-Memory is that of the largest process. Needs Java and Maven.
+Half of the partitions have uncompressed batches, the others have batches with LZ4; a batch has about 16 KB, unless
+`--records` gives the number of its records of 160 bytes. Each round runs each side once: `kafkalog verify` with one and
+with two processes, and `kafka-dump-log` (`DumpLogSegments`) for all segments in one virtual machine. Both compute the
+checksum of each batch and decompress none; verify also compares the files with each other, dump-log prints a line a
+batch. The output goes to /dev/null, the files are in the page cache. Memory is that of the largest process. Needs Java
+and Maven.
 """
 
 from __future__ import annotations
@@ -57,12 +58,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--gib", type=float, default=1, help="the size of the directory (default: 1)")
+    parser.add_argument("--records", type=int, default=100, help="the records in a batch (default: 100)")
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
     runs: defaultdict[str, list[Ran]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as temporary:
         data = Path(temporary) / "data"
-        fill(data, chosen.partitions, int(chosen.gib * 2**30), (CompressionType.NONE, CompressionType.LZ4))
+        fill(
+            data,
+            chosen.partitions,
+            int(chosen.gib * 2**30),
+            (CompressionType.NONE, CompressionType.LZ4),
+            chosen.records,
+        )
         segments = sorted(data.glob("*/*.log"))
         size = sum(each.stat().st_size for each in segments)
         dumped = ["--files", ",".join(map(str, segments))]
