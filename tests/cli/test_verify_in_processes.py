@@ -247,6 +247,21 @@ def test_a_check_that_is_ended_tells_what_it_has_found_and_leaves_nothing_behind
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_check_that_sleeps_is_ended_at_once(four: Path, how: signal.Signals, code: int) -> None:
+    # The first findings are printed before the first sleep, which takes hours.
+    command = [*COMMAND, "verify", "--throttle", "1", four]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as check:
+        assert check.stdout is not None
+        assert "crc-mismatch" in check.stdout.readline()
+        time.sleep(0.5)
+        check.send_signal(how)
+        out, _ = check.communicate(timeout=30)
+    assert check.returncode == code
+    assert out.splitlines()[-1].startswith("INCOMPLETE, so far: 1 file, ")
+
+
+@pytest.mark.slow
 def test_a_full_temporary_directory_is_an_error_that_names_it(four: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
