@@ -250,7 +250,7 @@ def test_a_check_that_is_ended_tells_what_it_has_found_and_leaves_nothing_behind
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_check_that_sleeps_is_ended_at_once(four: Path, how: signal.Signals, code: int) -> None:
     # The first findings are printed before the first sleep, which takes hours.
-    command = [*COMMAND, "verify", "--throttle", "1", four]
+    command = [*COMMAND, "verify", "--throttle", "1", str(four)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as check:
         assert check.stdout is not None
         assert "crc-mismatch" in check.stdout.readline()
