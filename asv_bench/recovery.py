@@ -19,10 +19,11 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kafkalog import LogConfig, LogManager, Record
+from kafkalog import CompressionType, LogConfig, LogManager, Record
 from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
 from tests.oracle.broker import Broker
 
@@ -31,13 +32,22 @@ JOBS = (1, 2)
 SEGMENT_BYTES = 128 << 20
 
 
-def fill(directory: Path, partitions: int, size: int) -> None:
-    """Write partitions of `size` bytes in all, in batches of 100 records of 160 bytes."""
+def fill(
+    directory: Path,
+    partitions: int,
+    size: int,
+    codecs: Sequence[CompressionType] = (CompressionType.NONE,),
+    records_count: int = 100,
+) -> None:
+    """Write partitions of `size` bytes in all, in batches of records of 160 bytes, with the codecs in turn."""
     rng = random.Random(1)
-    records = [Record(rng.randbytes(160), key=b"%d" % number) for number in range(100)]
-    manager = LogManager(directory, "a", LogConfig(segment_bytes=SEGMENT_BYTES))
+    records = [Record(rng.randbytes(160), key=b"%d" % number) for number in range(records_count)]
+    manager = LogManager(directory, "a")
     for number in range(partitions):
-        with manager.create(f"bench{number}-0") as log:
+        config = LogConfig(
+            segment_bytes=SEGMENT_BYTES, compression_type=codecs[number % len(codecs)], compression_lz4_level=1
+        )
+        with manager.create(f"bench{number}-0", config) as log:
             while log.size_in_bytes < size // partitions:
                 log.append(records)
     manager.close()

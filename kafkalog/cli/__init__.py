@@ -216,6 +216,8 @@ def _mend_closed_streams() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command and end the process with its exit code."""
+    # numpy would start a thread for each processor, for linear algebra, which no command uses.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _mend_closed_streams()
     cli.main(args, prog_name="kafkalog")
     raise AssertionError("cli.main ends the process")

@@ -417,11 +417,11 @@ def dump(
 
 
 def _dump(paths: Sequence[Path], topics: tuple[str, ...], options: Options, limit: int | None) -> int:
-    from kafkalog.cli.ls import size_of
+    from kafkalog.storage.data_dir.discover import log_bytes
 
     found, problems, several = _places(paths, topics)
     # If records are printed on the same terminal, a progress line would interfere with them.
-    progress = Progress(lambda: sum(map(size_of, found)), quiet=is_terminal(sys.stdout))
+    progress = Progress(lambda: sum(map(log_bytes, found)), quiet=is_terminal(sys.stdout))
     with progress, Sink(stdout_bytes()) as sink:
         dump = Dump(options, limit, sink, progress, several=several)
         try:

@@ -15,7 +15,6 @@ import click
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_place, text_of
-from kafkalog.cli.ls import size_of
 from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.verify import COLOURS
@@ -68,9 +67,9 @@ def explain(directory: Path, as_if: str | None, verbose: bool, form: str) -> int
     Partitions with which nothing is wrong are left out of the text.
     """
     from kafkalog.fsck import explaining
-    from kafkalog.storage.data_dir.discover import discover
+    from kafkalog.storage.data_dir.discover import discover, log_bytes
 
-    with Progress(lambda: size_of(discover(directory))) as progress:
+    with Progress(lambda: log_bytes(discover(directory))) as progress:
         found = explaining.explain(
             directory, clean=None if as_if is None else as_if == "clean", progress=progress.advance
         )

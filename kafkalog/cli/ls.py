@@ -181,20 +181,6 @@ def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, li
     return Row("partition", partition.path, total, partition), rows
 
 
-def size_of(place: DataDir | PartitionDir | LogFile) -> int:
-    """Return the size of all log files in a place, for the progress line. Unreadable files count as 0 bytes."""
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile
-    from kafkalog.storage.file_names import segment_files
-
-    if isinstance(place, DataDir):
-        return sum(map(size_of, place.partitions))
-    try:
-        files = [place.path] if isinstance(place, LogFile) else [path for _, path in segment_files(place.path)]
-        return sum(path.stat().st_size for path in files)
-    except OSError:
-        return 0
-
-
 class Listing:
     """Prints rows in the selected form, and stores the most severe exit code."""
 
@@ -311,11 +297,11 @@ def _list(listing: Listing, path: Path, topics: tuple[str, ...], *, title: bool)
         OSError: stdout was not written.
     """
     from kafkalog.errors import NotALogError
-    from kafkalog.storage.data_dir.discover import discover
+    from kafkalog.storage.data_dir.discover import discover, log_bytes
 
     try:
         place = select(discover(path), topics)
-        with Progress(lambda: size_of(place)) as progress:
+        with Progress(lambda: log_bytes(place)) as progress:
             listing.show(path, rows_of(place, progress), title)
     except (NotALogError, OSError) as error:
         if isinstance(error, OSError) and error.filename is None:

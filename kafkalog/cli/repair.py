@@ -15,7 +15,6 @@ import click
 from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, text_of
-from kafkalog.cli.ls import size_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import Terminated, raised
@@ -77,13 +76,13 @@ def repair(  # noqa: PLR0917 # click passes them by name
         return _undo(undo, silent=quiet or form == "json")
     if path is None:
         raise click.UsageError("missing PATH")
-    from kafkalog.storage.data_dir.discover import discover
+    from kafkalog.storage.data_dir.discover import discover, log_bytes
 
     found = discover(path)
     topic_ids = {} if topic_id is None else {_topic(found): topic_id}
     work = _Work(path, drop_corrupt, topic_ids, journals)
     try:
-        with raised(), Progress(lambda: size_of(found), quiet=quiet) as progress:
+        with raised(), Progress(lambda: log_bytes(found), quiet=quiet) as progress:
             work.run(progress, applied=applied)
     except BaseException as error:
         work.tell_unfinished()

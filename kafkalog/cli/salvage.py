@@ -15,7 +15,6 @@ import click
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
 from kafkalog.cli.common_options import LogPath, select, topic_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_place, text_of
-from kafkalog.cli.ls import size_of
 from kafkalog.cli.output import complain, counted, human_size, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import Terminated, raised
@@ -65,13 +64,13 @@ def salvage(  # noqa: PLR0917 # click passes them by name
     partitions to new ones in DEST.
     """
     from kafkalog.fsck.salvaging import salvage as salvage_partition
-    from kafkalog.storage.data_dir.discover import DataDir, discover
+    from kafkalog.storage.data_dir.discover import DataDir, discover, log_bytes
 
     place = select(discover(source), topics)
     is_data_dir, partitions = isinstance(place, DataDir), _partitions(place)
     _refuse_misuse(source, destination, topic_id, partitions)
     silent, results = quiet or form == "json", list[Any]()
-    progress, code = Progress(lambda: size_of(place), quiet=quiet), SOUND
+    progress, code = Progress(lambda: log_bytes(place), quiet=quiet), SOUND
 
     def report(finding: Finding) -> None:
         nonlocal code

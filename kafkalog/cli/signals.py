@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as exceptions, so that a command that writes closes its log cleanly, as after Ctrl-C.
+"""SIGTERM and SIGHUP as exceptions, so that a command ends as after Ctrl-C: logs are closed cleanly, workers are ended.
 
 The exit code is 128 plus the signal's number, as shells report a process that a signal ended.
 """

@@ -9,6 +9,8 @@ jsonl   {"version": 2, "type": "finding", ...} per finding; {"version": 2, "type
 from __future__ import annotations
 
 import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,14 +19,16 @@ import click
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import paths_argument, select, topic_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_check, of_finding, text_of
-from kafkalog.cli.ls import size_of
-from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, complain, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
+from kafkalog.cli.signals import Terminated, raised
+from kafkalog.sizes import parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from kafkalog.fsck.findings import Finding, Summary, Verdict
+    from kafkalog.fsck.verifying import Options
 
 COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -48,6 +52,9 @@ Examples:
   kafkalog verify /var/lib/kafka              every checksum of a broker
   kafkalog verify --deep -t orders /var/lib/kafka
                                               and every record of a topic
+  kafkalog verify -j 8 /var/lib/kafka         faster, if nothing else runs
+  kafkalog verify --throttle 50MB/s /var/lib/kafka
+                                              slower, beside a busy broker
   kafkalog verify --only checkpoints,layout /var/lib/kafka
                                               whether a broker would start
   kafkalog verify -q orders-0 || echo damaged
@@ -156,6 +163,17 @@ def _subjects(context: click.Context, option: click.Parameter, value: str | None
     return subjects
 
 
+def _throttle(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """Return the bytes per second in a text such as 50MB or 50MB/s; None if there is none."""
+    del context, option
+    if value is None:
+        return None
+    rate = parse_size(value.lower().removesuffix("/s"))
+    if not rate:
+        raise click.BadParameter(f"{value!r} is no number of bytes per second, such as 50MB, 500K/s or 1G")
+    return rate
+
+
 @click.command(short_help="Check that everything is as Kafka wrote it.", epilog=EPILOG)
 @paths_argument
 @topic_option
@@ -163,6 +181,16 @@ def _subjects(context: click.Context, option: click.Parameter, value: str | None
 @click.option(
     "--only", metavar="SUBJECTS", callback=_subjects,
     help="Check only some of logs,indexes,state,checkpoints,layout, separated by commas.",
+)  # fmt: skip
+@click.option(
+    "-j", "--jobs", metavar="N", type=click.IntRange(min=1), default=1, show_default=True,
+    help="The number of processes that check the partitions of a data directory. One leaves the other processors to a "
+    "broker that is running.",
+)  # fmt: skip
+@click.option(
+    "--throttle", metavar="SIZE/S", callback=_throttle,
+    help="Read no more bytes of logs per second, with all processes together: 50MB, 500K, 1G (powers of 1024), or a "
+    "number of bytes.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
 @click.option(
@@ -175,6 +203,8 @@ def verify(  # noqa: PLR0917 # click passes them by name
     topics: tuple[str, ...],
     deep: bool,
     only: frozenset[str] | None,
+    jobs: int,
+    throttle: int | None,
     strict: bool,
     form: str,
     quiet: bool,
@@ -184,16 +214,26 @@ def verify(  # noqa: PLR0917 # click passes them by name
 
     A damaged batch does not end the check. Where the framing is destroyed, the next batch whose checksum holds is
     searched for, and the bytes and offsets in between are reported as lost.
+
+    The order of the findings is the same with any number of processes. With more than one, those of a partition are
+    kept in the directory for temporary files until all partitions before it are checked.
     """
     from kafkalog.fsck.findings import Summary
+    from kafkalog.fsck.verifying import SUBJECTS, Options
 
     summary, report = Summary(), Report(form, quiet=quiet)
+    options = Options(deep=deep, only=only or SUBJECTS, jobs=jobs, throttle=throttle, summary=summary)
     start, complete = time.monotonic(), False
     try:
-        for path in paths:
-            for finding in _findings(path, topics, summary, deep=deep, only=only, quiet=quiet):
-                report.add(finding)
+        with raised():
+            for path in paths:
+                with closing(_findings(path, topics, options, quiet=quiet)) as findings:
+                    for finding in findings:
+                        report.add(finding)
         complete = True
+    except Terminated as end:
+        complain(end)
+        return end.exit_code
     finally:
         if not complete:
             # The check sets it only with a finding and at its end.
@@ -202,21 +242,18 @@ def verify(  # noqa: PLR0917 # click passes them by name
     return exit_code(summary, strict=strict)
 
 
-def _findings(
-    path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, only: frozenset[str] | None, quiet: bool
-) -> Iterator[Finding]:
+def _findings(path: Path, topics: tuple[str, ...], options: Options, *, quiet: bool) -> Generator[Finding, None, None]:
     """Yield the findings of one PATH, clearing the progress line before each."""
     from kafkalog.errors import NotALogError
-    from kafkalog.fsck.verifying import SUBJECTS, Options, not_readable, verify_place
-    from kafkalog.storage.data_dir.discover import discover
+    from kafkalog.fsck.verifying import not_readable, verify_place
+    from kafkalog.storage.data_dir.discover import discover, log_bytes
 
     try:
         place = select(discover(path), topics)
     except (OSError, NotALogError) as error:
-        yield summary.count(not_readable(path, error), str(path))
+        yield options.summary.count(not_readable(path, error), str(path))
         return
-    with Progress(lambda: size_of(place), quiet=quiet) as progress:
-        options = Options(deep=deep, progress=progress.advance, only=only or SUBJECTS, summary=summary)
-        for finding in verify_place(place, options):
+    with Progress(lambda: log_bytes(place), quiet=quiet) as progress:
+        for finding in verify_place(place, replace(options, progress=progress.advance)):
             progress.clear()
             yield finding

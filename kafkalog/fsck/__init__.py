@@ -10,17 +10,23 @@
 `recover` does what a broker does in a data directory after an unclean stop, `salvage` copies the good batches of
 a damaged partition to a new one.
 `SoundEntries` finds the next batch among bytes whose framing is lost.
+
+The public names are imported on first use, so that a check does not import what recovers and repairs.
 """
 
-from kafkalog.fsck.batch_search import SoundEntries
-from kafkalog.fsck.consequences import Consequence, Severity
-from kafkalog.fsck.explaining import Explanation, explain
-from kafkalog.fsck.findings import Finding, Summary, Verdict
-from kafkalog.fsck.recovering import RecoveredPartition, bytes_to_recover, recover
-from kafkalog.fsck.repair_planning import Change, Left, Mending, RepairPlan, plan_repair
-from kafkalog.fsck.repairing import apply_repair, undo_repair
-from kafkalog.fsck.salvaging import SalvagedPartition, salvage
-from kafkalog.fsck.verifying import Options, verify_path
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.fsck.batch_search import SoundEntries
+    from kafkalog.fsck.consequences import Consequence, Severity
+    from kafkalog.fsck.explaining import Explanation, explain
+    from kafkalog.fsck.findings import Finding, Summary, Verdict
+    from kafkalog.fsck.recovering import RecoveredPartition, bytes_to_recover, recover
+    from kafkalog.fsck.repair_planning import Change, Left, Mending, RepairPlan, plan_repair
+    from kafkalog.fsck.repairing import apply_repair, undo_repair
+    from kafkalog.fsck.salvaging import SalvagedPartition, salvage
+    from kafkalog.fsck.verifying import Options, verify_path
 
 __all__ = [
     "Change",
@@ -46,3 +52,29 @@ __all__ = [
     "undo_repair",
     "verify_path",
 ]
+
+# The home of each name. `TYPE_CHECKING` and `__all__` say the same to type checkers, which need literals.
+_NAMES = {
+    "kafkalog.fsck.batch_search": "SoundEntries",
+    "kafkalog.fsck.consequences": "Consequence Severity",
+    "kafkalog.fsck.explaining": "Explanation explain",
+    "kafkalog.fsck.findings": "Finding Summary Verdict",
+    "kafkalog.fsck.recovering": "RecoveredPartition bytes_to_recover recover",
+    "kafkalog.fsck.repair_planning": "Change Left Mending RepairPlan plan_repair",
+    "kafkalog.fsck.repairing": "apply_repair undo_repair",
+    "kafkalog.fsck.salvaging": "SalvagedPartition salvage",
+    "kafkalog.fsck.verifying": "Options verify_path",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kafkalog.fsck' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

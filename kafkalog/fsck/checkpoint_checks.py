@@ -5,8 +5,10 @@ log-start-offset-checkpoint, cleaner-offset-checkpoint              offsets that
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.fsck.findings import Finding
@@ -60,6 +62,16 @@ class Checkpoints:
                 self.faults.append(replace(of_error("checkpoint-format", path, error), situation=situation))
             except OSError as error:
                 self.faults.append(unreadable(path, error))
+
+    def only(self, partition: TopicPartition | None) -> Self:
+        """Return what the checks of one partition need."""
+        part = copy(self)
+        part.faults = []
+        part.offsets = {
+            name: {each: offset for each, offset in offsets.items() if each == partition}
+            for name, offsets in self.offsets.items()
+        }
+        return part
 
     def offset(self, name: str, partition: TopicPartition | None) -> int | None:
         """Return the offset of a partition in a checkpoint; None if there is none."""

@@ -188,6 +188,13 @@ class Summary:
         self.unreadable += finding.code in UNREADABLE_CODES
         return finding
 
+    def add_counts(self, other: "Summary") -> None:
+        """Add the numbers of files, bytes, batches and records."""
+        self.files += other.files
+        self.bytes += other.bytes
+        self.batches += other.batches
+        self.records += other.records
+
     def put_last(self, place: str) -> None:
         """Move the verdict on a place, if there is one, behind the others."""
         if place in self.verdicts:

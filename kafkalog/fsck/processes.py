@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.sharedctypes import Synchronized
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 # Adds units of work that are done; returned by `counting`.
-Advance = Callable[[int], None]
+Advance = Callable[[int], object]
 
 _POLL_SECONDS = 0.1
 # In a worker, the units of work that all workers have done.
@@ -28,7 +28,7 @@ _done: "Synchronized[int] | None" = None
 
 def each_result(
     work: Callable[[Task, Advance], Result], tasks: Sequence[Task], jobs: int, progress: Advance
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield the results of `work` for all tasks, in the order in which they end.
 
     Args:

@@ -7,15 +7,20 @@
 
 Nothing is written, and only some batch ranges are in memory at a time. A broker may be running: a segment that it
 deletes during the check is no damage, and an append in progress may look like a torn tail.
+
+With several processes, each writes its findings to a temporary file, from which they are read in the same order as with
+one process.
 """
 
 import os
+import pickle
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kafkalog.errors import NotALogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
@@ -32,7 +37,7 @@ from kafkalog.fsck.segment_checks import gap_findings
 from kafkalog.fsck.start_checks import start_findings
 from kafkalog.fsck.state_checks import epoch_findings, metadata_findings
 from kafkalog.record import decompress
-from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, log_bytes
 from kafkalog.storage.file_names import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
@@ -61,6 +66,10 @@ class Options:
         limit: The number of bytes that one batch may decompress to.
         progress: Called with the number of bytes checked since the last call.
         only: What to check: the names in `SUBJECTS`.
+        jobs: The number of processes that check the partitions of a data directory. With more than one, a program needs
+            the guard `if __name__ == "__main__"`, and findings are kept in the directory for temporary files until all
+            partitions before theirs are checked.
+        throttle: The number of bytes of logs to read per second, shared by all processes; None: no limit.
         summary: The totals, updated during the check.
     """
 
@@ -68,6 +77,8 @@ class Options:
     limit: int = decompress.DEFAULT_LIMIT
     progress: Callable[[int], object] | None = None
     only: frozenset[str] = SUBJECTS
+    jobs: int = 1
+    throttle: float | None = None
     summary: Summary = field(default_factory=Summary)
 
 
@@ -86,6 +97,10 @@ def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Find
 
     Returns:
         The findings, computed while they are read.
+
+    Raises:
+        ChildProcessError: A worker process was killed (`Options.jobs`).
+        OSError: A worker process did not write its findings.
     """
     options = options or Options()
     try:
@@ -97,12 +112,13 @@ def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Find
 
 def verify_place(place: Place, options: Options) -> Iterator[Finding]:
     """Check a place that `discover` returned."""
+    if isinstance(place, DataDir):
+        return _data_dir(place, options)
+    options = _throttled(options)
     if isinstance(place, LogFile):
         return _counted(_file(place.path, scope_of(place.path), options), options.summary, str(place.path))
-    if isinstance(place, PartitionDir):
-        check = PartitionCheck(place, Checkpoints(place.path.parent), options)
-        return _counted(check.findings(), options.summary, str(place.path))
-    return _data_dir(place, options)
+    check = PartitionCheck(place, Checkpoints(place.path.parent), options)
+    return _counted(check.findings(), options.summary, str(place.path))
 
 
 def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
@@ -110,13 +126,115 @@ def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
     yield from _counted(_directory_findings(place, checkpoints, options), options.summary, str(place.path))
     own = {each.path: each.topic_partition for each in place.partitions if each.mark is None}
     metadata = metadata_findings(own) if "state" in options.only else {}
-    for each in place.partitions:
-        findings = chain(
-            [metadata[each.path]] if each.path in metadata else [],
-            PartitionCheck(each, checkpoints, options).findings(),
-        )
-        yield from _counted(findings, options.summary, str(each.path), str(place.path))
+    with _partition_findings(place, checkpoints, options) as findings_of:
+        for each in place.partitions:
+            findings = chain([metadata[each.path]] if each.path in metadata else [], findings_of(each))
+            yield from _counted(findings, options.summary, str(each.path), str(place.path))
     options.summary.put_last(str(place.path))
+
+
+@contextmanager
+def _partition_findings(
+    place: DataDir, checkpoints: Checkpoints, options: Options
+) -> Iterator[Callable[[PartitionDir], Iterator[Finding]]]:
+    """Give a function that yields the findings of a partition, computed by this process or by `options.jobs` others."""
+    if min(options.jobs, len(place.partitions)) < 2:
+        options = _throttled(options)
+        yield lambda each: PartitionCheck(each, checkpoints, options).findings()
+        return
+    with TemporaryDirectory(prefix="kafkalog-verify-") as directory:
+        workers = _Workers(place, checkpoints, options, Path(directory))
+        with closing(workers.results):
+            yield workers.findings
+        if workers.error is not None:
+            raise workers.error
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A partition to check, its checkpoints, how to check it, and the file for its findings."""
+
+    place: PartitionDir
+    checkpoints: Checkpoints
+    options: Options
+    file: Path
+
+
+class _Workers:
+    """The checks of all partitions of a data directory in several processes, the largest partitions first.
+
+    Attributes:
+        results: The partitions whose check has ended, and what was counted, as they end.
+        error: What ended the checks early, even an interrupt. Findings of partitions that were checked are still given.
+    """
+
+    def __init__(self, place: DataDir, checkpoints: Checkpoints, options: Options, directory: Path) -> None:
+        from kafkalog.fsck.processes import each_result
+
+        jobs = min(options.jobs, len(place.partitions))
+        share = None if options.throttle is None else options.throttle / jobs
+        own = replace(options, progress=None, jobs=1, throttle=share, summary=Summary())
+        tasks = [
+            _Task(each, checkpoints.only(each.topic_partition), own, directory / str(number))
+            for number, each in enumerate(place.partitions)
+        ]
+        tasks.sort(key=lambda task: -log_bytes(task.place))
+        self.results = each_result(_check_partition, tasks, jobs, options.progress or (lambda _: None))
+        self.error: BaseException | None = None
+        self._summary = options.summary
+        self._files = {task.place: task.file for task in tasks}
+        self._checked: set[PartitionDir] = set()
+
+    def findings(self, place: PartitionDir) -> Iterator[Finding]:
+        """Yield the findings of a partition as soon as it is checked."""
+        while place not in self._checked and self.error is None:
+            self._wait()
+        if place in self._checked:
+            with self._files[place].open("rb") as file:
+                while file.peek(1):
+                    yield pickle.load(file)  # noqa: S301 - written by a worker
+            self._files[place].unlink()
+
+    def _wait(self) -> None:
+        try:
+            checked, counts = next(self.results)
+        except BaseException as error:  # noqa: BLE001 - raised when the findings have been given
+            self.error = error
+        else:
+            self._checked.add(checked)
+            self._summary.add_counts(counts)
+
+
+def _check_partition(task: _Task, advance: Callable[[int], object]) -> tuple[PartitionDir, Summary]:
+    """Write the findings of a partition to the file of the task; return what was counted."""
+    options = _throttled(replace(task.options, progress=advance, summary=Summary()))
+    findings = PartitionCheck(task.place, task.checkpoints, options).findings()
+    try:
+        with task.file.open("wb") as file:
+            for finding in findings:
+                pickle.dump(finding, file, pickle.HIGHEST_PROTOCOL)
+    except OSError as error:
+        message = f"no temporary file for findings can be written here (TMPDIR names another place): {error.strerror}"
+        raise OSError(error.errno, message, str(task.file.parent)) from None
+    return task.place, options.summary
+
+
+def _throttled(options: Options) -> Options:
+    """Return options whose `progress` sleeps if more than `throttle` bytes a second have been read."""
+    rate, progress, due = options.throttle, options.progress, time.monotonic()
+    if rate is None:
+        return options
+
+    def advance(size: int) -> None:
+        nonlocal due
+        if progress is not None:
+            progress(size)
+        now = time.monotonic()
+        # What a slow disk has not used is not made up for.
+        due = max(due + size / rate, now)
+        time.sleep(due - now)
+
+    return replace(options, progress=advance)
 
 
 def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Options) -> Iterator[Finding]:

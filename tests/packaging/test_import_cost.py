@@ -36,6 +36,13 @@ except SystemExit as end:
     assert "numpy" not in imported_by(statement)
 
 
+def test_a_check_imports_nothing_that_recovers_or_repairs() -> None:
+    imported = imported_by("import kafkalog.fsck; from kafkalog.fsck.verifying import verify_place")
+    assert imported.isdisjoint(
+        {"asyncio", "kafkalog.fsck.recovering", "kafkalog.fsck.repairing", "kafkalog.storage.log", "multiprocessing"}
+    )
+
+
 @pytest.mark.skipif(importlib.util.find_spec("textual") is None, reason="Textual is not installed")
 def test_the_inspector_shows_partitions_before_it_imports_what_reads_them() -> None:
     statement = "import kafkalog.cli.inspect, inspector.app, inspector.model, inspector.screens.topics"

@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from kafkalog.sizes import parse_size
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkalog.storage.read.list_offsets import EARLIEST, LATEST
 from kafkalog.storage.remote_path import path_of_file_url
@@ -47,8 +48,6 @@ _VIEW = "use CREATE TEMPORARY VIEW ... USING kafkalog OPTIONS (path '...')"
 # The most characters of a value that an error shows.
 _SHOWN = 1000
 _ISO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_SIZE = re.compile(r"([0-9]+)([kmg]?)(?:i?b)?")
-_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 Found = TypeVar("Found")
 
@@ -299,14 +298,8 @@ def _milliseconds(text: str) -> int:
     return _whole(text, what, 0)
 
 
-def size_of(text: str) -> int:
-    """Return the bytes in a text such as 65536, 64k, 64KiB or 1g; 0 for any other text."""
-    match = _SIZE.fullmatch(text.strip().lower())
-    return int(match[1]) << _SHIFTS[match[2]] if match else 0
-
-
 def _bytes(text: str) -> int:
-    size = size_of(text)
+    size = parse_size(text)
     if not 1 <= size <= _MOST:
         raise ValueError("a number of bytes, such as 268435456 or 256m")
     return size

@@ -19,7 +19,8 @@ from typing import Any
 
 from kafkalog._speedups.arguments import INT32_MAX
 from kafkalog.attributes import CompressionType
-from kafkalog.spark.read.options import known_option, size_of
+from kafkalog.sizes import parse_size
+from kafkalog.spark.read.options import known_option
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id
 from kafkalog.storage.file_names import partition_of_dir
 from kafkalog.storage.log_config import LogConfig
@@ -150,7 +151,7 @@ def _count(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    size = size_of(text)
+    size = parse_size(text)
     if not _SMALLEST_BATCH <= size <= INT32_MAX:
         raise ValueError(f"expected {_SMALLEST_BATCH} to 2g - 1 bytes, such as 65536, 64k or 1g")
     return size

@@ -22,6 +22,7 @@ from kafkalog.storage.file_names import (
     parse_partition_dir,
     real_path,
     segment_base_offset,
+    segment_files,
 )
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.remote_path import RemotePath, to_path
@@ -100,6 +101,17 @@ def discover(path: str | os.PathLike[str]) -> DataDir | PartitionDir | LogFile:
         raise NotALogError("neither a directory nor a regular file", str(path))
     _check_file(path)
     return LogFile(path)
+
+
+def log_bytes(place: DataDir | PartitionDir | LogFile) -> int:
+    """Return the size of all log files in a place. Unreadable files count as 0 bytes."""
+    if isinstance(place, DataDir):
+        return sum(map(log_bytes, place.partitions))
+    try:
+        files = [place.path] if isinstance(place, LogFile) else [path for _, path in segment_files(place.path)]
+        return sum(path.stat().st_size for path in files)
+    except OSError:
+        return 0
 
 
 def log_below(path: str | os.PathLike[str]) -> Path | None:

@@ -297,6 +297,6 @@ def is_rising(values: NDArray[np.int64], least: int, *, strictly: bool = False, 
     """Return whether the values rise from one to the next, within least..most."""
     if not len(values):
         return True
-    steps = np.diff(values)
-    rising = (steps > 0).all() if strictly else (steps >= 0).all()
+    before, after = values[:-1], values[1:]
+    rising = (after > before).all() if strictly else (after >= before).all()
     return bool(rising) and least <= int(values[0]) and int(values[-1]) <= most

@@ -8,7 +8,6 @@ Between polls the log is looked at after pauses that grow while nothing comes: a
 gives no signal.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -82,6 +81,9 @@ def follow(follower: Follower, timeout: float | None) -> Iterator[Record]:
 
 async def afollow(follower: Follower, timeout: float | None) -> AsyncIterator[Record]:  # noqa: ASYNC109 - of silence
     """Yield records as `follow` does. The log is read in another thread."""
+    # It takes as long to import as all of storage/read.
+    import asyncio
+
     pauses = _Pauses(timeout)
     while True:
         parts = follower.poll()

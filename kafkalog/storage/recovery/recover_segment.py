@@ -127,11 +127,13 @@ class _SegmentRecovery:
 
         Batches without an entry are found by a scan from the last one with an entry.
         """
-        time_index = self._segment.time_index
+        offset_index, time_index = self._segment.offset_index, self._segment.time_index
+        if len(timestamps) <= min(offset_index.room, time_index.room):
+            return len(timestamps)
         rises = np.diff(timestamps, prepend=time_index.last_entry.timestamp) > 0
         has_room: NDArray[np.bool_] = np.less(np.cumsum(rises) - rises, time_index.room)
         count = len(timestamps) if has_room.all() else int(has_room.argmin())
-        return max(0, min(count, self._segment.offset_index.room))
+        return max(0, min(count, offset_index.room))
 
     def _assign_epochs(self, rows: NDArray[np.void]) -> None:
         cache = self._leader_epochs
