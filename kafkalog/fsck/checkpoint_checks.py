@@ -5,10 +5,13 @@ log-start-offset-checkpoint, cleaner-offset-checkpoint              offsets that
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError
+from kafkalog.fsck.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.layout_checks import TIERED_STORAGE_CACHE, Names
 from kafkalog.fsck.log_history import LogHistory
@@ -16,6 +19,7 @@ from kafkalog.fsck.state_checks import of_error, unreadable
 from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_offset_checkpoint
 from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown
 from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
+from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.checkpoint.quorum_state_file import QUORUM_STATE, read_quorum_state
 from kafkalog.storage.data_dir.discover import META_PROPERTIES
 from kafkalog.storage.file_names import (
@@ -24,6 +28,7 @@ from kafkalog.storage.file_names import (
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_partition_dir,
@@ -65,13 +70,60 @@ class Checkpoints:
         """Return the offset of a partition in a checkpoint; None if there is none."""
         return None if partition is None else self.offsets.get(name, {}).get(partition)
 
-    def know_compaction(self, partition: TopicPartition | None) -> bool:
-        """Return whether the checkpoints tell how far a partition is compacted. All brokers have that of the cleaner.
+    @cached_property
+    def cluster(self) -> ClusterMetadata | None:
+        """The cluster's metadata, if they are in the directory and can be read."""
+        return read_cluster_metadata(self.directory)
 
-        A partition that was copied to another directory may have been compacted before.
+    @cached_property
+    def node(self) -> tuple[int | None, str | None]:
+        """The ids of the broker and of its directory in `meta.properties`; None for what is not there."""
+        try:
+            found = read_meta_properties(self.directory / META_PROPERTIES) or {}
+        except (CorruptCheckpointError, OSError):
+            return None, None
+        node = found.get("node.id") or found.get("broker.id")
+        return None if node is None else int(node), found.get("directory.id")
+
+    def know_compaction(self, partition: TopicPartition | None) -> bool:
+        """Return whether it is known how far a partition is compacted: by the topic's `cleanup.policy`, or by files.
+
+        A partition that was copied to another directory may have been compacted before; so may the replica of a
+        compacted topic, by its leader, before the cleaner of this broker comes to it. All brokers have the cleaner's
+        checkpoint.
         """
+        policy = None
+        if partition is not None and self.cluster is not None:
+            policy = self.cluster.cleanup_policy(partition.topic, self.node[0])
+        if policy is not None and "compact" not in map(str.strip, policy.split(",")):
+            return True
+        if policy is not None and self.cleaned(partition) is None:
+            return False
         known = (self.directory / CLEANER_OFFSET_CHECKPOINT).exists()
         return known and self.offset(RECOVERY_POINT_CHECKPOINT, partition) is not None
+
+    def needed(self, names: Names) -> set[str]:
+        """Return the names of directories of no served partition that have the only copy of one which is served here.
+
+        A directory that is being deleted has another topic id, or its partition is elsewhere by now.
+        """
+        found = set()
+        for name in names.directories if self.cluster is not None else ():
+            partition = parse_partition_dir(name)
+            if _is_renamed(name) and partition is not None and str(partition) not in names.directories:
+                with suppress(CorruptCheckpointError, OSError):
+                    own = read_partition_metadata(self.directory / name / PARTITION_METADATA)
+                    if own is not None and self._is_here(partition, own.topic_id):
+                        found.add(name)
+        return found
+
+    def _is_here(self, partition: TopicPartition, topic_id: str) -> bool:
+        """Return whether the cluster has a replica of the partition in this directory."""
+        node, directory_id = self.node
+        if self.cluster is None or node is None or directory_id is None:
+            return False
+        replicas = self.cluster.partitions.get(topic_id, {}).get(partition.partition)
+        return replicas is not None and replicas.directory_of(node) == directory_id
 
     def cleaned(self, partition: TopicPartition | None) -> int | None:
         """Return the offset up to which a partition is compacted by now; None if it is not."""

@@ -87,6 +87,8 @@ _CUTS = "cuts the segment there" + _ELSE_TRUSTED
 _CUTS_ALL = "cuts the segment there and deletes all later ones" + _ELSE_TRUSTED
 _SALVAGE = "kafkalog salvage {directory} COPY    # or, if other replicas have it: mv {directory} ASIDE"
 _REPAIR = "kafkalog repair {directory}"
+_STRAYS = "takes the partition for a stray one, and renames it -stray"
+_RENAME = "mv {path} {directory}/TOPIC-PARTITION"
 _ID = _REPAIR + "    # with --topic-id ID, if no other partition of the topic is there"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
@@ -178,10 +180,12 @@ RULES: dict[str, Rule] = {
     "leader-epoch-missing": Rule(_REBUILT, "begins a new file with its next epoch", _SAME, _REPAIR),
     "leader-epoch-differs": Rule(_WRONG, "gives followers wrong offsets to truncate to", _SAME, _REPAIR),
     "partition-metadata-format": Rule(_NO_START, _FATAL, _SAME, _ID),
-    "partition-metadata-missing": Rule(
-        _ASIDE, "takes the partition for a stray one, and renames it -stray", _SAME, _ID
-    ),
-    "topic-id-differs": Rule(_ASIDE, "takes the partition for a stray one, and renames it -stray", _SAME, _ID),
+    "partition-metadata-missing": Rule(_ASIDE, _STRAYS, _SAME, _ID),
+    "topic-id-differs": Rule(_ASIDE, _STRAYS, _SAME, _ID),
+    # What the cluster's metadata tell.
+    "topic-gone": Rule(_ASIDE, _STRAYS, _SAME),
+    "replica-not-assigned": Rule(_ASIDE, _STRAYS, _SAME),
+    "topic-name-differs": Rule(_DOUBTFUL, "loads the partition, and serves it to nobody", _SAME),
     # The files of a data directory.
     "checkpoint-format": Rule(_NO_START, _FATAL, _SAME, _REPAIR),
     # A number in it is none.
@@ -208,8 +212,10 @@ RULES: dict[str, Rule] = {
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "foreign-log-name": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "directory-delete": Rule(_HARMLESS, "deletes it", _SAME),
+    "directory-delete, needed": Rule(_DELETED, "deletes it, and begins the partition anew", _SAME, _RENAME),
     "directory-future": Rule(_REBUILT, "makes it the partition, if the move was complete, or goes on moving it", _SAME),
     "directory-stray": Rule(_DOUBTFUL, "does not serve it", _SAME),
+    "directory-stray, needed": Rule(_ASIDE, "does not serve it, and begins the partition anew", _SAME, _RENAME),
     "left-over": Rule(_HARMLESS, "deletes it, or completes the replacement it belongs to", _SAME),
     "swap-damaged": Rule(_DELETED, "puts it in place of good segments", _SAME, _REPAIR),
     "dangling-link": Rule(_LOST, "passes over it", _SAME),

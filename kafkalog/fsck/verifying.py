@@ -11,7 +11,7 @@ deletes during the check is no damage, and an append in progress may look like a
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -107,7 +107,7 @@ def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
     checkpoints = Checkpoints(place.path)
     yield from _counted(_directory_findings(place, checkpoints, options), options.summary, str(place.path))
     own = {each.path: each.topic_partition for each in place.partitions if each.mark is None}
-    metadata = metadata_findings(own) if "state" in options.only else {}
+    metadata = metadata_findings(own, checkpoints.cluster, checkpoints.node[0]) if "state" in options.only else {}
     for each in place.partitions:
         findings = chain(
             [metadata[each.path]] if each.path in metadata else [],
@@ -127,7 +127,7 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
         yield from checkpoints.file_findings()
         yield from checkpoints.gone(names)
     if "layout" in options.only:
-        yield from directory_layout(place.path, names)
+        yield from directory_layout(place.path, names, checkpoints.needed(names))
 
 
 def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Iterator[Finding]:
@@ -174,8 +174,7 @@ class PartitionCheck:
             yield from self._segment(path, Bounds(base, following), names, producers)
         if "logs" in only:
             swaps = yield from self._swaps(names)
-            if self._checkpoints.know_compaction(self._partition):
-                yield from gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps)
+            yield from self._gap_findings(swaps)
         if "state" in only:
             yield from self._state_findings(names, producers)
         if "checkpoints" in only:
@@ -221,6 +220,13 @@ class PartitionCheck:
                                       finding.first_offset, finding.last_offset)  # fmt: skip
                         break
         return bases
+
+    def _gap_findings(self, swaps: Collection[int]) -> Iterator[Finding]:
+        for finding in gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps):
+            # Without a gap, nothing is read to know that.
+            if not self._checkpoints.know_compaction(self._partition):
+                return
+            yield finding
 
     def _state_findings(self, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         yield from producers.finish()
