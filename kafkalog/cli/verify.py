@@ -50,6 +50,8 @@ Examples:
                                               and every record of a topic
   kafkalog verify --only checkpoints,layout,state /var/lib/kafka
                                               whether a broker would start
+  kafkalog verify --for-version 4.2 --only layout /var/lib/kafka
+                                              whether Kafka 4.2 takes it
   kafkalog verify -q orders-0 || echo damaged
   kafkalog verify -o jsonl /var/lib/kafka | jq -r .code
 """
@@ -152,6 +154,18 @@ def _subjects(context: click.Context, option: click.Parameter, value: str | None
     return subjects
 
 
+def _version(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the name of a version that is known; None if there is none."""
+    del context, option
+    if value is None:
+        return None
+    from kafkalog.fsck.version_checks import VERSIONS
+
+    if value not in VERSIONS:
+        raise click.BadParameter(f"{value!r} is none of {', '.join(VERSIONS)}")
+    return value
+
+
 @click.command(short_help="Check that everything is as Kafka wrote it.", epilog=EPILOG)
 @paths_argument
 @topic_option
@@ -159,6 +173,10 @@ def _subjects(context: click.Context, option: click.Parameter, value: str | None
 @click.option(
     "--only", metavar="SUBJECTS", callback=_subjects,
     help="Check only some of logs,indexes,state,checkpoints,layout, separated by commas.",
+)  # fmt: skip
+@click.option(
+    "--for-version", metavar="X.Y", callback=_version,
+    help="Check too whether this version of Kafka takes the topics, settings and features of the cluster.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
 @click.option(
@@ -171,6 +189,7 @@ def verify(  # noqa: PLR0917 # click passes them by name
     topics: tuple[str, ...],
     deep: bool,
     only: frozenset[str] | None,
+    for_version: str | None,
     strict: bool,
     form: str,
     quiet: bool,
@@ -187,7 +206,7 @@ def verify(  # noqa: PLR0917 # click passes them by name
     start, complete = time.monotonic(), False
     try:
         for path in paths:
-            for finding in _findings(path, topics, summary, deep=deep, only=only, quiet=quiet):
+            for finding in _findings(path, topics, summary, deep=deep, only=only, quiet=quiet, for_version=for_version):
                 report.add(finding)
         complete = True
     finally:
@@ -199,7 +218,14 @@ def verify(  # noqa: PLR0917 # click passes them by name
 
 
 def _findings(
-    path: Path, topics: tuple[str, ...], summary: Summary, *, deep: bool, only: frozenset[str] | None, quiet: bool
+    path: Path,
+    topics: tuple[str, ...],
+    summary: Summary,
+    *,
+    deep: bool,
+    only: frozenset[str] | None,
+    quiet: bool,
+    for_version: str | None,
 ) -> Iterator[Finding]:
     """Yield the findings of one PATH, clearing the progress line before each."""
     from kafkalog.errors import NotALogError
@@ -212,7 +238,9 @@ def _findings(
         yield summary.count(not_readable(path, error), str(path))
         return
     with Progress(lambda: size_of(place), quiet=quiet) as progress:
-        options = Options(deep=deep, progress=progress.advance, only=only or SUBJECTS, summary=summary)
+        options = Options(
+            deep=deep, progress=progress.advance, only=only or SUBJECTS, for_version=for_version, summary=summary
+        )
         for finding in verify_place(place, options):
             progress.clear()
             yield finding

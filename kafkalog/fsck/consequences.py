@@ -88,6 +88,7 @@ _CUTS_ALL = "cuts the segment there and deletes all later ones" + _ELSE_TRUSTED
 _SALVAGE = "kafkalog salvage {directory} COPY    # or, if other replicas have it: mv {directory} ASIDE"
 _REPAIR = "kafkalog repair {directory}"
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
+_SETTING = "kafka-configs.sh ... --alter --entity-type topics --entity-name TOPIC --add-config NAME=VALUE"
 _RENAME = "mv {path} {directory}/TOPIC-PARTITION"
 _ID = _REPAIR + "    # with --topic-id ID, if no other partition of the topic is there"
 
@@ -207,6 +208,12 @@ RULES: dict[str, Rule] = {
     ),
     "meta-properties-format": Rule(_NO_START, "does not start", _SAME),
     "quorum-state-format": Rule(_NO_START, "does not start", _SAME),
+    # What another version of Kafka does with the cluster's metadata.
+    "feature-level": Rule(_NO_START, "does not start", _SAME),
+    "setting-refused": Rule(_NO_START, _FATAL, _SAME, _SETTING),
+    "setting-refused, broker": Rule(_DOUBTFUL, "ignores all such settings of the broker", _SAME),
+    "setting-ignored": Rule(_DOUBTFUL, "ignores the setting", _SAME),
+    "version-not-checked": Rule(_HARMLESS, "nothing: there is nothing to compare", _SAME),
     # Names, links and modes.
     "foreign-directory": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),

@@ -30,6 +30,7 @@ from kafkalog.fsck.log_history import LogHistory
 from kafkalog.fsck.producer_checks import ProducerCheck
 from kafkalog.fsck.segment_checks import gap_findings
 from kafkalog.fsck.state_checks import epoch_findings, metadata_findings
+from kafkalog.fsck.version_checks import VERSIONS, version_findings
 from kafkalog.record import decompress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
@@ -59,14 +60,23 @@ class Options:
         limit: The number of bytes that one batch may decompress to.
         progress: Called with the number of bytes checked since the last call.
         only: What to check: the names in `SUBJECTS`.
+        for_version: The version of Kafka, in `VERSIONS`, for which a data directory is checked too.
         summary: The totals, updated during the check.
+
+    Raises:
+        ValueError: The version is not known.
     """
 
     deep: bool = False
     limit: int = decompress.DEFAULT_LIMIT
     progress: Callable[[int], object] | None = None
     only: frozenset[str] = SUBJECTS
+    for_version: str | None = None
     summary: Summary = field(default_factory=Summary)
+
+    def __post_init__(self) -> None:
+        if self.for_version not in {None, *VERSIONS}:
+            raise ValueError(f"{self.for_version!r} is none of the versions {', '.join(VERSIONS)}")
 
 
 def scope_of(path: Path) -> Scope:
@@ -95,12 +105,15 @@ def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Find
 
 def verify_place(place: Place, options: Options) -> Iterator[Finding]:
     """Check a place that `discover` returned."""
+    if isinstance(place, DataDir):
+        return _data_dir(place, options)
     if isinstance(place, LogFile):
-        return _counted(_file(place.path, scope_of(place.path), options), options.summary, str(place.path))
-    if isinstance(place, PartitionDir):
-        check = PartitionCheck(place, Checkpoints(place.path.parent), options)
-        return _counted(check.findings(), options.summary, str(place.path))
-    return _data_dir(place, options)
+        findings = _file(place.path, scope_of(place.path), options)
+    else:
+        findings = PartitionCheck(place, Checkpoints(place.path.parent), options).findings()
+    if options.for_version is not None:
+        findings = chain(version_findings(place.path, None, None, options.for_version), findings)
+    return _counted(findings, options.summary, str(place.path))
 
 
 def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
@@ -128,6 +141,8 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
         yield from checkpoints.gone(names)
     if "layout" in options.only:
         yield from directory_layout(place.path, names, checkpoints.needed(names))
+    if options.for_version is not None:
+        yield from version_findings(place.path, checkpoints.cluster, checkpoints.node[0], options.for_version)
 
 
 def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Iterator[Finding]:
