@@ -43,7 +43,6 @@ _REMOVED_IN_4_0 = frozenset({
 _ADDED_IN_4_1 = frozenset({"internal.segment.bytes"})
 _FEATURES_4_0 = {
     "metadata.version": (7, 25),
-    "kraft.version": (0, 1),
     "transaction.version": (0, 2),
     "group.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
@@ -52,7 +51,7 @@ _FEATURES_4_1 = _FEATURES_4_0 | {"metadata.version": (7, 27), "share.version": (
 _FEATURES_4_2 = _FEATURES_4_1 | {"metadata.version": (7, 29), "streams.version": (0, 1)}
 
 VERSIONS = {
-    "3.9": KafkaVersion({"metadata.version": (1, 21), "kraft.version": (0, 1)}, _ADDED_IN_4_1),
+    "3.9": KafkaVersion({"metadata.version": (1, 21)}, _ADDED_IN_4_1),
     "4.0": KafkaVersion(_FEATURES_4_0, _REMOVED_IN_4_0 | _ADDED_IN_4_1, {"log.segment.bytes": _MIB}),
     "4.1": KafkaVersion(_FEATURES_4_1, _REMOVED_IN_4_0, {"log.segment.bytes": _MIB, "segment.bytes": _MIB}),
     "4.2": KafkaVersion(_FEATURES_4_2, _REMOVED_IN_4_0, {"log.segment.bytes": _MIB, "segment.bytes": _MIB}),
