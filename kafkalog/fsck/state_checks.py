@@ -134,10 +134,17 @@ def metadata_findings(
             if metadata is not None:
                 ids[directory] = metadata.topic_id
     for directory in partitions.keys() - ids.keys() - found.keys() if ids else ():
+        if _is_of_cluster(partitions[directory]):
+            # A broker writes it anew.
+            continue
         path, message = directory / PARTITION_METADATA, "the file is missing, though other partitions have one"
         found[directory] = Finding("partition-metadata-missing", str(path), message)
     others = _other_ids(partitions, ids) if cluster is None else _unlike_cluster(partitions, ids, cluster, node)
     return {**found, **others}
+
+
+def _is_of_cluster(partition: TopicPartition | None) -> bool:
+    return partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
 
 
 def _unlike_cluster(
@@ -147,7 +154,7 @@ def _unlike_cluster(
     found = {}
     for directory, topic_id in ids.items():
         partition = partitions[directory]
-        if partition is not None and partition.topic != CLUSTER_METADATA_TOPIC:
+        if partition is not None and not _is_of_cluster(partition):
             finding = _of_cluster(directory, partition, topic_id, cluster, node)
             if finding is not None:
                 found[directory] = finding

@@ -1,4 +1,4 @@
-"""The table of what each version of Kafka takes (`version_checks`), against the classes of the oldest and the newest."""
+"""The table of what each version of Kafka takes (`version_checks`), against the classes of two of them."""
 
 from __future__ import annotations
 
