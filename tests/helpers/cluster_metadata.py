@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kafkalog import Record
 from kafkalog.record.message_set import ByteBufferMessageSet
+from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 BEGIN, END, ABORT = (bytes([1, key, 0, 0]) for key in (23, 24, 25))
 LEVEL_OF_3_9 = 21
@@ -29,6 +30,14 @@ def partition(topic_id: str, number: int, nodes: Sequence[int] = (1,), directori
     rest = b"\1\1\1" + struct.pack(">3i", 1, 0, 0)
     of_directories = bytes([len(directories) + 1]) + b"".join(map(_uuid, directories))
     return b"\1\3\1" + struct.pack(">i", number) + _uuid(topic_id) + replicas + rest + of_directories + b"\0"
+
+
+def moved(topic_id: str, number: int, node: int) -> bytes:
+    """Return a PartitionChangeRecord of version 1: one replica, on this node, and no leader."""
+    nodes, nobody = b"\2" + struct.pack(">i", node), struct.pack(">i", -1)
+    tagged = [(0, nodes), (1, nobody), (2, nodes), (8, b"\2" + bytes(16))]
+    fields = b"".join(bytes([tag, len(content)]) + content for tag, content in tagged)
+    return b"\1\5\1" + struct.pack(">i", number) + _uuid(topic_id) + bytes([len(tagged)]) + fields
 
 
 def setting(kind: int, owner: str, name: str, value: str | None) -> bytes:
@@ -58,6 +67,18 @@ def write_metadata(data: Path, *batches: Sequence[bytes], offset: int = 0, name:
             file.write(bytes(ByteBufferMessageSet.from_records(records, base_offset=offset, partition_leader_epoch=1)))
             offset += len(values)
     return path
+
+
+def append_metadata(data: Path, value: bytes) -> None:
+    """Append a batch with this record to the log."""
+    path = max((data / "__cluster_metadata-0").glob("*.log"))
+    with FileMessageSet(path) as log:
+        *_, last = log.batches()
+    batch = ByteBufferMessageSet.from_records(
+        [Record(value)], base_offset=last.last_offset + 1, partition_leader_epoch=last.partition_leader_epoch
+    )
+    with path.open("ab") as file:
+        file.write(bytes(batch))
 
 
 def cluster(data: Path, *values: bytes, level: int = LEVEL_OF_3_9) -> Path:

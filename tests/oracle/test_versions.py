@@ -1,18 +1,22 @@
-"""The table of what each version of Kafka takes (`version_checks`), against the classes of two of them."""
+"""The table of what each version of Kafka takes (`version_checks`), against two of them: classes, and a broker."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkalog.fsck import Options, verify_path
 from kafkalog.fsck.version_checks import VERSIONS
+from tests.helpers.golden import unpacked
 from tests.oracle import java
+from tests.oracle.broker import Broker, BrokerFailed
 
 pytestmark = pytest.mark.oracle
 
@@ -62,3 +66,17 @@ def test_the_levels_of_features_are_in_the_table(version: str, taken: dict[str, 
     }
     kept = {name: (each[0], each[-1]) for name, each in levels.items() if each[-1]}
     assert kept == VERSIONS[version].features
+
+
+@pytest.mark.broker
+def test_a_broker_does_not_start_with_a_setting_of_a_topic_that_it_refuses(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(unpacked() / "kafka-3.9" / "data", data)
+    found = list(verify_path(data, Options(only=frozenset({"layout"}), for_version="4.2")))
+    assert {(each.code, str(each.consequence)) for each in found} == {("setting-refused", "no-start")}
+    refused = f"Invalid value {found[0].found} for configuration segment.bytes: Value must be {found[0].expected}"
+    try:
+        with Broker(tmp_path, pom=POMS["4.2"]) as broker, pytest.raises(BrokerFailed, match=refused):
+            broker.start()
+    except java.JavaUnavailable as error:
+        pytest.skip(f"Kafka cannot be asked: {error}")
