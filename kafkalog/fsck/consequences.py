@@ -90,7 +90,7 @@ _REPAIR = "kafkalog repair {directory}"
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
 _SETTING = "kafka-configs.sh ... --alter --entity-type topics --entity-name TOPIC --add-config NAME=VALUE"
 _RENAME = "mv {path} {directory}/TOPIC-PARTITION"
-_ID = _REPAIR + "    # with --topic-id ID, if no other partition of the topic is there"
+_ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
 _REBUILDS = "rebuilds it" + _ELSE_TRUSTED

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 
 from kafkalog.fsck import Consequence, Options, plan_repair, verify_path
-from kafkalog.fsck.cluster_metadata import read_cluster_metadata
+from kafkalog.fsck.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.storage.file_names import CLEANER_OFFSET_CHECKPOINT, PARTITION_METADATA
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from tests.helpers.broker_dirs import COMPACTED, METADATA, PLAIN, broker_dir, checkpointed, findings, segments, told
 from tests.helpers.cluster_metadata import (
     ABORT,
@@ -115,6 +117,21 @@ def test_a_torn_tail_is_the_end_of_the_metadata(tmp_path: Path) -> None:
 def test_metadata_that_are_not_understood_are_not_used(tmp_path: Path, value: bytes) -> None:
     cluster(tmp_path, topic("one", ONE), value)
     assert names(tmp_path) is None
+
+
+def test_any_bytes_are_read_or_refused() -> None:
+    with ReadOnlyLog(unpacked() / "kafka-3.9" / "data" / METADATA) as log:
+        values = [record.value or b"" for record in log]
+    chance = random.Random(1)
+    refused = 0
+    for value in values * 10:
+        changed = bytearray(value[: chance.randrange(len(value)) if chance.random() < 0.3 else None] or b"\0")
+        changed[chance.randrange(len(changed))] = chance.randrange(256)
+        try:
+            ClusterMetadata().apply(bytes(changed))
+        except ValueError:
+            refused += 1
+    assert 0 < refused < 10 * len(values)
 
 
 def test_metadata_that_are_damaged_are_not_used(tmp_path: Path) -> None:
