@@ -181,7 +181,10 @@ class Checkpoints:
         return str(self.directory / name)
 
     def gone(self, names: Names) -> Iterator[Finding]:
-        """Yield the findings about partitions that a checkpoint lists, but that have no directory."""
+        """Yield the findings about partitions that a checkpoint lists, but that have no directory.
+
+        A topic that the cluster does not have any more was deleted.
+        """
         directories = names.directories | names.dangling
         told: set[TopicPartition] = set()
         for name in _ONCE_REACHED:
@@ -190,7 +193,8 @@ class Checkpoints:
             there = {parse_partition_dir(each) for each in directories if renamed_too or not _is_renamed(each)} | told
             for partition, offset in self.offsets.get(name, {}).items():
                 # A partition without records is no loss.
-                if offset > 0 and partition not in there:
+                is_deleted = self.cluster is not None and partition.topic not in self.cluster.topic_ids
+                if offset > 0 and partition not in there and not is_deleted:
                     told.add(partition)
                     yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
                                   offset - 1, partition=str(partition))  # fmt: skip

@@ -211,7 +211,7 @@ RULES: dict[str, Rule] = {
     # What another version of Kafka does with the cluster's metadata.
     "feature-level": Rule(_NO_START, "does not start", _SAME),
     "setting-refused": Rule(_NO_START, _FATAL, _SAME, _SETTING),
-    "setting-refused, broker": Rule(_DOUBTFUL, "ignores all such settings of the broker", _SAME),
+    "setting-refused, broker": Rule(_DOUBTFUL, "ignores the setting, and logs an error", _SAME),
     "setting-ignored": Rule(_DOUBTFUL, "ignores the setting", _SAME),
     "version-not-checked": Rule(_HARMLESS, "nothing: there is nothing to compare", _SAME),
     # Names, links and modes.

@@ -60,7 +60,7 @@ class Options:
         limit: The number of bytes that one batch may decompress to.
         progress: Called with the number of bytes checked since the last call.
         only: What to check: the names in `SUBJECTS`.
-        for_version: The version of Kafka, in `VERSIONS`, for which a data directory is checked too.
+        for_version: The version of Kafka, in `version_checks.VERSIONS`, for which a data directory is checked too.
         summary: The totals, updated during the check.
 
     Raises:

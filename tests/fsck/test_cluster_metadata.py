@@ -188,6 +188,13 @@ def test_a_renamed_partition_that_the_cluster_still_has_here_is_found(data: Path
     assert (f"directory-{mark}", consequence, renamed.name) not in told(data)
 
 
+def test_a_partition_without_a_directory_is_missed_unless_its_topic_was_deleted(data: Path) -> None:
+    shutil.rmtree(data / PLAIN)
+    assert [code for code, *_ in told(data)] == ["partition-gone"]
+    cluster(data, topic("other", TWO))
+    assert told(data) == []
+
+
 def test_metadata_that_are_damaged_change_nothing_for_the_partitions(data: Path) -> None:
     log = segments(data, METADATA)[0]
     content = bytearray(log.read_bytes())
