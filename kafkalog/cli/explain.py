@@ -36,8 +36,9 @@ Exit codes:
   3  unreadable: not a data directory, or some file could not be read
 
 Nothing is changed. All segments are read, as by kafkalog verify: a broker
-that does not read them serves what is damaged in them. Topic ids and the node
-are not compared with those of the cluster.
+that does not read them serves what is damaged in them. Topics and replicas are
+compared with the cluster's metadata, if DIR has them: __cluster_metadata-0.
+server.properties is not read.
 
 \b
 Examples:

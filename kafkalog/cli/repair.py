@@ -55,7 +55,10 @@ Examples:
 @click.option("--apply", "applied", is_flag=True, help="Make the changes.")
 @click.option("--undo", type=LogPath(), metavar="JOURNAL", help="Restore what a repair changed; delete its journal.")
 @click.option("--drop-corrupt", is_flag=True, help="Drop damaged batches too, and accept that records are gone.")
-@click.option("--topic-id", metavar="ID", help="The topic id, 22 characters.  [default: that of the topic's others]")
+@click.option(
+    "--topic-id", metavar="ID",
+    help="The topic id, 22 characters.  [default: that of the cluster's metadata, or of the topic's others]",
+)  # fmt: skip
 @click.option(
     "--journal", "journals", type=LogPath(), metavar="DIR",
     help="Where to make the journal; give it again after an interruption.  [default: beside the data directory]",

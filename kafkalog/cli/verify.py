@@ -57,6 +57,8 @@ Examples:
                                               slower, beside a busy broker
   kafkalog verify --only checkpoints,layout /var/lib/kafka
                                               whether a broker would start
+  kafkalog verify --for-version 4.2 --only layout /var/lib/kafka
+                                              whether Kafka 4.2 takes it
   kafkalog verify -q orders-0 || echo damaged
   kafkalog verify -o jsonl /var/lib/kafka | jq -r .code
 """
@@ -174,6 +176,18 @@ def _throttle(context: click.Context, option: click.Parameter, value: str | None
     return rate
 
 
+def _version(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the name of a version that is known; None if there is none."""
+    del context, option
+    if value is None:
+        return None
+    from kafkalog.fsck.version_checks import VERSIONS
+
+    if value not in VERSIONS:
+        raise click.BadParameter(f"{value!r} is none of {', '.join(VERSIONS)}")
+    return value
+
+
 @click.command(short_help="Check that everything is as Kafka wrote it.", epilog=EPILOG)
 @paths_argument
 @topic_option
@@ -192,6 +206,10 @@ def _throttle(context: click.Context, option: click.Parameter, value: str | None
     help="Read no more bytes of logs per second, with all processes together: 50MB, 500K, 1G (powers of 1024), or a "
     "number of bytes.",
 )  # fmt: skip
+@click.option(
+    "--for-version", metavar="X.Y", callback=_version,
+    help="Check too whether this version of Kafka takes the topics, settings and features of the cluster.",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
@@ -205,6 +223,7 @@ def verify(  # noqa: PLR0917 # click passes them by name
     only: frozenset[str] | None,
     jobs: int,
     throttle: int | None,
+    for_version: str | None,
     strict: bool,
     form: str,
     quiet: bool,
@@ -222,7 +241,9 @@ def verify(  # noqa: PLR0917 # click passes them by name
     from kafkalog.fsck.verifying import SUBJECTS, Options
 
     summary, report = Summary(), Report(form, quiet=quiet)
-    options = Options(deep=deep, only=only or SUBJECTS, jobs=jobs, throttle=throttle, summary=summary)
+    options = Options(
+        deep=deep, only=only or SUBJECTS, jobs=jobs, throttle=throttle, for_version=for_version, summary=summary
+    )
     start, complete = time.monotonic(), False
     try:
         with raised():

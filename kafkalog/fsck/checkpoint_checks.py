@@ -5,12 +5,15 @@ log-start-offset-checkpoint, cleaner-offset-checkpoint              offsets that
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 from kafkalog.errors import CorruptCheckpointError
+from kafkalog.fsck.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.layout_checks import TIERED_STORAGE_CACHE, Names
 from kafkalog.fsck.log_history import LogHistory
@@ -18,6 +21,7 @@ from kafkalog.fsck.state_checks import of_error, unreadable
 from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_offset_checkpoint
 from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown
 from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
+from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.checkpoint.quorum_state_file import QUORUM_STATE, read_quorum_state
 from kafkalog.storage.data_dir.discover import META_PROPERTIES
 from kafkalog.storage.file_names import (
@@ -26,6 +30,7 @@ from kafkalog.storage.file_names import (
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_partition_dir,
@@ -67,6 +72,8 @@ class Checkpoints:
         """Return what the checks of one partition need."""
         part = copy(self)
         part.faults = []
+        # It may be large, and only the check of a partition with a gap reads it again.
+        part.__dict__.pop("cluster", None)
         part.offsets = {
             name: {each: offset for each, offset in offsets.items() if each == partition}
             for name, offsets in self.offsets.items()
@@ -82,13 +89,60 @@ class Checkpoints:
         is_metadata = partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
         return 0 if is_metadata else self.offset(RECOVERY_POINT_CHECKPOINT, partition) or 0
 
-    def know_compaction(self, partition: TopicPartition | None) -> bool:
-        """Return whether the checkpoints tell how far a partition is compacted. All brokers have that of the cleaner.
+    @cached_property
+    def cluster(self) -> ClusterMetadata | None:
+        """The cluster's metadata, if they are in the directory and can be read."""
+        return read_cluster_metadata(self.directory)
 
-        A partition that was copied to another directory may have been compacted before.
+    @cached_property
+    def node(self) -> tuple[int | None, str | None]:
+        """The ids of the broker and of its directory in `meta.properties`; None for what is not there."""
+        try:
+            found = read_meta_properties(self.directory / META_PROPERTIES) or {}
+        except (CorruptCheckpointError, OSError):
+            return None, None
+        node = found.get("node.id") or found.get("broker.id")
+        return None if node is None else int(node), found.get("directory.id")
+
+    def know_compaction(self, partition: TopicPartition | None) -> bool:
+        """Return whether it is known how far a partition is compacted: by the topic's `cleanup.policy`, or by files.
+
+        A partition that was copied to another directory may have been compacted before; so may the replica of a
+        compacted topic, by its leader, before the cleaner of this broker comes to it. All brokers have the cleaner's
+        checkpoint.
         """
+        policy = None
+        if partition is not None and self.cluster is not None:
+            policy = self.cluster.cleanup_policy(partition.topic, self.node[0])
+        if policy is not None and "compact" not in map(str.strip, policy.split(",")):
+            return True
+        if policy is not None and self.cleaned(partition) is None:
+            return False
         known = (self.directory / CLEANER_OFFSET_CHECKPOINT).exists()
         return known and self.offset(RECOVERY_POINT_CHECKPOINT, partition) is not None
+
+    def needed(self, names: Names) -> set[str]:
+        """Return the names of directories of no served partition that have the only copy of one which is served here.
+
+        A directory that is being deleted has another topic id, or its partition is elsewhere by now.
+        """
+        found = set()
+        for name in names.directories if self.cluster is not None else ():
+            partition = parse_partition_dir(name)
+            if _is_renamed(name) and partition is not None and str(partition) not in names.directories:
+                with suppress(CorruptCheckpointError, OSError):
+                    own = read_partition_metadata(self.directory / name / PARTITION_METADATA)
+                    if own is not None and self._is_here(partition, own.topic_id):
+                        found.add(name)
+        return found
+
+    def _is_here(self, partition: TopicPartition, topic_id: str) -> bool:
+        """Return whether the cluster has a replica of the partition in this directory."""
+        node, directory_id = self.node
+        if self.cluster is None or node is None or directory_id is None:
+            return False
+        replicas = self.cluster.partitions.get(topic_id, {}).get(partition.partition)
+        return replicas is not None and replicas.directory_of(node) == directory_id
 
     def cleaned(self, partition: TopicPartition | None) -> int | None:
         """Return the offset up to which a partition is compacted by now; None if it is not."""
@@ -146,7 +200,10 @@ class Checkpoints:
         return str(self.directory / name)
 
     def gone(self, names: Names) -> Iterator[Finding]:
-        """Yield the findings about partitions that a checkpoint lists, but that have no directory."""
+        """Yield the findings about partitions that a checkpoint lists, but that have no directory.
+
+        A topic that the cluster does not have any more was deleted.
+        """
         directories = names.directories | names.dangling
         told: set[TopicPartition] = set()
         for name in _ONCE_REACHED:
@@ -155,7 +212,8 @@ class Checkpoints:
             there = {parse_partition_dir(each) for each in directories if renamed_too or not _is_renamed(each)} | told
             for partition, offset in self.offsets.get(name, {}).items():
                 # A partition without records is no loss.
-                if offset > 0 and partition not in there:
+                is_deleted = self.cluster is not None and partition.topic not in self.cluster.topic_ids
+                if offset > 0 and partition not in there and not is_deleted:
                     told.add(partition)
                     yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
                                   offset - 1, partition=str(partition))  # fmt: skip

@@ -90,7 +90,10 @@ _SALVAGE = "kafkalog salvage {directory} COPY/{name}    # or, if other replicas 
 _FETCH = "mv {directory} ASIDE    # if other replicas have the records"
 _REPAIR = "kafkalog repair {directory}"
 _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recover of its data directory"
-_ID = _REPAIR + "    # with --topic-id ID, if no other partition of the topic is there"
+_STRAYS = "takes the partition for a stray one, and renames it -stray"
+_SETTING = "kafka-configs.sh ... --alter --entity-type topics --entity-name TOPIC --add-config NAME=VALUE"
+_RENAME = "mv {path} {directory}/TOPIC-PARTITION"
+_ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
 _REBUILDS = "rebuilds it" + _ELSE_TRUSTED
@@ -194,10 +197,12 @@ RULES: dict[str, Rule] = {
     "leader-epoch-missing": Rule(_REBUILT, "begins a new file with its next epoch", _SAME, _REPAIR),
     "leader-epoch-differs": Rule(_WRONG, "gives followers wrong offsets to truncate to", _SAME, _REPAIR),
     "partition-metadata-format": Rule(_NO_START, _FATAL, _SAME, _ID),
-    "partition-metadata-missing": Rule(
-        _ASIDE, "takes the partition for a stray one, and renames it -stray", _SAME, _ID
-    ),
-    "topic-id-differs": Rule(_ASIDE, "takes the partition for a stray one, and renames it -stray", _SAME, _ID),
+    "partition-metadata-missing": Rule(_ASIDE, _STRAYS, _SAME, _ID),
+    "topic-id-differs": Rule(_ASIDE, _STRAYS, _SAME, _ID),
+    # What the cluster's metadata tell.
+    "topic-gone": Rule(_ASIDE, _STRAYS, _SAME),
+    "replica-not-assigned": Rule(_ASIDE, _STRAYS, _SAME),
+    "topic-name-differs": Rule(_DOUBTFUL, "loads the partition, and serves it to nobody", _SAME),
     # The files of a data directory.
     "checkpoint-format": Rule(_NO_START, _FATAL, _SAME, _REPAIR),
     # A number in it is none.
@@ -219,13 +224,21 @@ RULES: dict[str, Rule] = {
     ),
     "meta-properties-format": Rule(_NO_START, "does not start", _SAME),
     "quorum-state-format": Rule(_NO_START, "does not start", _SAME),
+    # What another version of Kafka does with the cluster's metadata.
+    "feature-level": Rule(_NO_START, "does not start", _SAME),
+    "setting-refused": Rule(_NO_START, _FATAL, _SAME, _SETTING),
+    "setting-refused, broker": Rule(_DOUBTFUL, "ignores the setting, and logs an error", _SAME),
+    "setting-ignored": Rule(_DOUBTFUL, "ignores the setting", _SAME),
+    "version-not-checked": Rule(_HARMLESS, "nothing: there is nothing to compare", _SAME),
     # Names, links and modes.
     "foreign-directory": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "foreign-log-name": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "directory-delete": Rule(_HARMLESS, "deletes it", _SAME),
+    "directory-delete, needed": Rule(_DELETED, "deletes it, and begins the partition anew", _SAME, _RENAME),
     "directory-future": Rule(_REBUILT, "makes it the partition, if the move was complete, or goes on moving it", _SAME),
     "directory-stray": Rule(_DOUBTFUL, "does not serve it", _SAME),
+    "directory-stray, needed": Rule(_ASIDE, "does not serve it, and begins the partition anew", _SAME, _RENAME),
     "left-over": Rule(_HARMLESS, "deletes it, or completes the replacement it belongs to", _SAME),
     "swap-damaged": Rule(_DELETED, "puts it in place of good segments", _SAME, _REPAIR),
     "dangling-link": Rule(

@@ -70,7 +70,7 @@ _STAGES = {
         *("time-index-missing", "txn-index-version", "txn-index-format"),
     ),
     Stage.STATE: ("leader-epoch-", "log-start-", "snapshot-", "partition-metadata-"),
-    Stage.SERVING: ("log-too-short", "partition-gone", "cleaner-offset", "topic-id"),
+    Stage.SERVING: ("log-too-short", "partition-gone", "cleaner-offset", "topic-", "replica-not-assigned"),
 }
 
 
@@ -320,6 +320,9 @@ class _Start:
             text = f"deletes all segments, as the log ends before its start, and begins anew at {start}"
             steps.append(Step(stage=Stage.STATE, path=str(self._partition.path), does=text))
         end = None if end is None else max(start, end)
+        if any(each.code == "directory-delete" and each.situation for each in findings):
+            # A new partition takes its place.
+            start = end = 0
         mark = self._offset(HIGH_WATERMARK_CHECKPOINT)
         high_watermark = None if mark is None or end is None else min(end, max(start, mark))
         steps += self._routine(start, end, high_watermark, segments, begins_anew=begins_anew)

@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,8 +147,14 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
         yield Finding("unreadable", str(directory), error.strerror or str(error))
 
 
-def directory_layout(directory: Path, names: Names) -> Iterator[Finding]:
-    """Yield the findings about the names in a data directory."""
+def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield the findings about the names in a data directory.
+
+    Args:
+        directory: The data directory.
+        names: Its content.
+        needed: The names of directories that have the only copy of a partition.
+    """
     yield from dangling_findings(directory, names)
     yield from modes(directory, names)
     for name in sorted(names.directories - {TIERED_STORAGE_CACHE}):
@@ -160,6 +166,8 @@ def directory_layout(directory: Path, names: Names) -> Iterator[Finding]:
             code, message = _MARKS[mark]
             if mark == "future" and str(partition) in names.directories:
                 code, message = "partition-twice", "it is beside the partition that it is to replace"
-            yield Finding(code, str(path), message)
+            if name in needed:
+                message += "; but the cluster has the partition here"
+            yield Finding(code, str(path), message, situation="needed" if name in needed else "")
         elif str(partition) != name and partition.topic != CLUSTER_METADATA_TOPIC:
             yield Finding("partition-twice", str(path), "a partition under another name", expected=str(partition))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from kafkalog._speedups.row_counts import count_rows
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
+from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.header_checks import Bounds
@@ -266,8 +267,8 @@ def plan_repair(
     Args:
         path: The data directory or the partition.
         drop_corrupt: Whether damaged batches are dropped, and the loss of records is accepted that are gone already.
-        topic_ids: The topic ids that are known, by topic. That of another topic is the one that most of its partitions
-            in the data directory have.
+        topic_ids: The topic ids that are known, by topic. That of another topic is the one that the cluster's metadata
+            in the data directory have; without them, the one that most of its partitions there have.
         journals: The directory for the journal, outside the data directory; None: the one that holds the data
             directory.
         progress: Called with the number of bytes checked since the last call.
@@ -292,10 +293,14 @@ def plan_repair(
     place = replace(place, partitions=tuple(each for each in place.partitions if real_path(each) not in inside))
     states = states_of([place.data_dir, *place.partitions])
     findings = list(verify_path(path, Options(progress=progress)))
+    checkpoints = Checkpoints(place.data_dir)
     if isinstance(found, PartitionDir):
         others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
-        findings += [each for directory, each in metadata_findings(others).items() if directory == path]
-    changes, left = _Planning(place, drop_corrupt, topic_ids, stem.parent, inside).plan(dict.fromkeys(findings))
+        of_ids = metadata_findings(others, checkpoints.cluster, checkpoints.node[0])
+        findings += [each for directory, each in of_ids.items() if directory == path]
+    cluster_ids = {} if checkpoints.cluster is None else checkpoints.cluster.topic_ids
+    planning = _Planning(place, drop_corrupt, topic_ids, cluster_ids, journals=stem.parent, known_journals=inside)
+    changes, left = planning.plan(dict.fromkeys(findings))
     touched = {place.data_dir, *(place.holding(each.path) for each in changes)}
     states = {each: state for each, state in states.items() if each.parent in touched}
     return RepairPlan(path, tuple(changes), tuple(left), None, known.strays, place, stem, states)
@@ -354,6 +359,8 @@ class _Planning:
         place: Place,
         drop_corrupt: bool,
         topic_ids: Mapping[str, str],
+        cluster_ids: Mapping[str, str],
+        *,
         journals: Path,
         known_journals: Collection[Path],
     ) -> None:
@@ -361,6 +368,7 @@ class _Planning:
         self._known_journals = known_journals
         self._drop_corrupt = drop_corrupt
         self._topic_ids = topic_ids
+        self._cluster_ids = cluster_ids
         self._journals = journals
         self._changes: dict[tuple[Mending, Path], list[Finding]] = {}
         self._ids: dict[Path, str] = {}
@@ -437,6 +445,8 @@ class _Planning:
             why = f"{finding.mend}; or give --drop-corrupt"
         elif mending is Mending.TOPIC_ID and directory is not None and self._topic_id(directory, finding) is None:
             why = "the topic id is not known: give --topic-id"
+            if finding.code == "topic-id-differs":
+                why = "it may be a topic of this name that was deleted; if it is not, give --topic-id"
         elif mending is Mending.ASIDE:
             why = self._why_not_aside(finding)
         return why
@@ -472,12 +482,19 @@ class _Planning:
             self._ids[path] = given
 
     def _topic_id(self, directory: Path, finding: Finding) -> str | None:
-        """Return the topic id of a partition, as given, or as most of its siblings have it; None if it is not known."""
-        topic, own = _topic_of(directory), Path(finding.path)
-        known = self._topic_ids.get(topic or "")
-        if known is None:
-            beside = (each / PARTITION_METADATA for each in self._place.siblings if _topic_of(each) == topic)
-            ids = Counter(found for each in beside if (found := _id_in(each)) is not None)
+        """Return the topic id of a partition, as given, or as the cluster has it, or most of its siblings.
+
+        Returns:
+            None if it is not known; also if the partition may belong to a topic of this name that was deleted.
+        """
+        topic, own = _topic_of(directory) or "", Path(finding.path)
+        beside = (each / PARTITION_METADATA for each in self._place.siblings if _topic_of(each) == topic)
+        ids = Counter(found for each in beside if (found := _id_in(each)) is not None)
+        known = self._topic_ids.get(topic)
+        if known is None and topic in self._cluster_ids:
+            of_cluster = self._cluster_ids[topic]
+            known = None if finding.code == "topic-id-differs" and of_cluster not in ids else of_cluster
+        elif known is None:
             known, count = ids.most_common(1)[0] if ids else (_id_in_text(own), 0)
             if 2 * count <= ids.total() and ids:
                 known = None

@@ -2,7 +2,7 @@
 
     00000000000000000000.log  offsets 0..99 | 00000000000000000150.log  offsets 150..         100..149 are missing
 
-Compaction leaves gaps, too. Its checkpoint tells, or that there are many of them.
+Compaction leaves gaps, too. Its checkpoint tells, the topic's `cleanup.policy`, or that there are many of them.
 """
 
 from collections.abc import Collection, Iterator

@@ -7,12 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError
+from kafkalog.fsck.cluster_metadata import ClusterMetadata
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.log_history import LogHistory
 from kafkalog.storage.checkpoint.checkpoint_file import EpochEntry, read_leader_epoch_checkpoint
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.file_names import (
+    CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     TopicPartition,
@@ -118,8 +120,18 @@ def _differing(
                 return
 
 
-def metadata_findings(partitions: Mapping[Path, TopicPartition | None]) -> dict[Path, Finding]:
-    """Return for each directory of a data directory the finding about its `partition.metadata`, if there is one."""
+def metadata_findings(
+    partitions: Mapping[Path, TopicPartition | None],
+    cluster: ClusterMetadata | None = None,
+    node: int | None = None,
+) -> dict[Path, Finding]:
+    """Return for each directory of a data directory the finding about its `partition.metadata`, if there is one.
+
+    Args:
+        partitions: The directories of partitions that a broker serves.
+        cluster: What the cluster's metadata say; without them, the partitions are compared with each other.
+        node: The broker; None if it is unknown.
+    """
     found: dict[Path, Finding] = {}
     ids: dict[Path, str] = {}
     for directory in partitions:
@@ -134,9 +146,56 @@ def metadata_findings(partitions: Mapping[Path, TopicPartition | None]) -> dict[
             if metadata is not None:
                 ids[directory] = metadata.topic_id
     for directory in partitions.keys() - ids.keys() - found.keys() if ids else ():
+        if _is_of_cluster(partitions[directory]):
+            # A broker writes it anew.
+            continue
         path, message = directory / PARTITION_METADATA, "the file is missing, though other partitions have one"
         found[directory] = Finding("partition-metadata-missing", str(path), message)
-    return {**found, **_other_ids(partitions, ids)}
+    others = _other_ids(partitions, ids) if cluster is None else _unlike_cluster(partitions, ids, cluster, node)
+    return {**found, **others}
+
+
+def _is_of_cluster(partition: TopicPartition | None) -> bool:
+    return partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
+
+
+def _unlike_cluster(
+    partitions: Mapping[Path, TopicPartition | None], ids: dict[Path, str], cluster: ClusterMetadata, node: int | None
+) -> dict[Path, Finding]:
+    """Return the findings about partitions that the cluster does not have, or not on this broker."""
+    found = {}
+    for directory, topic_id in ids.items():
+        partition = partitions[directory]
+        if partition is not None and not _is_of_cluster(partition):
+            finding = _of_cluster(directory, partition, topic_id, cluster, node)
+            if finding is not None:
+                found[directory] = finding
+    return found
+
+
+def _of_cluster(
+    directory: Path, partition: TopicPartition, topic_id: str, cluster: ClusterMetadata, node: int | None
+) -> Finding | None:
+    """Return the finding about one partition. As a broker does, look for its topic by the topic id."""
+    path, topic = str(directory / PARTITION_METADATA), partition.topic
+    replicas = cluster.partitions.get(topic_id, {}).get(partition.partition)
+    if topic_id not in cluster.names:
+        if topic not in cluster.topic_ids:
+            return Finding("topic-gone", path, f"the cluster has no topic {topic}", found=topic_id)
+        message = "the topic id is not the one that the cluster has for the topic: it was deleted and created again, "
+        return Finding("topic-id-differs", path, f"{message}or the file is wrong",
+                       expected=cluster.topic_ids[topic], found=topic_id)  # fmt: skip
+    if replicas is None:
+        message = f"the topic of this id has no partition {partition.partition}"
+        return Finding("replica-not-assigned", path, message, found=topic_id)
+    if node is not None and node not in replicas.nodes:
+        nodes = ", ".join(map(str, replicas.nodes))
+        return Finding("replica-not-assigned", path, "the partition has no replica on this broker", None, None,
+                       expected=f"replicas on {nodes}", found=node)  # fmt: skip
+    if cluster.names[topic_id] != topic:
+        message = "the cluster has another topic with this id"
+        return Finding("topic-name-differs", path, message, expected=cluster.names[topic_id], found=topic)
+    return None
 
 
 def _other_ids(partitions: Mapping[Path, TopicPartition | None], ids: dict[Path, str]) -> dict[Path, Finding]:

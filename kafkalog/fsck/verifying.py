@@ -15,7 +15,7 @@ one process.
 import os
 import pickle
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -36,6 +36,7 @@ from kafkalog.fsck.producer_checks import ProducerCheck
 from kafkalog.fsck.segment_checks import gap_findings
 from kafkalog.fsck.start_checks import start_findings
 from kafkalog.fsck.state_checks import epoch_findings, metadata_findings
+from kafkalog.fsck.version_checks import VERSIONS, version_findings
 from kafkalog.record import decompress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, log_bytes
 from kafkalog.storage.file_names import (
@@ -70,7 +71,11 @@ class Options:
             the guard `if __name__ == "__main__"`, and findings are kept in the directory for temporary files until all
             partitions before theirs are checked.
         throttle: The number of bytes of logs to read per second, shared by all processes; None: no limit.
+        for_version: The version of Kafka, in `version_checks.VERSIONS`, for which a data directory is checked too.
         summary: The totals, updated during the check.
+
+    Raises:
+        ValueError: The version is not known.
     """
 
     deep: bool = False
@@ -79,7 +84,12 @@ class Options:
     only: frozenset[str] = SUBJECTS
     jobs: int = 1
     throttle: float | None = None
+    for_version: str | None = None
     summary: Summary = field(default_factory=Summary)
+
+    def __post_init__(self) -> None:
+        if self.for_version not in {None, *VERSIONS}:
+            raise ValueError(f"{self.for_version!r} is none of the versions {', '.join(VERSIONS)}")
 
 
 def scope_of(path: Path) -> Scope:
@@ -116,16 +126,19 @@ def verify_place(place: Place, options: Options) -> Iterator[Finding]:
         return _data_dir(place, options)
     options = _throttled(options)
     if isinstance(place, LogFile):
-        return _counted(_file(place.path, scope_of(place.path), options), options.summary, str(place.path))
-    check = PartitionCheck(place, Checkpoints(place.path.parent), options)
-    return _counted(check.findings(), options.summary, str(place.path))
+        findings = _file(place.path, scope_of(place.path), options)
+    else:
+        findings = PartitionCheck(place, Checkpoints(place.path.parent), options).findings()
+    if options.for_version is not None:
+        findings = chain(version_findings(place.path, None, None, options.for_version), findings)
+    return _counted(findings, options.summary, str(place.path))
 
 
 def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
     checkpoints = Checkpoints(place.path)
     yield from _counted(_directory_findings(place, checkpoints, options), options.summary, str(place.path))
     own = {each.path: each.topic_partition for each in place.partitions if each.mark is None}
-    metadata = metadata_findings(own) if "state" in options.only else {}
+    metadata = metadata_findings(own, checkpoints.cluster, checkpoints.node[0]) if "state" in options.only else {}
     with _partition_findings(place, checkpoints, options) as findings_of:
         for each in place.partitions:
             findings = chain([metadata[each.path]] if each.path in metadata else [], findings_of(each))
@@ -247,7 +260,9 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
         yield from checkpoints.file_findings()
         yield from checkpoints.gone(names)
     if "layout" in options.only:
-        yield from directory_layout(place.path, names)
+        yield from directory_layout(place.path, names, checkpoints.needed(names))
+    if options.for_version is not None:
+        yield from version_findings(place.path, checkpoints.cluster, checkpoints.node[0], options.for_version)
 
 
 def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Iterator[Finding]:
@@ -295,8 +310,7 @@ class PartitionCheck:
             yield from self._segment(path, Bounds(base, following), names, producers)
         if "logs" in only:
             swaps = yield from self._swaps(names)
-            if self._checkpoints.know_compaction(self._partition):
-                yield from gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps)
+            yield from self._gap_findings(swaps)
         yield from self._state_findings(names, producers)
         if "checkpoints" in only:
             yield from self._checkpoints.partition_findings(self._partition, self._history, self._directory)
@@ -343,6 +357,13 @@ class PartitionCheck:
                                       finding.first_offset, finding.last_offset)  # fmt: skip
                         break
         return bases
+
+    def _gap_findings(self, swaps: Collection[int]) -> Iterator[Finding]:
+        for finding in gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps):
+            # Without a gap, nothing is read to know that.
+            if not self._checkpoints.know_compaction(self._partition):
+                return
+            yield finding
 
     def _state_findings(self, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         if "state" not in self._options.only:

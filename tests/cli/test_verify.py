@@ -215,3 +215,17 @@ def test_records_are_counted_only_by_a_deep_check(kafkalog: Kafkalog, data_dir: 
     shallow, deep = (json.loads(kafkalog("verify", data_dir, "-o", "jsonl", *more).out) for more in ((), ("--deep",)))
     assert (shallow["records"], deep["records"]) == (None, 7)
     assert (shallow["complete"], deep["complete"]) == (True, True)
+
+
+def test_for_version_tells_what_another_version_of_kafka_refuses(kafkalog: Kafkalog) -> None:
+    golden = unpacked() / "kafka-3.9" / "data"
+    assert kafkalog("verify", "--for-version", "3.9", "--only", "layout", golden).code == 0
+    ran = kafkalog("verify", "--for-version", "4.2", "--only", "layout", golden)
+    assert ran.code == 1
+    assert "setting-refused: topic v2-zstd: Kafka 4.2 refuses this value of segment.bytes" in ran.out
+
+
+def test_a_version_that_is_not_known_is_wrong_usage(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("verify", "--for-version", "5.0", data_dir)
+    assert ran.code == 2
+    assert "'5.0' is none of 3.9, 4.0, 4.1, 4.2" in ran.err

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from kafkalog.storage.file_names import (
 )
 from tests.damage import ways
 from tests.damage.ways import ACTIVE, BEYOND, FIRST, HEX, LOG_AND_INDEXES, MIDDLE, TEXT, Damage
+from tests.helpers.cluster_metadata import append_metadata, moved, removed
 
 PLAIN, TRANSACTIONAL, COMPACTED, IDEMPOTENT = "v2-none-0", "v2-txn-0", "v2-compacted-0", "v2-idempotent-0"
 EPOCHS, DELETED_RECORDS = "v2-epochs-0", "v2-deleted-records-0"
@@ -341,6 +342,22 @@ def _of_the_directory() -> Iterator[Kind]:
     yield metadata("flipped", "A bit of a batch of it is flipped.", ways.batch_bytes(ACTIVE, ways.flip(-3)))
     yield metadata("emptied", "All bytes of it are gone.", ways.log_bytes(ACTIVE, lambda *_: b""))
     yield metadata("epochs-malformed", "Its leader epochs are malformed.", ways.epochs(ways.line_malformed))
+    for name, says, record in (
+        ("topic-removed", "The cluster has removed the topic of the partition.", removed),
+        ("replica-moved", "The cluster has moved the partition to another broker.", _to_another_broker),
+    ):
+        yield Kind(f"metadata-{name}", says, "__cluster_metadata", _recorded(record), alone=True)
+
+
+def _to_another_broker(topic_id: str) -> bytes:
+    return moved(topic_id, 0, 42)
+
+
+def _recorded(record: Callable[[str], bytes]) -> Damage:
+    """Append a record about a partition's topic id to the log of the cluster's metadata."""
+    return lambda data, partition: append_metadata(
+        data, record((data / partition / PARTITION_METADATA).read_text()[-22:])
+    )
 
 
 def _elsewhere(damage: Damage) -> Damage:

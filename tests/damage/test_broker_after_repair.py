@@ -52,6 +52,8 @@ OF_DIRECTORIES = [
     "recovery-point-count-too-large",
     "log-start-malformed",
     "directory-foreign",
+    # Of the topic's only partition: only the cluster's metadata have the topic id.
+    "partition-metadata-missing",
 ]
 NEWEST = "4.2.0"
 # Zeros at the end of a log are normal while a broker runs; after an unclean stop, it says that it cuts them off.

@@ -16,19 +16,14 @@ TABLE = Path(__file__).with_name("broker_truth.json")
 VERSION = "4.2.0"
 # Of so many kinds one is in the fast tier.
 FEW = 25
-# What needs more than one data directory, or the metadata of the cluster, to be noticed; and compaction, which leaves
-# the same gaps.
+# What needs more than one data directory, or `server.properties`, to be noticed; metadata of the cluster that are gone;
+# and compaction, which leaves the same gaps.
 NOT_FOUND = {
-    "directory-of-no-partition",
-    "directory-of-no-topic",
-    "directory-partition-negative",
     "log-segment-missing-compacted",
     "meta-missing",
     "meta-no-directory-id",
     "meta-other-directory-id",
-    "meta-other-node",
     "metadata-directory-missing",
-    "partition-metadata-other-id",
 }
 
 

@@ -137,10 +137,10 @@ def test_compaction_behind_the_logs_end_begins_again(data: Path) -> None:
 def test_a_partition_that_is_only_in_a_checkpoint_is_gone_unless_it_was_empty(data: Path) -> None:
     checkpointed(data, HIGH_WATERMARK_CHECKPOINT, "empty-0", 0)
     assert findings(data) == []
-    checkpointed(data, HIGH_WATERMARK_CHECKPOINT, "ghost-3", 100)
+    checkpointed(data, HIGH_WATERMARK_CHECKPOINT, "v2-gzip-3", 100)
     (found,) = findings(data)
     assert (found.code, found.first_offset, found.last_offset) == ("partition-gone", 0, 99)
-    assert found.message.startswith("ghost-3 ")
+    assert found.message.startswith("v2-gzip-3 ")
 
 
 def test_a_partition_that_is_being_deleted_is_not_gone(data: Path) -> None:

@@ -30,15 +30,16 @@ ARCHIVES = sorted({each.archive for each in partitions()})
 # Of so many rows one is in the fast tier.
 FEW = 120
 EVERY_STOP = "clean", "unclean", "unflushed"
-_CLUSTER = "the cluster's metadata decide, which are not read"
+_ELSEWHERE = "server.properties decide, or metadata that are gone; or compaction leaves the same"
 _EMPTIED = "no rule has it: a broker empties a segment whose index refuses the offsets"
 _INDEX = "an index entry that leads into the middle of a batch decides on the log's end"
 _ONLY_COPY = "the files are deleted; that these records are nowhere else is told as a gap"
 EXCEPTIONS = {
-    **{(kind, stop): _CLUSTER for kind in NOT_FOUND for stop in (CLEAN, "unclean")},
-    **{(kind, stop): _CLUSTER for kind in ("partition-metadata-other-id", "directory-stray") for stop in EVERY_STOP},
-    **{("metadata-emptied", stop): _CLUSTER for stop in (CLEAN, "unclean")},
-    **dict.fromkeys((("directory-deleted", stop) for stop in EVERY_STOP), _CLUSTER),
+    **{
+        (kind, stop): _ELSEWHERE
+        for kind in (*NOT_FOUND, "meta-other-node", "metadata-emptied")
+        for stop in (CLEAN, "unclean")
+    },
     ("log-base-offset-active", "unclean"): _EMPTIED,
     ("log-is-a-directory", "unclean"): "no rule has it: the partition is loaded, but not served",
     ("log-base-offset-active", "unflushed"): _EMPTIED,
