@@ -100,6 +100,7 @@ def test_the_wheel_holds_compiled_modules_with_their_stubs_and_no_source_of_them
     assert {name.split(".")[0] for name in matching(names, "*.so")} == kernels
     assert {name.removesuffix(".pyi") for name in matching(names, "*.pyi")} == kernels
     assert matching(names, "*.py") == built.sources("kafkalog/**/*.py", "inspector/**/*.py", "pyspark_kafkalog/*.py")
+    assert matching(names, "*.tar.xz") == {"kafkalog/cli/sample.tar.xz"}
     assert matching(names, "*.tcss") == built.sources("inspector/**/*.tcss")
     assert "kafkalog/py.typed" in names
     assert matching(names, "*.dist-info/licenses/LICENSE")
@@ -138,6 +139,9 @@ def test_the_installed_command_prints_its_help_and_verifies_and_reads_a_log(inst
     assert "Usage: kafkalog" in run(installed / "kafkalog", "--help", cwd=home)
     run(installed / "kafkalog", "verify", "--deep", LOG, cwd=home)
     assert len(run(installed / "kafkalog", "dump", "-o", "jsonl", LOG, cwd=home).splitlines()) == RECORDS_OF_LOG
+    run(installed / "kafkalog", "demo", "sample", cwd=home)
+    sample = run(installed / "kafkalog", "dump", "-o", "jsonl", "sample/v2-zstd-0", cwd=home)
+    assert len(sample.splitlines()) == RECORDS_OF_LOG
 
 
 def test_the_installed_library_reads_a_log(installed: Path) -> None:
