@@ -223,25 +223,22 @@ def _index(report: Report, reader: Any) -> None:
 
 
 def through(report: Report, directory: Path) -> None:
-    from inspector.model import Model
-    from inspector.reading.search import Search
-    from inspector.reading.statistics import Statistics
-    from inspector.reading.verifying import Verification
-    from kafkalog.scan.search import pattern
+    from kafkalog.fsck import verify_path
+    from kafkalog.scan.search import Search, pattern
+    from kafkalog.scan.statistics import LogStatistics
 
-    partition = Model(directory).partition()
     for name, backwards in (("search", False), ("search backwards", True)):
         start, first = time.perf_counter(), 0.0
-        for _ in Search(partition, pattern("nothing has this"), backwards=backwards):
+        for _ in Search(directory, pattern("nothing has this"), backwards=backwards):
             first = first or time.perf_counter() - start
         seconds = time.perf_counter() - start
         report.line(name, f"{1000 * seconds:10.1f} ms, first progress after {1000 * first:.0f} ms")
     with report.timed("statistics"):
-        counted = Statistics(partition)
-        while not counted.step().is_done:
+        counted = LogStatistics(directory)
+        while not counted.step(0.1).is_done:
             pass
     with report.timed("verify"):
-        for _ in Verification(directory):
+        for _ in verify_path(directory):
             pass
     report.memory()
 

@@ -108,25 +108,31 @@ class Frame:
 
 
 def work(job: Job, out: BinaryIO) -> None:
-    """Do a job and write its events in frames. An unexpected error is its last event.
+    """Do a job and write its events in frames; the last has `Ended`, with the problem if an error ended the job.
 
     Raises:
-        OSError: Nobody reads.
+        SystemExit: Nobody reads.
     """
     frame, written = Frame(), 0.0
-    for event in _events(job):
+
+    def emit(event: object) -> None:
+        nonlocal frame, written
         frame.add(event)
         if frame.is_full or time.monotonic() - written >= FRAME_SECONDS:
-            out.write(pickle.dumps(frame))
-            out.flush()
+            try:
+                out.write(pickle.dumps(frame))
+                out.flush()
+            except OSError:
+                # Nobody reads. An OSError would be taken for one of the log's files.
+                sys.exit(1)
             frame, written = Frame(), time.monotonic()
 
-
-def _events(job: Job) -> Iterator[Any]:
     try:
-        yield from job.events()
+        job.run(emit)
     except Exception as error:  # noqa: BLE001 - reported where the job was begun
-        yield Ended(f"{type(error).__name__}: {error}")
+        emit(Ended(f"{type(error).__name__}: {error}"))
+    else:
+        emit(Ended())
 
 
 def main() -> None:

@@ -23,11 +23,10 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from inspector.jobs.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
 from inspector.jobs.process import Frame, Process
-from inspector.reading.search import SearchProgress
-from inspector.reading.statistics import StatisticsState
 from kafkalog.fsck import Finding, Severity
 from kafkalog.scan.progress import Progress
-from kafkalog.scan.search import Match
+from kafkalog.scan.search import Match, SearchProgress
+from kafkalog.scan.statistics import Totals
 from kafkalog.scan.transactions import TransactionsState
 
 J = TypeVar("J", bound=Job)
@@ -225,7 +224,7 @@ class StatisticsRun(Run[StatisticsJob]):
 
     def __init__(self, job: StatisticsJob) -> None:
         super().__init__(job)
-        self.statistics: StatisticsState | None = None
+        self.statistics: Totals | None = None
 
     @property
     def progress(self) -> Progress:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.fsck import Finding
     from kafkalog.scan.summary import SegmentSummary
 
 Mark: TypeAlias = Literal["delete", "stray", "future"]
@@ -274,11 +272,3 @@ class Field:
     def end(self) -> int:
         """The position after its last byte."""
         return self.start + self.length
-
-
-def said(what: Finding | KafkaLogError) -> str:
-    """What is wrong, without the place."""
-    details = [
-        f"{name} {value}" for name, value in (("expected", what.expected), ("found", what.found)) if value is not None
-    ]
-    return what.message + (f" ({', '.join(details)})" if details else "")

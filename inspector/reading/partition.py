@@ -28,7 +28,7 @@ from inspector.reading.headers import time_of
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
 from kafkalog.scan.last_stable_offset import LastStableOffset
-from kafkalog.scan.transactions import Transactions, TransactionScan, transactions_of
+from kafkalog.scan.transactions import Transactions, transactions_of
 from kafkalog.storage.index.transaction_index import AbortedTxn
 
 if TYPE_CHECKING:
@@ -79,19 +79,6 @@ class PartitionReader:
         changed = _changes(self._last, state) if self._last is not None else frozenset[Change]()
         self._last = state
         return replace(state, changed=changed)
-
-    def refresh_quietly(self) -> PartitionState:
-        """What is there now, of the segments no more than their sizes; what changed is left for `refresh` to tell.
-
-        May be asked from any thread.
-        """
-        if self._source.is_file:
-            return PartitionReader(self._source).refresh()
-        try:
-            with kafkalog.open(self.path) as log:
-                return PartitionReader(self._source)._with_watermarks(log, tuple(_sizes(log)))
-        except _FAILURES as error:
-            return PartitionState(self.name, self.path, problem=str(error))
 
     def _state(self) -> PartitionState:
         if self._source.is_file:
@@ -362,10 +349,6 @@ class PartitionReader:
         except _FAILURES as error:
             return Transactions(problem=str(error))
 
-    def scan_transactions(self) -> TransactionScan:
-        """All transactions, the committed ones too, read in steps; may be stepped through in any thread."""
-        return TransactionScan(self.path, is_file=self._source.is_file)
-
     def close(self) -> None:
         """Give up all files."""
         for reader in self._readers.values():
@@ -401,12 +384,6 @@ class PartitionReader:
 def _byte_in(path: Path, base_offset: int, target: Byte) -> Place | None:
     size = path.stat().st_size
     return Place(base_offset, min(target.position, size - 1)) if size else None
-
-
-def _sizes(log: Log) -> Iterator[SegmentRow]:
-    for segment in log.segments:
-        with suppress(OSError):
-            yield SegmentRow(segment.base_offset, segment.path, segment.size_in_bytes, segment.sealed)
 
 
 def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:

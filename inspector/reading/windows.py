@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from inspector.reading.answers import said
 from inspector.reading.files import SegmentFile
 from inspector.reading.headers import Rows, flags_of, record_counts
 from inspector.reading.window import ABORTED, CONTROL, CORRUPT, DATA, TRANSACTIONAL, Window
@@ -34,6 +33,7 @@ from kafkalog.fsck.walk import Item, Run, readable, walk
 from kafkalog.record.batch_validity import unreadable
 from kafkalog.record.framing import end_of
 from kafkalog.scan.progress import Progress
+from kafkalog.scan.records import reason_of
 from kafkalog.scan.summary import SegmentSummary
 from kafkalog.scan.transaction_states import FileTransactions
 from kafkalog.scan.transactions import transactional
@@ -172,11 +172,11 @@ class Windows:
             for i in [*np.flatnonzero(~readable(item.rows)).tolist(), len(item.rows)]:
                 self._commit(item.rows[first:i])
                 for row in item.rows[i : i + 1]:
-                    self._add_lost(self._at, self._at + int(row["size_in_bytes"]), said(unreadable(row)))
+                    self._add_lost(self._at, self._at + int(row["size_in_bytes"]), reason_of(unreadable(row)))
                 first = i + 1
         else:
             finding = lost_finding(self.file, item, self._scope)
-            self._add_lost(item.start, item.end, said(finding), zeroed=finding.severity is Severity.INFO)
+            self._add_lost(item.start, item.end, reason_of(finding), zeroed=finding.severity is Severity.INFO)
 
     def _add_lost(self, start: int, end: int, cause: str, *, zeroed: bool = False) -> None:
         last = self.all[-1].last_offset if self.all else _NONE
@@ -296,9 +296,9 @@ class Windows:
         for item in walk(self.file, self._scope.bounds, int(rows["position"][0]), end):
             if isinstance(item, Run):
                 for i in np.flatnonzero(~item.valid).tolist():
-                    found[int(item.rows["position"][i])] = said(damaged_batch(item, i, self._scope.path))
+                    found[int(item.rows["position"][i])] = reason_of(damaged_batch(item, i, self._scope.path))
             else:
-                found[item.start] = said(lost_finding(self.file, item, self._scope))
+                found[item.start] = reason_of(lost_finding(self.file, item, self._scope))
         # A row with a wrong size field may hold several of them.
         numbers = np.searchsorted(rows["position"], list(found), "right") - 1
         return dict(zip(numbers.tolist(), found.values(), strict=True))

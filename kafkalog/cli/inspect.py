@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,14 +126,26 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, screen_opt
     for mistake in settings.mistakes:
         complain(mistake)
     if screen == "help":
-        click.echo("\n".join(headless.SCREENS))
+        click.echo("\n".join(headless.NAMES))
         return SOUND
-    if screen not in headless.SCREENS:
-        raise click.UsageError(f"unknown screen {screen!r}: expected one of {', '.join(headless.SCREENS)}")
+    if screen not in headless.NAMES:
+        raise click.UsageError(f"unknown screen {screen!r}: expected one of {', '.join(headless.NAMES)}")
+    if screen in headless.COMMANDS:
+        return _by_command(path, form, *headless.COMMANDS[screen], deep=screen_options["deep"])
     try:
         return headless.show(path, screen, form, settings.time_zone, _options(screen_options))
     except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _by_command(path: Path, form: str, name: str, options: dict[str, bool], *, deep: bool) -> int:
+    """Run the command that prints what a screen shows, and return its exit code."""
+    context = click.get_current_context()
+    command: click.Command = getattr(import_module(f"kafkalog.cli.{name}"), name)
+    where = {"path": path} if name == "status" else {"paths": (path,)}
+    checks = {"deep": deep} if name == "verify" else {}
+    code: int = context.invoke(command, **where, form=form, **options, **checks)
+    return code
 
 
 def _options(screen_options: dict[str, Any]) -> Options:
@@ -145,7 +158,7 @@ def _options(screen_options: dict[str, Any]) -> Options:
     from inspector.jobs.jobs import Wanted
 
     if not screen_options["find"]:
-        return Options(deep=screen_options["deep"])
+        return Options()
     wanted = Wanted(screen_options["find"], regex=screen_options["regex"], case=not screen_options["any_case"])
     if screen_options["fields"]:
         wanted = replace(wanted, fields=frozenset(screen_options["fields"]))
@@ -153,4 +166,4 @@ def _options(screen_options: dict[str, Any]) -> Options:
         wanted.pattern()
     except ValueError as error:
         raise NeedsMoreError(str(error)) from None
-    return Options(wanted, screen_options["deep"])
+    return Options(wanted)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from inspector.model import Model
 from inspector.reading.partition import PartitionReader
-from inspector.reading.search import Search
-from inspector.reading.statistics import Statistics
-from kafkalog.scan.search import EXCERPT_BYTES, Match, pattern
+from kafkalog.scan.search import EXCERPT_BYTES, Match, Search, pattern
+from kafkalog.scan.statistics import LogStatistics
 from tests.helpers.damage import log as damaged_log
 from tests.helpers.inspected import all_batches, all_records, all_steps, read_through, reader_of, segment_file
 from tests.helpers.inspected_writer import SECONDS, stopped, value, writer
@@ -56,10 +56,10 @@ def test_a_writer_is_followed_through_all_that_it_does(tmp_path: Path) -> None:
                 reader.transactions()
                 list(model.topics())
             if polls % 25 == 0:
-                for match in Search(reader, pattern("77:")):
+                for match in Search(reader.path, pattern("77:")):
                     assert not isinstance(match, Match) or value(match.offset)[:EXCERPT_BYTES] == match.excerpt
-                statistics = Statistics(reader)
-                all_steps(statistics.step)
+                statistics = LogStatistics(reader.path)
+                all_steps(partial(statistics.step, 0.01))
         start, end = stopped(control)
     state = reader.refresh()
     assert (state.log_start, state.log_end, state.problem) == (start, end, None)

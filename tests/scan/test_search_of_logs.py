@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 import pytest
 
 import kafkalog
-from inspector.model import Model
-from inspector.reading.search import Search, SearchProgress
 from kafkalog import ByteBufferMessageSet, Record
 from kafkalog.fsck import Severity
 from kafkalog.scan.records import Damage
 from kafkalog.scan.records import records as surviving_records
-from kafkalog.scan.search import EXCERPT_BYTES, FieldName, Match
+from kafkalog.scan.search import EXCERPT_BYTES, FieldName, Match, Search, SearchProgress, pattern
 from tests.helpers.damage import flipped, log, start_of, with_bytes
 from tests.helpers.damage_kinds import KINDS, places_of
 from tests.helpers.golden import Partition
@@ -33,17 +30,13 @@ def done(search: Search) -> tuple[list[Match], SearchProgress]:
 
 
 class Options(TypedDict, total=False):
-    fields: Iterable[FieldName]
+    fields: frozenset[FieldName]
     start: int | None
     backwards: bool
 
 
 def searched(directory: Path, wanted: bytes, **options: Unpack[Options]) -> tuple[list[Match], SearchProgress]:
-    model = Model(directory)
-    try:
-        return done(Search(model.partition(), wanted, **options))
-    finally:
-        model.close()
+    return done(Search(directory, pattern(wanted), **options))
 
 
 def texts(partition: Partition) -> list[tuple[int, list[bytes]]]:
@@ -59,18 +52,16 @@ def texts(partition: Partition) -> list[tuple[int, list[bytes]]]:
 @sampled_partition
 def test_matches_are_all_records_of_a_broker_with_the_text(partition: Partition) -> None:
     records = texts(partition)
-    model = Model(partition.directory)
-    reader = model.partition()
     # Records before the start of the log are deleted ones.
-    start = reader.refresh().log_start or 0
+    with kafkalog.open(partition.directory) as opened:
+        start = opened.log_start_offset
     for wanted, ways in ((b"v1", (False, True)), (b"h0", (True,)), (b"nothing has this", (False,))):
         expected = [offset for offset, text in records if offset >= start and any(wanted in each for each in text)]
         for backwards in ways:
-            matches, progress = done(Search(reader, wanted, backwards=backwards))
+            matches, progress = searched(partition.directory, wanted, backwards=backwards)
             assert [match.offset for match in matches] == (expected[::-1] if backwards else expected)
             assert (progress.complete, progress.matches) == (True, len(expected))
             assert progress.reached_offset == progress.end_offset
-    model.close()
 
 
 @pytest.fixture
@@ -95,9 +86,9 @@ def directory(tmp_path: Path) -> Path:
     ],
 )  # fmt: skip
 def test_only_the_fields_asked_for_are_searched(
-    directory: Path, fields: Iterable[FieldName], wanted: bytes, place: str | None
+    directory: Path, fields: list[FieldName], wanted: bytes, place: str | None
 ) -> None:
-    matches, _ = searched(directory, wanted, fields=fields)
+    matches, _ = searched(directory, wanted, fields=frozenset(fields))
     assert {match.field for match in matches} == ({place} if place is not None else set())
 
 
@@ -161,7 +152,7 @@ def test_the_records_searched_are_those_that_survive(kind: str, tmp_path: Path) 
             offset for part in surviving_records(opened, report=damage.append) for offset in part.offset.tolist()
         ]
     for backwards in (False, True):
-        matches, progress = searched(path.parent, b"k", fields=["key"], backwards=backwards)
+        matches, progress = searched(path.parent, b"k", fields=frozenset({"key"}), backwards=backwards)
         assert [match.offset for match in matches] == (survivors[::-1] if backwards else survivors)
         told = [each for each in damage if each.finding is None or each.finding.severity is not Severity.INFO]
         assert (progress.unreadable, progress.complete) == (len(told), not told)
@@ -172,7 +163,7 @@ def test_a_size_field_over_sound_batches_hides_none_of_them_from_a_search(tmp_pa
     spanning = (sum(map(len, batches[2:5])) - 12).to_bytes(4, "big")
     path = segment_file(tmp_path / "t-0", with_bytes(b"".join(batches), start_of(batches, 2) + 8, spanning))
     for backwards in (False, True):
-        matches, progress = searched(path.parent, b"k", fields=["key"], backwards=backwards)
+        matches, progress = searched(path.parent, b"k", fields=frozenset({"key"}), backwards=backwards)
         found = [match.offset for match in matches]
         assert (found[::-1] if backwards else found) == [*range(10), *range(15, 40)]
         assert (progress.unreadable, progress.complete) == (1, False)
@@ -187,28 +178,22 @@ def test_a_lone_file_is_searched(directory: Path) -> None:
 
 
 def test_a_segment_deleted_during_a_search_is_reported(directory: Path) -> None:
-    model = Model(directory)
-    search = Search(model.partition(), b"Value")
+    search = Search(directory, pattern("Value"))
     events = iter(search)
     assert next(each for each in events if isinstance(each, Match)).offset == 0
     sorted(directory.glob("*.log"))[1].unlink()
     matches = [each for each in events if isinstance(each, Match)]
     assert len(matches) == 19
     assert (search.progress().unreadable, "No such file" in (search.progress().problem or "")) == (1, True)
-    model.close()
 
 
 def test_a_search_of_a_partition_whose_segments_were_deleted_reports_it(tmp_path: Path) -> None:
     path = segment_file(tmp_path / "gone-0", b"".join(log()))
-    model = Model(path.parent)
-    partition = model.partition()
-    partition.refresh()
     path.unlink()
     for backwards in (False, True):
-        matches, progress = done(Search(partition, b"value", backwards=backwards))
+        matches, progress = searched(path.parent, b"value", backwards=backwards)
         assert (matches, progress.complete) == ([], progress.problem is None)
     path.parent.rmdir()
-    matches, progress = done(Search(partition, b"value"))
+    matches, progress = searched(path.parent, b"value")
     assert (matches, progress.complete) == ([], False)
     assert progress.problem is not None
-    model.close()

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import Model
-from inspector.reading.statistics import Statistics, StatisticsState
+import kafkalog
 from kafkalog import ByteBufferMessageSet, Record
-from kafkalog.scan.statistics import TIME_BUCKETS
+from kafkalog.scan.statistics import TIME_BUCKETS, LogStatistics, Totals
 from tests.helpers.damage import flipped, log, start_of, with_bytes
 from tests.helpers.golden import Partition, checked_partitions
 from tests.helpers.inspected import all_steps, segment_file
 from tests.helpers.partitions import sampled_partition
 
 
-def counted(directory: Path) -> StatisticsState:
-    model = Model(directory)
-    statistics = Statistics(model.partition())
-    all_steps(statistics.step)
-    model.close()
-    return statistics.state()
+def counted(directory: Path) -> Totals:
+    with closing(LogStatistics(directory)) as statistics:
+        all_steps(lambda: statistics.step(0.01))
+        return statistics.totals()
 
 
 @sampled_partition
 def test_sums_are_those_of_all_records(partition: Partition) -> None:
     found = counted(partition.directory)
     data = [batch for batch in partition.batches() if not batch["control"]]
-    records = [record for batch in data for record in batch["records"]]
+    with kafkalog.open(partition.directory) as opened:
+        start = opened.log_start_offset
+    all_records = [record for batch in data for record in batch["records"]]
+    records = [record for record in all_records if record[0] >= start]
+    assert found.deleted_records == len(all_records) - len(records)
+    control = [record for batch in partition.batches() if batch["control"] for record in batch["records"]]
+    assert found.control_records == sum(record[0] >= start for record in control)
     keys, values = [record[3] for record in records], [record[4] for record in records]
     assert found.records == len(records)
     assert (found.null_keys, found.null_values) == (keys.count(None), values.count(None))
