@@ -40,6 +40,7 @@ TONES = {
     "corrupt": "damaged",
 }
 HEALTH = {
+    "unchecked": ("plain", " "),
     "ok": ("plain", " "),
     "hanging transaction": ("damaged", "!"),
     "damaged": ("damaged", "!"),
@@ -96,7 +97,7 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
         Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
         Shown("CODECS", 9, _codecs),
-        Shown("INDEX", 7, lambda row: row.index_state),
+        Shown("INDEX", 7, lambda row: row.index_state or ""),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
         Shown("BATCHES", 9, lambda row: text.number(row.batches), lambda row: row.batches, right=True),
@@ -140,7 +141,7 @@ def look_of_topic(row: TopicRow) -> tuple[str, str]:
     """Return tone and symbol of a partition; x is a directory to be deleted, or not of this cluster."""
     if not row.filled:
         return "muted", " "
-    return ("muted", "x") if row.health == "ok" and row.mark is not None else HEALTH[row.health]
+    return ("muted", "x") if row.health in {"ok", "unchecked"} and row.mark is not None else HEALTH[row.health]
 
 
 def look_of_segment(row: SegmentRow) -> tuple[str, str]:
@@ -153,10 +154,13 @@ def look_of_segment(row: SegmentRow) -> tuple[str, str]:
 def look(row: BatchRow | RecordRow) -> tuple[str, str]:
     """Return tone and symbol of a batch or a record.
 
-    Damage has priority over the kind. Plain data with missing offsets before it has `~`.
+    Damage has priority over the kind. `<` is below the log start offset; plain data with missing offsets before it has
+    `~`.
     """
     if row.problem is not None or row.kind == "corrupt":
         return "damaged", "!"
+    if row.is_deleted:
+        return "muted", "<"
     if row.kind == "data":
         return "plain", "~" if row.gap_before else " "
     return TONES[row.kind], SYMBOLS[row.kind]

@@ -9,6 +9,7 @@ a problem is reported, else 0. Screens that another command prints are not here:
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -147,10 +148,10 @@ class Listing:
 def segments(asked: Asked) -> Listing:
     """List the segments of a partition, after reading all their headers, with the state of the partition."""
     reader = _partition(asked)
-    for row in reader.refresh().segments:
+    for row in reader.refresh(math.inf).segments:
         _indexed(reader.segment(row.base_offset))
     stable = reader.work_out_last_stable()
-    state = reader.refresh()
+    state = reader.refresh(math.inf)
     facts = _state(dataclasses.replace(state, last_stable=stable), reader.transactions())
     return Listing(state.segments, columns.segments(asked.times), facts, document=_segment)
 

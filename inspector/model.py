@@ -13,6 +13,7 @@ in the results.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,7 +33,6 @@ from inspector.reading.answers import (
     Time,
     TopicRow,
 )
-from inspector.reading.ends import Checkpoints
 from inspector.reading.topics import Source, Topics
 from kafkalog.errors import NotALogError
 from kafkalog.scan.progress import Progress
@@ -41,6 +41,7 @@ from kafkalog.storage.file_names import real_path
 
 if TYPE_CHECKING:
     from inspector.reading.partition import PartitionReader
+    from kafkalog.scan.status import DirectoryStatus
 
 __all__ = [
     "BatchRow",
@@ -87,7 +88,7 @@ class Model:
             # A file that was not opened is an error of the path, because there is nothing else to show.
             self.path.open("rb").close()
         home = self.path if self.kind == "data_dir" else real_path(self.path).parent
-        self._checkpoints = Checkpoints(home if self.kind != "file" else home.parent)
+        self._home = home if self.kind != "file" else home.parent
         self._place: PartitionDir | LogFile | None = None if isinstance(place, DataDir) else place
         self._found = self._sources_in(place) if isinstance(place, DataDir) else None
         self._topics = Topics()
@@ -97,7 +98,14 @@ class Model:
     @property
     def problem(self) -> str | None:
         """The problem of the data directory itself when it was last read; None if there is none."""
-        return self._gone or self._checkpoints.problem
+        return self._gone or next((str(each) for each in self._directory.problems), None)
+
+    @cached_property
+    def _directory(self) -> DirectoryStatus:
+        # It takes longer to import than to list the names.
+        from kafkalog.scan.status import DirectoryStatus
+
+        return DirectoryStatus(self._home)
 
     def names(self) -> list[TopicRow]:
         """Return the first rows of `topics`, for a quick first display. `topics` uses the same directory listing."""
@@ -111,6 +119,7 @@ class Model:
         A row replaces an earlier one with the same `name`. Another call lists the directory again, and its rows have
         the rate of growth.
         """
+        self._directory.refresh()
         yield from self._topics.rows(self.sources())
 
     def sources(self) -> list[Source]:
@@ -133,15 +142,12 @@ class Model:
         return [self._source(each) for each in place.partitions]
 
     def _source(self, place: PartitionDir | LogFile) -> Source:
-        if isinstance(place, LogFile):
-            base = place.base_offset
-            return Source(
-                place.path.name, place.path, place.topic_partition, self._checkpoints, is_file=True,
-                file_base=base or 0, has_base=base is not None,
-            )  # fmt: skip
-        name = place.path.name if self._is_data_dir else real_path(place.path).name
-        mark = place.mark if place.mark in ("delete", "stray", "future") else None
-        return Source(name, place.path, place.topic_partition, self._checkpoints, mark)  # type: ignore[arg-type]
+        return Source(self._name(place), place, self._directory)
+
+    def _name(self, place: PartitionDir | LogFile) -> str:
+        if isinstance(place, LogFile) or self._is_data_dir:
+            return place.path.name
+        return real_path(place.path).name
 
     def partition(self, name: str | None = None) -> PartitionReader:
         """Return the reader of a partition, the same object each time.

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from kafkalog.scan.summary import SegmentSummary
 
-Mark: TypeAlias = Literal["delete", "stray", "future"]
-Health: TypeAlias = Literal["ok", "hanging transaction", "damaged", "unreadable"]
-IndexState: TypeAlias = Literal["ok", "missing", "empty", "damaged"]
+Health: TypeAlias = Literal["unchecked", "ok", "hanging transaction", "damaged", "unreadable"]
 Change: TypeAlias = Literal["grown", "rolled", "truncated", "deleted", "gone"]
 BatchKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "corrupt"]
 
@@ -31,14 +29,15 @@ class TopicRow:
 
     name: of its directory, which tells rows apart. filled: False for the first pass, which knows names alone (what is
     not known is None). offsets: log end less log start; records: how many there are, None where only counting would
-    tell. rate: offsets a second since it was last looked at. health: where it is not "ok", `problem` says why.
+    tell. rate: offsets a second since it was last looked at. health: what a quick look finds, unless a check has been
+    done (see `jobs.checks`); `problem` says why.
     """
 
     name: str
     path: Path
     topic: str
     partition: int
-    mark: Mark | None = None
+    mark: str | None = None
     is_internal: bool = False
     filled: bool = False
     segments: int | None = None
@@ -51,7 +50,7 @@ class TopicRow:
     log_end: int | None = None
     rate: float | None = None
     last_timestamp: int | None = None
-    health: Health = "ok"
+    health: Health = "unchecked"
     problem: str | None = None
 
 
@@ -60,7 +59,7 @@ class SegmentRow:
     """A segment of a partition.
 
     sealed: another follows it. end_offset: after its last batch; None where that is not known so far. summary: None
-    until its `SegmentReader` has read it through.
+    until its `SegmentReader` has read it through. index_state: None until it has been looked at.
     """
 
     base_offset: int
@@ -69,7 +68,7 @@ class SegmentRow:
     sealed: bool
     first_timestamp: int | None = None
     last_timestamp: int | None = None
-    index_state: IndexState = "missing"
+    index_state: str | None = None
     problem: str | None = None
     end_offset: int | None = None
     summary: SegmentSummary | None = None
@@ -165,7 +164,8 @@ class BatchRow:
 
     row: its number in the segment. records: in it; None where only decoding it would tell. gap_before: offsets missing
     between the batch before and this one. control: what a control batch says ("COMMIT", "ABORT", ...).
-    timestamps: of its first record (the largest where the header does not tell) and the largest.
+    timestamps: of its first record (the largest where the header does not tell) and the largest. is_deleted: all of it
+    is below the log start offset.
     """
 
     row: int
@@ -189,6 +189,7 @@ class BatchRow:
     checksum: int | None = None
     gap_before: int = 0
     problem: str | None = None
+    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,8 @@ class RecordRow:
     """A record, or a batch whose records cannot be read (`problem`; offset of the batch).
 
     row: its number in the segment. key, value: at most the first `PREVIEW` bytes of each; key_size, value_size: all,
-    None = null. size: bytes of key, value and headers (None: not known). batch: row of its batch.
+    None = null. size: bytes of key, value and headers (None: not known). batch: row of its batch. is_deleted: it is
+    below the log start offset.
     """
 
     row: int
@@ -228,6 +230,7 @@ class RecordRow:
     gap_before: int = 0
     problem: str | None = None
     timestamp_type: str | None = None
+    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

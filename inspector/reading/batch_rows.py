@@ -127,6 +127,7 @@ def _batch_row(reader: SegmentReader, number: int, row: np.void, before: int, ba
         int(row["checksum"]),
         max(0, base - before - 1) if before >= 0 else _gap_at_start(reader, base),
         _placed(reader, problem, int(row["position"])),
+        last < reader.log_start,
     )
 
 

@@ -44,6 +44,8 @@ class SegmentReader:
     ) -> None:
         self.path = path
         self.base_offset = base_offset
+        # The log start offset: records below it are deleted, though they are still there.
+        self.log_start = 0
         self.problem: str | None = None
         self._later_aborted = later_aborted
         self._asked_later = False
@@ -57,7 +59,7 @@ class SegmentReader:
     def _open(self) -> None:
         try:
             self._file = SegmentFile(self.path)
-            self._windows = Windows(self._file)
+            self._windows = Windows(self._file, self.log_start)
             self.problem = None
         except (OSError, KafkaLogError) as error:
             self._file = self._windows = None
@@ -89,7 +91,7 @@ class SegmentReader:
         if windows is None:
             return Progress(0, 0)
         try:
-            generation = windows.generation
+            generation, windows.log_start = windows.generation, self.log_start
             windows.follow()
             done = windows.step(max_bytes, seconds)
             if windows.generation != generation:

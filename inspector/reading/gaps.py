@@ -1,33 +1,23 @@
-"""Offsets between two segments that neither of them holds.
-
-    segment 0     offsets 0-39 (40 records)
-    segment 80    begins at 80: no segment holds 40-79
-
-A broker begins a segment at the end of the one before. Compaction takes records away at a segment's end too, and leaves
-such a gap: where it has taken some inside the segment as well, or all, the gap after it tells nothing more.
-"""
+"""Offsets between two segments that neither of them holds, by the rule of `verify`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 from inspector.reading.answers import Gap, SegmentRow
+from kafkalog.fsck.log_history import Extent, LogHistory
+from kafkalog.fsck.segment_checks import gap_findings
 
 
-def gaps_between(rows: Sequence[SegmentRow], log_start: int) -> Iterator[Gap]:
-    """From the log's start on, in order."""
-    for before, after in pairwise(rows):
-        end = before.end_offset
-        if end is None or before.problem is not None or _is_compacted(before, end):
-            continue
-        first = max(end, log_start)
-        if first < after.base_offset:
-            yield Gap(first, after.base_offset - 1)
-
-
-def _is_compacted(row: SegmentRow, end: int) -> bool:
-    """Whether it has lost records for certain, as far as it has been read."""
-    if not row.bytes or row.summary is None:
-        return not row.bytes
-    return row.summary.records_min + row.summary.control_records < end - row.base_offset
+def gaps_between(rows: Sequence[SegmentRow], log_start: int, cleaned: int | None) -> tuple[Gap, ...]:
+    """Return the gaps from the log start offset on that compaction does not explain, as far as the ends are known."""
+    history = LogHistory()
+    for row in rows:
+        end = row.end_offset if row.bytes else row.base_offset
+        is_whole = end is not None and row.problem is None
+        history.extents.append(Extent(row.path, row.base_offset, end or row.base_offset, row.bytes, is_whole))
+        if row.summary is not None and end is not None:
+            known = row.summary.records_min + row.summary.deleted_records + row.summary.control_records
+            history.has_fewer_records |= known < end - row.base_offset
+    found = [(each.first_offset or 0, each.last_offset or 0) for each in gap_findings(history, cleaned, ())]
+    return tuple(Gap(max(first, log_start), last) for first, last in found if last >= log_start)

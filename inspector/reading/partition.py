@@ -20,16 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kafkalog
-from inspector.reading.answers import Byte, Change, IndexState, Offset, PartitionState, Place, SegmentRow, Target
+from inspector.reading.answers import Byte, Change, Offset, PartitionState, Place, SegmentRow, Target
 from inspector.reading.batches import CHANGED, SegmentReader
-from inspector.reading.ends import end_of, log_end_of
 from inspector.reading.gaps import gaps_between
 from inspector.reading.headers import time_of
 from kafkalog import FileMessageSet, Log
 from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.health import index_state, near_end_of
 from kafkalog.scan.last_stable_offset import LastStableOffset
+from kafkalog.scan.status import PartitionStatus
 from kafkalog.scan.transactions import Transactions, transactions_of
+from kafkalog.storage.data_dir.discover import LogFile
 from kafkalog.storage.index.transaction_index import AbortedTxn
+from kafkalog.storage.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
     from inspector.reading.topics import Source
@@ -39,7 +42,6 @@ POLL_SECONDS = 0.03
 _FAILURES = (OSError, KafkaLogError, ValueError)
 # Segments whose readers stay open.
 KEPT = 8
-_ENTRY_BYTES = 8
 
 
 class _Found(NamedTuple):
@@ -60,8 +62,13 @@ class PartitionReader:
         self.name = source.name
         self.path = source.path
         self._source = source
+        self._is_file = isinstance(source.place, LogFile)
+        # Of a segment file by itself; 0 if its name tells none.
+        self._file_base = source.place.base_offset if isinstance(source.place, LogFile) else None
         self._log: Log | None = None
         self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
+        # Segments whose index did not fit when it was looked at.
+        self._suspects: dict[int, tuple[int, ...]] = {}
         # The last one asked for is the last.
         self._readers: dict[int, SegmentReader] = {}
         # Segments that are only read through, one for each purpose.
@@ -70,22 +77,27 @@ class PartitionReader:
         self._last: PartitionState | None = None
         self._last_stable: LastStableOffset | None = None
         self._last_end: int | None = None
+        self._log_start = 0
 
     # --- the state
 
-    def refresh(self) -> PartitionState:
-        """What is there now, and what changed since the last call."""
-        state = self._state()
+    def refresh(self, seconds: float | None = None) -> PartitionState:
+        """What is there now, and what changed since the last call.
+
+        Args:
+            seconds: How long to look at segments; None: `POLL_SECONDS`. What is left is looked at by the next call.
+        """
+        state = self._state(POLL_SECONDS if seconds is None else seconds)
         changed = _changes(self._last, state) if self._last is not None else frozenset[Change]()
         self._last = state
         return replace(state, changed=changed)
 
-    def _state(self) -> PartitionState:
-        if self._source.is_file:
+    def _state(self, seconds: float) -> PartitionState:
+        if self._is_file:
             return self._file_state()
         try:
             log = self._opened()
-            rows = tuple(self._segment_rows(log))
+            rows = tuple(self._segment_rows(log, seconds))
         except _FAILURES as error:
             self._let_go()
             return PartitionState(self.name, self.path, problem=str(error))
@@ -102,38 +114,42 @@ class PartitionReader:
         self._log = None
 
     def _with_watermarks(self, log: Log, rows: tuple[SegmentRow, ...]) -> PartitionState:
-        problems: list[str] = [row.problem for row in rows if row.problem is not None]
-        marks = self._source.marks()
-        problems += [self._source.checkpoints.problem] if self._source.checkpoints.problem is not None else []
-        start = max(rows[0].base_offset if rows else 0, marks.log_start or 0)
-        end: int | None = None
+        directory, place = self._source.directory, self._source.place
+        assert not isinstance(place, LogFile)
+        problems = [row.problem for row in rows if row.problem is not None]
         epochs: tuple[tuple[int, int], ...] = ()
         try:
-            # What was found out earlier may be older than the marks.
-            damage = marks.damage_of(log, log_end_of(log) if rows else start)
-            problems += [damage] if damage is not None else []
-            end = self._end_of(log, rows, start)
+            # The rows may be older than the checkpoints.
+            directory.refresh()
+            problems += map(str, directory.problems)
+            status = directory.status_of_log(place, log, quick=True)
+            problems += [status.problem] if status.problem is not None else []
             epochs = tuple((entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries)
         except _FAILURES as error:
             problems.append(str(error))
+            status = PartitionStatus(partition=place, log_start_offset=rows[0].base_offset if rows else 0)
         rows = tuple(map(self._judged, rows))
-        told, gaps = "; ".join(problems) or None, tuple(gaps_between(rows, start))
+        start = self._log_start = status.log_start_offset or 0
+        for base_offset, reader in [*self._readers.items(), *self._passing.values()]:
+            reader.log_start = start if base_offset < start else 0
+        end = self._end_of(rows, start, status.log_end_offset)
+        gaps = gaps_between(rows, start, directory.cleaned(place))
+        told = "; ".join(problems) or None
         state = PartitionState(self.name, self.path, rows, start, epochs=epochs, problem=told, gaps=gaps)
         if end is None:
             return state
-        watermark = min(end, max(start, end if marks.high_watermark is None else marks.high_watermark))
+        watermark = end if status.high_watermark is None else status.high_watermark
         return replace(
             state,
-            recovery_point=min(end, marks.recovery_point or 0),
+            recovery_point=min(end, status.recovery_point or 0),
             last_stable=self._stable(log, end, watermark, start),
             high_watermark=watermark,
             log_end=end,
         )
 
-    def _end_of(self, log: Log, rows: tuple[SegmentRow, ...], start: int) -> int | None:
-        """The log's end, where it is known or found at once."""
-        found = log_end_of(log) if rows else start
-        if found is None:
+    def _end_of(self, rows: tuple[SegmentRow, ...], start: int, found: int | None) -> int | None:
+        """Return the log end offset, if it is known or found at once."""
+        if found is None and rows:
             reader = self._readers.get(rows[-1].base_offset)
             found = reader.end_offset if reader is not None and reader.is_walked else self._last_end
         self._last_end = found
@@ -159,7 +175,7 @@ class PartitionReader:
         It may take a second for a long segment without a snapshot, and may be called in another thread meanwhile. None:
         damage is in the way, or it is a file.
         """
-        if self._source.is_file:
+        if self._is_file:
             return None
         try:
             with kafkalog.open(self.path) as log:
@@ -171,8 +187,8 @@ class PartitionReader:
 
     # --- segments
 
-    def _segment_rows(self, log: Log) -> Iterator[SegmentRow]:
-        until = time.monotonic() + POLL_SECONDS
+    def _segment_rows(self, log: Log, seconds: float) -> Iterator[SegmentRow]:
+        until = time.monotonic() + seconds
         segments = log.segments
         bases = {segment.base_offset for segment in segments}
         self._known = {base: known for base, known in self._known.items() if base in bases}
@@ -190,8 +206,12 @@ class PartitionReader:
                 row = SegmentRow(segment.base_offset, segment.path, status.st_size, segment.sealed)
                 if time.monotonic() < until:
                     row = _summed_up(row, segment)
+                    if row.index_state == "damaged" and self._suspects.get(segment.base_offset) != key:
+                        # A writer that truncates cuts the log before the index: the next look tells.
+                        self._suspects[segment.base_offset] = key
+                        row = replace(row, index_state=None)
                     # What failed may have met a file that was being cut or put back.
-                    if row.problem is None:
+                    elif row.problem is None:
                         self._known[segment.base_offset] = key, row
                 elif known is not None:
                     row = replace(known[1], bytes=status.st_size, sealed=segment.sealed)
@@ -269,8 +289,12 @@ class PartitionReader:
         return passed[1]
 
     def _reader(self, base_offset: int) -> SegmentReader:
-        path = self._source.segment_path(base_offset)
-        return SegmentReader(path, self._source.base_of(base_offset), lambda: self._aborted_behind(base_offset))
+        if self._is_file:
+            return SegmentReader(self.path, self._file_base)
+        path = self.path / f"{base_offset:020d}.log"
+        reader = SegmentReader(path, base_offset, lambda: self._aborted_behind(base_offset))
+        reader.log_start = self._log_start if base_offset < self._log_start else 0
+        return reader
 
     def _give_up(self, base_offset: int, reader: SegmentReader) -> None:
         self._note(base_offset, reader)
@@ -278,8 +302,6 @@ class PartitionReader:
 
     def _aborted_behind(self, base_offset: int) -> Iterator[AbortedTxn]:
         """Yield the aborted transactions in the indexes of later segments."""
-        if self._source.is_file:
-            return
         with suppress(*_FAILURES):
             for segment in self._opened().segments:
                 if segment.base_offset > base_offset:
@@ -293,7 +315,7 @@ class PartitionReader:
         After the last byte of a segment is the last.
         """
         try:
-            if self._source.is_file:
+            if self._is_file:
                 return self._located_in_file(target)
             return self._located(self._opened(), target)
         except _FAILURES:
@@ -323,7 +345,7 @@ class PartitionReader:
         return None
 
     def _located_in_file(self, target: Target) -> Place | None:
-        base = self._source.file_base
+        base = self._file_base or 0
         if isinstance(target, Byte):
             return _byte_in(self.path, base, target)
         with FileMessageSet(self.path) as file:
@@ -341,7 +363,7 @@ class PartitionReader:
 
     def transactions(self) -> Transactions:
         """Open, hanging and aborted ones; as `work_out_last_stable`, it may take a second."""
-        if self._source.is_file:
+        if self._is_file:
             return Transactions(problem="a partition directory is needed to tell transactions")
         try:
             with kafkalog.open(self.path) as log:
@@ -362,7 +384,7 @@ class PartitionReader:
     # --- a file by itself
 
     def _file_state(self) -> PartitionState:
-        base = self._source.file_base
+        base = self._file_base or 0
         try:
             size = self.path.stat().st_size
         except OSError as error:
@@ -386,42 +408,20 @@ def _byte_in(path: Path, base_offset: int, target: Byte) -> Place | None:
     return Place(base_offset, min(target.position, size - 1)) if size else None
 
 
-def _summed_up(row: SegmentRow, segment: Any) -> SegmentRow:
+def _summed_up(row: SegmentRow, segment: LogSegment) -> SegmentRow:
     """With what a few looks at first batch and indexes tell."""
     try:
         # A problem with the batches leaves standing what is known of the index.
-        row = replace(row, index_state=_index_state(segment))
+        row = replace(row, index_state=index_state(segment))
         first_timestamp = segment.first_batch_timestamp
         # Without a time index the whole segment would have to be read for it.
         last_timestamp = segment.largest_record_timestamp if segment.time_index.entries or row.bytes < 1 << 20 else None
-        end = end_of(segment) if row.sealed else None
+        end = near_end_of(segment) if row.sealed else None
     except ValueError:
         return replace(row, problem=f"{row.path.name}: {CHANGED}")
     except (OSError, KafkaLogError) as error:
         return replace(row, problem=str(error))
-    times = {"first_timestamp": first_timestamp, "last_timestamp": last_timestamp}
-    return replace(row, end_offset=end, **times)
-
-
-def _index_state(segment: Any) -> IndexState:
-    """Whether the last entry of the offset index leads to a batch that holds its offset."""
-    path = segment.path.with_suffix(".index")
-    if not path.exists():
-        return "missing"
-    length, entry = path.stat().st_size, segment.offset_index.last_entry
-    if length % _ENTRY_BYTES and segment.sealed:
-        return "damaged"
-    if not segment.offset_index.entries:
-        with path.open("rb") as file:
-            return "damaged" if any(file.read(_ENTRY_BYTES)) else "empty"
-    if entry.position >= segment.path.stat().st_size:
-        return "damaged"
-    try:
-        found = segment.log.first_entry(entry.position)
-    except KafkaLogError:
-        return "damaged"
-    leads = found is not None and found.base_offset <= entry.offset <= found.last_offset
-    return "ok" if leads else "damaged"
+    return replace(row, end_offset=end, first_timestamp=first_timestamp, last_timestamp=last_timestamp)
 
 
 def _changes(before: PartitionState, now: PartitionState) -> frozenset[Change]:

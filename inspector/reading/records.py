@@ -143,7 +143,8 @@ def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[Re
     batch = row_of(reader, place.window, place.held, place.i)
     content = reader.decoded.of(reader, place.held, place.i)
     for number in range(max(place.begin, first), place.begin + int(place.held.counts[place.i])):
-        yield _row(number, number - place.begin, batch, content, reader.path.name)
+        row = _row(number, number - place.begin, batch, content, reader.path.name)
+        yield replace(row, is_deleted=True) if row.offset < reader.log_start else row
 
 
 def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> RecordRow:

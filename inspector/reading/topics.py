@@ -9,55 +9,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import kafkalog
-from inspector.reading.answers import Mark, TopicRow
-from inspector.reading.ends import Checkpoints, Marks, log_end_of
+from inspector.reading.answers import TopicRow
 from kafkalog.errors import KafkaLogError
+from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 
 if TYPE_CHECKING:
-    from kafkalog import Log, LogConfig, TopicPartition
+    from kafkalog import Log
+    from kafkalog.scan.status import DirectoryStatus, PartitionStatus
 
-_FAILURES = (OSError, KafkaLogError, ValueError)
-# Logs whose active segment is no longer than this have their last stable offset worked out with the rest.
+# Segments that are no longer than this are read for their last time where the time index has no entry.
 SHORT_BYTES = 1 << 20
-
-
-@cache
-def _config() -> LogConfig:
-    """One for all: who only reads needs none, and a thousand of them take time to make."""
-    return kafkalog.LogConfig()
 
 
 @dataclass(frozen=True)
 class Source:
-    """A partition directory, or a segment file by itself; file_base: its base offset, 0 where its name tells none."""
+    """A partition directory, or a segment file by itself.
+
+    Attributes:
+        name: The name of its row.
+        place: What it is.
+        directory: The state of the data directory that it is in.
+    """
 
     name: str
-    path: Path
-    topic_partition: TopicPartition | None
-    checkpoints: Checkpoints
-    mark: Mark | None = None
-    is_file: bool = False
-    file_base: int = 0
-    has_base: bool = True
+    place: PartitionDir | LogFile
+    directory: DirectoryStatus
 
-    def segment_path(self, base_offset: int) -> Path:
-        """Where the segment of that base offset is."""
-        return self.path if self.is_file else self.path / f"{base_offset:020d}.log"
-
-    def marks(self) -> Marks:
-        """What the checkpoints say of it: of the partition's own directory, not of one that goes or comes."""
-        marks, _ = self.checkpoints.of(self.topic_partition if self.mark is None else None)
-        return marks
-
-    def base_of(self, base_offset: int) -> int | None:
-        """The base offset that the segment's name tells."""
-        return base_offset if self.has_base else None
+    @property
+    def path(self) -> Path:
+        """The path of the directory or the file."""
+        return self.place.path
 
 
 class Topics:
@@ -65,105 +51,69 @@ class Topics:
 
     def __init__(self) -> None:
         self._ends: dict[str, tuple[float, int]] = {}
-        # What hung when the last stable offset was last worked out.
+        # The problem of partitions where a transaction hung when it was last looked for.
         self._hanging: dict[str, str] = {}
 
     def rows(self, sources: list[Source]) -> Iterator[TopicRow]:
-        """Each partition's name, then each with what is in it, then some again with their last stable offset."""
+        """Yield each partition's name, then its quick status, then for some the last stable offset too."""
         names = self.named(sources)
         yield from names
         later: list[tuple[TopicRow, Source]] = []
         for row, source in zip(names, sources, strict=True):
-            filled = self._filled(row, source)
-            if filled.last_stable is None and filled.health != "unreadable" and not source.is_file:
+            filled = self._looked_at(row, source, quick=True)
+            if filled.last_stable is None and filled.health != "unreadable" and isinstance(source.place, PartitionDir):
                 later.append((filled, source))
                 hanging = self._hanging.get(row.name)
-                filled = filled if hanging is None else _with_hanging(filled, hanging)
+                if hanging is not None and filled.problem is None:
+                    filled = replace(filled, health="hanging transaction", problem=hanging)
             yield filled
         for row, source in later:
-            yield self._with_last_stable(row, source)
+            yield self._looked_at(row, source, quick=False)
 
     def named(self, sources: list[Source]) -> list[TopicRow]:
-        """The rows as their directories' names alone tell."""
+        """Return the rows that the names of the directories tell."""
         return [_named(source) for source in sources]
 
-    def _filled(self, row: TopicRow, source: Source) -> TopicRow:
+    def _looked_at(self, row: TopicRow, source: Source, *, quick: bool) -> TopicRow:
+        # It takes longer to import than partitions take to list.
+        from kafkalog.scan.status import CONFIG, Health
+        from kafkalog.storage.read_only_log import ReadOnlyLog
+
+        place = source.place
         try:
-            if source.is_file:
-                return replace(row, filled=True, segments=1, bytes=source.path.stat().st_size)
-            with kafkalog.open(source.path, config=_config()) as log:
-                return self._told(row, source, log)
-        except _FAILURES as error:
+            if isinstance(place, LogFile):
+                return replace(row, filled=True, segments=1, bytes=place.path.stat().st_size)
+            with ReadOnlyLog(place.path, config=CONFIG) as log:
+                status = source.directory.status_of_log(place, log, quick=quick)
+                last = _last_timestamp(log) if quick else row.last_timestamp
+        except (OSError, KafkaLogError, ValueError) as error:
             return replace(row, filled=True, health="unreadable", problem=str(error))
+        if not quick and status.health is Health.HANGING:
+            self._hanging[row.name] = status.problem or ""
+        elif not quick:
+            self._hanging.pop(row.name, None)
+        return self._filled(replace(row, last_timestamp=last), source, status)
 
-    def _told(self, row: TopicRow, source: Source, log: Log) -> TopicRow:
-        segments, size = log.segments, log.size_in_bytes
-        marks = source.marks()
-        start = max(segments[0].base_offset if segments else 0, marks.log_start or 0)
-        last_timestamp = None
-        try:
-            end = log_end_of(log)
-            damage = marks.damage_of(log, end)
-            last_timestamp = _last_timestamp(log)
-        except KafkaLogError as error:
-            return replace(row, filled=True, segments=len(segments), bytes=size, log_start=start, health="damaged",
-                           problem=str(error))  # fmt: skip
+    def _filled(self, row: TopicRow, source: Source, status: PartitionStatus) -> TopicRow:
+        start, end = status.log_start_offset or 0, status.log_end_offset
         row = replace(
-            row,
-            filled=True,
-            segments=len(segments),
-            bytes=size,
-            log_start=start,
-            last_timestamp=last_timestamp,
-            health="ok" if damage is None else "damaged",
-            problem=damage,
-        )
-        return row if end is None else self._with_end(row, marks, max(start, end))
-
-    def _with_end(self, row: TopicRow, marks: Marks, end: int) -> TopicRow:
-        start = row.log_start or 0
-        known = end if marks.high_watermark is None else marks.high_watermark
-        watermark = None if marks.missing else min(end, max(start, known))
+            row, filled=True, segments=status.segments, bytes=status.size_in_bytes, log_start=start,
+            health="unchecked" if status.problem is None else status.health.value, problem=status.problem,
+        )  # fmt: skip
+        if end is None:
+            return row
+        end = max(start, end)
+        watermark = end if status.high_watermark is None else status.high_watermark
+        is_known = not source.directory.problems
         return replace(
             row,
             records=0 if end == start else None,
             offsets=end - start,
-            high_watermark=watermark,
-            last_stable=watermark if end == start else None,
+            high_watermark=watermark if is_known else None,
+            last_stable=status.last_stable_offset if is_known else None,
             log_end=end,
-            rate=self._rate(row.name, end),
+            rate=self._rate(row.name, end) if row.log_end is None else row.rate,
         )
-
-    def _with_last_stable(self, row: TopicRow, source: Source) -> TopicRow:
-        try:
-            with kafkalog.open(source.path, config=_config()) as log:
-                marks = source.marks()
-                if row.log_end is None:
-                    end = log.log_end_offset
-                    row = self._with_end(row, marks, end)
-                    damage = marks.damage_of(log, end)
-                    row = row if damage is None else replace(row, health="damaged", problem=damage)
-                if marks.missing:
-                    return row
-                row = replace(row, last_stable=log.last_stable_offset)
-                return self._with_hanging(row, log)
-        except _FAILURES as error:
-            return replace(row, health="damaged", problem=str(error))
-
-    def _with_hanging(self, row: TopicRow, log: Log) -> TopicRow:
-        """Where consumers of committed records are held back, whether they are for ever."""
-        behind = row.last_stable is not None and row.last_stable < (row.high_watermark or 0)
-        hanging = None
-        if behind:
-            # It takes longer to import than partitions take to list.
-            from kafkalog.scan.transactions import hanging_in
-
-            hanging = hanging_in(log)
-        if hanging is None:
-            self._hanging.pop(row.name, None)
-            return row
-        self._hanging[row.name] = hanging
-        return _with_hanging(row, hanging)
 
     def _rate(self, name: str, end: int) -> float | None:
         now = time.monotonic()
@@ -174,20 +124,18 @@ class Topics:
         return (end - before[1]) / (now - before[0])
 
 
-def _with_hanging(row: TopicRow, hanging: str) -> TopicRow:
-    """Damage comes first."""
-    return row if row.problem is not None else replace(row, health="hanging transaction", problem=hanging)
-
-
 def _named(source: Source) -> TopicRow:
-    partition = source.topic_partition
+    place = source.place
+    partition = place.topic_partition
     topic, number = (partition.topic, partition.partition) if partition is not None else (source.name, -1)
-    return TopicRow(source.name, source.path, topic, number, source.mark, topic.startswith("__"))
+    mark = place.mark if isinstance(place, PartitionDir) else None
+    return TopicRow(source.name, source.path, topic, number, mark, topic.startswith("__"))
 
 
 def _last_timestamp(log: Log) -> int | None:
-    """The largest timestamp of the newest segment that has batches, where the time index leads near it."""
+    """Return the largest timestamp of the newest segment that has batches, if the time index leads near it."""
     for segment in reversed(log.segments[-2:]):
         if segment.size_in_bytes and (segment.time_index.entries or segment.size_in_bytes < SHORT_BYTES):
-            return segment.largest_record_timestamp
+            with suppress(KafkaLogError):
+                return segment.largest_record_timestamp
     return None

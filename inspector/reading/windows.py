@@ -34,7 +34,7 @@ from kafkalog.record.batch_validity import unreadable
 from kafkalog.record.framing import end_of
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.records import reason_of
-from kafkalog.scan.summary import SegmentSummary
+from kafkalog.scan.summary import SegmentSummary, split_count
 from kafkalog.scan.transaction_states import FileTransactions
 from kafkalog.scan.transactions import transactional
 from kafkalog.storage.index.transaction_index import AbortedTxn
@@ -49,8 +49,9 @@ _NONE = -(2**63)
 class Windows:
     """The windows of one segment file, as far as it has been read. One thread at a time."""
 
-    def __init__(self, file: SegmentFile) -> None:
+    def __init__(self, file: SegmentFile, log_start: int = 0) -> None:
         self.file = file
+        self.log_start = log_start
         # How often all has begun again.
         self.generation = 0
         self.clear()
@@ -61,7 +62,7 @@ class Windows:
         self.all: list[Window] = []
         self.batches = self.records = 0
         # Of what is no lost bytes.
-        self.summary = SegmentSummary()
+        self.summary = SegmentSummary(log_start=self.log_start)
         self.size = self.file.size
         self._at = 0
         # The library's walk, from damage on; from the start once a checksum has told of damage.
@@ -101,7 +102,7 @@ class Windows:
     def follow(self) -> None:
         """See whether the file has grown, or was cut or written anew: then all begins again."""
         size = self.file.size
-        if size < self.indexed_bytes or not self._is_same():
+        if self.log_start != self.summary.log_start or size < self.indexed_bytes or not self._is_same():
             self.clear()
         elif size != self.size:
             self.size = size
@@ -209,7 +210,9 @@ class Windows:
         self._at = int(ends[-1])
         last = int(rows["position"][-1])
         self._print = last, self.file.read(last, PRINT_BYTES)
-        self.summary.add_rows(rows, counts)
+        is_before = (self.summary.end_offset or 0) < self.log_start
+        split = split_count(self.file.entries, rows, self.log_start) if is_before else 0
+        self.summary.add_rows(rows, counts, split)
 
     def _window_for(self, position: int) -> Window:
         """The last window, where there is room, or a new one."""

@@ -56,7 +56,9 @@ class BatchesView(RowsView[BatchRow]):
             ("codec", item.codec or ""),
             (
                 "kind",
-                columns.kind(item) + (" transactional" if item.is_transactional and item.kind == "control" else ""),
+                columns.kind(item)
+                + (" transactional" if item.is_transactional and item.kind == "control" else "")
+                + (", below the log start" if item.is_deleted else ""),
             ),
             ("first time", self.inspector.times.full(item.first_timestamp)),
             ("max time", self.inspector.times.full(item.max_timestamp)),

@@ -58,7 +58,7 @@ class RecordsView(RowsView[RecordRow]):
             ("value", columns.size_or_null(item.value_size, item)),
             ("headers", f"{item.headers_count:,}"),
             ("batch", f"{item.batch:,}"),
-            ("kind", item.control or item.kind),
+            ("kind", (item.control or item.kind) + (", below the log start" if item.is_deleted else "")),
             ("match", self._match(item)),
             ("offsets missing before", f"{item.gap_before:,}" if item.gap_before else ""),
         ]

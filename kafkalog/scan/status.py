@@ -6,25 +6,32 @@
 A checkpoint that cannot be read is a problem of the directory; its partitions are then judged without it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.fsck.health import damage_of
+from kafkalog.fsck.health import damage_of, near_end_of
 from kafkalog.fsck.recovering import bytes_to_recover
 from kafkalog.scan.transactions import hanging_in
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
 from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
 from kafkalog.storage.data_dir.discover import PartitionDir
 from kafkalog.storage.file_names import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
 from kafkalog.storage.log import Log
+from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.read_only_log import ReadOnlyLog
+
+# One for all logs: it takes time to make.
+CONFIG = LogConfig()
 
 
 class Health(StrEnum):
@@ -71,43 +78,72 @@ class DirectoryStatus:
     Attributes:
         path: The data directory.
         was_clean: Whether the last writer stopped cleanly.
-        to_recover: The number of bytes that a broker reads when it recovers the directory at its start; None: unknown.
         problems: The checkpoints that cannot be read, an error each.
     """
 
     def __init__(self, path: Path) -> None:
         """Read what concerns all partitions."""
         self.path = path
-        self.problems: list[KafkaLogError | OSError] = []
-        self._offsets = [
-            self._read(path / name)
+        self._files = [
+            OffsetCheckpointFile(path / name)
             for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
         ]
+        self._cleaner = OffsetCheckpointFile(path / CLEANER_OFFSET_CHECKPOINT)
+        self.refresh()
         self.was_clean = was_clean_shutdown(path)
-        self.to_recover: int | None = None
-        if not self.problems:
-            try:
-                self.to_recover = bytes_to_recover(path)
-            except (KafkaLogError, OSError) as error:
-                self.problems.append(error)
 
-    def _read(self, path: Path) -> dict[TopicPartition, int]:
+    def refresh(self) -> None:
+        """Read the checkpoints again that have been replaced."""
+        self.problems: list[KafkaLogError | OSError] = []
+        self._offsets = [self._read(file) for file in self._files]
+
+    def _read(self, file: OffsetCheckpointFile) -> Mapping[TopicPartition, int]:
         try:
-            return dict(OffsetCheckpointFile(path).read())
+            return file.read()
         except (KafkaLogError, OSError) as error:
             self.problems.append(error)
             return {}
 
+    @cached_property
+    def to_recover(self) -> int | None:
+        """The number of bytes that a broker reads when it recovers the directory at its start; None: unknown."""
+        if self.problems:
+            return None
+        try:
+            return bytes_to_recover(self.path)
+        except (KafkaLogError, OSError) as error:
+            self.problems.append(error)
+            return None
+
+    def cleaned(self, partition: PartitionDir) -> int | None:
+        """Return the offset up to which a partition is compacted; None if it is not, or unknown."""
+        try:
+            return self._cleaner.read().get(partition.topic_partition) if partition.topic_partition else None
+        except (KafkaLogError, OSError):
+            return None
+
     def status_of(self, partition: PartitionDir) -> PartitionStatus:
         """Return the state of a partition of the directory. Errors are part of it."""
         try:
-            with ReadOnlyLog(partition.path) as log:
-                return self._of_log(partition, log)
+            with ReadOnlyLog(partition.path, config=CONFIG) as log:
+                return self.status_of_log(partition, log)
         except OSError as error:
             return PartitionStatus(partition=partition, health=Health.UNREADABLE, problem=str(error))
 
-    def _of_log(self, partition: PartitionDir, log: Log) -> PartitionStatus:
-        known = partition.topic_partition
+    def status_of_log(self, partition: PartitionDir, log: Log, *, quick: bool = False) -> PartitionStatus:
+        """Return the state of a partition that is open.
+
+        Args:
+            partition: The partition.
+            log: Its log.
+            quick: Whether to leave out what may take long: the end of a log whose index does not lead near it, the
+                last stable offset and hanging transactions.
+
+        Raises:
+            OSError: A file was not read.
+        """
+        # The checkpoints are not about a partition that is being deleted or moved.
+        known = partition.topic_partition if partition.mark is None else None
         start, mark, point = (offsets.get(known) if known else None for offsets in self._offsets)
         segments, size = log.segments, log.size_in_bytes
         first = max(segments[0].base_offset if segments else 0, start or 0)
@@ -115,9 +151,9 @@ class DirectoryStatus:
         health = Health.DAMAGED
         try:
             # By the offset index: nothing before its last entry is read.
-            end = segments[-1].read_next_offset() if segments else first
+            end = first if not segments else near_end_of(segments[-1]) if quick else segments[-1].read_next_offset()
             problem = damage_of(log, end, high_watermark=mark, recovery_point=point)
-            if not self.problems:
+            if not self.problems and end is not None and (not quick or end == first):
                 stable = min(end, log.last_stable_offset)
                 if problem is None and stable < log.high_watermark and (problem := hanging_in(log)) is not None:
                     health = Health.HANGING

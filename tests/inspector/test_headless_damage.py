@@ -146,7 +146,7 @@ def test_a_log_that_ends_before_its_checkpoints_is_damaged_and_the_others_are_no
     assert row.problem == (
         "the log ends at 1,197, before its high watermark, which is 1,200 in replication-offset-checkpoint"
     )
-    assert rows["v2-gzip-0"].health == "ok"
+    assert rows["v2-gzip-0"].health == "unchecked"
     assert (row.problem or "") in document(torn.parent, "segments", capsys, 1)["problem"]
 
 
@@ -170,7 +170,7 @@ def test_checkpoints_do_not_apply_to_deleted_and_future_directories(
     partition = data_dir / "v2-none-0"
     (partition / f"{1152:020d}.log").unlink()
     partition.rename(data_dir / name)
-    assert rows_of(data_dir)[name].health == "ok"
+    assert rows_of(data_dir)[name].health == "unchecked"
 
 
 @pytest.mark.parametrize("content", [b"nonsense", None])
@@ -186,7 +186,7 @@ def test_an_unreadable_checkpoint_is_reported_once_and_damages_no_partition(
     model = Model(data_dir)
     rows = {row.name: row for row in model.topics()}.values()
     assert path.name in (model.problem or "")
-    assert {row.health for row in rows} == {"ok"}
+    assert {row.health for row in rows} == {"unchecked"}
     assert {row.high_watermark for row in rows} == {None}
     model.close()
 

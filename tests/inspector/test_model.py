@@ -91,7 +91,7 @@ def test_a_vanished_data_directory_has_no_rows_and_a_vanished_partition_is_unrea
     filled = {row.name: row for row in rows}
     assert filled[names[0]].health == "unreadable"
     assert filled[names[0]].problem
-    assert filled[names[1]].health == "ok"
+    assert filled[names[1]].health == "unchecked"
     shutil.rmtree(tmp_path / "data")
     assert list(model.topics()) == []
     model.close()

@@ -133,7 +133,7 @@ def test_watermarks_are_those_of_a_broker_that_writes_rolls_deletes_and_restarts
     assert beside.values()[-10:] == [each.value for each in view.uncommitted][-10:]
     row = beside.row()
     assert (row.log_start, row.last_stable, row.high_watermark, row.log_end, row.health) == (
-        view.low, view.stable, view.end, view.end, "ok",
+        view.low, view.stable, view.end, view.end, "unchecked",
     )  # fmt: skip
     capsys.readouterr()
     assert headless.show(broker.data / PARTITION, "segments", "json") == 0
