@@ -341,7 +341,7 @@ async def _show(report: Report, pilot: Any, what: str, name: str) -> None:
     await pilot.press(*keys[:-1])
     pilot.app.simulate_key(keys[-1])
     await _shown(report, pilot.app, what, name)
-    pilot.app.end_runs(pilot.app.model.path)
+    pilot.app.session.runs.end(pilot.app.session.model.path)
     await pilot.pause(0.1)
 
 

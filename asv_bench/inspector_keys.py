@@ -40,7 +40,7 @@ async def measure(path: Path) -> None:
         for name, keys in BEGIN.items():
             await pilot.press(*keys)
             await asyncio.sleep(1.5)
-            run = None if name == "nothing" else app.runs.of(KINDS[name.split(",")[0]], app.model.partition().path)
+            run = None if name == "nothing" else app.session.runs.of(KINDS[name.split(",")[0]], app.session.model.partition().path)
             await pilot.press("5")
             await asyncio.sleep(0.5)
             delays, late = await press(app, run)

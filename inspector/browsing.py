@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from inspector.reading.answers import PartitionState, Place, SegmentRow
     from inspector.reading.batches import SegmentReader
     from inspector.reading.partition import PartitionReader
+    from inspector.session import Session
     from kafkalog.scan.progress import Progress
 
 P = ParamSpec("P")
@@ -26,6 +27,7 @@ class Browsing:
     """The selected segment and place of a partition.
 
     Attributes:
+        session: What all screens share.
         reader: The reader of the partition.
         desk: The worker thread of the partition.
         state: The state of the partition when it was last read.
@@ -42,7 +44,8 @@ class Browsing:
         version: A number that rises when rows read before are not valid any more.
     """
 
-    def __init__(self, reader: PartitionReader, desk: Desk, state: PartitionState) -> None:
+    def __init__(self, session: Session, reader: PartitionReader, desk: Desk, state: PartitionState) -> None:
+        self.session = session
         self.reader = reader
         self.desk = desk
         self.state = state

@@ -96,10 +96,11 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
         Shown("BASE OFFSET", 11, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
         Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("CODECS", 9, _codecs),
+        Shown("HEALTH", 9, lambda row: row.health),
         Shown("INDEX", 7, lambda row: row.index_state or ""),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
+        Shown("CODECS", 9, _codecs),
         Shown("BATCHES", 9, lambda row: text.number(row.batches), lambda row: row.batches, right=True),
         Shown("STATE", 8, lambda row: "sealed" if row.sealed else "active"),
     ]

@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
+from inspector.jobs.checks import Check, Checked
 from inspector.jobs.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
 from inspector.jobs.process import Frame, Process
 from kafkalog.fsck import Finding, Severity
@@ -134,6 +135,7 @@ class VerifyRun(Run[VerifyJob]):
         super().__init__(job)
         self.findings: list[Finding] = []
         self.counts: Counter[Severity] = Counter()
+        self.check = Check(job.path)
         self._progress = Progress(0, 0)
 
     @property
@@ -145,6 +147,8 @@ class VerifyRun(Run[VerifyJob]):
         """Findings and progress."""
         self.counts.update(finding.severity for finding in frame.items)
         self.findings += frame.items[: LISTED - len(self.findings)]
+        self.check.add(frame.items)
+        self.check.finished = frame.ended is not None and frame.ended.problem is None
         self._progress = frame.latest or self._progress
 
 
@@ -295,3 +299,10 @@ class Runs:
     def of(self, kind: type[R], path: Path) -> R | None:
         """The last of a kind at a path."""
         return cast("R | None", self._runs.get((kind.kind, path)))
+
+    def checked(self, path: Path) -> tuple[Checked, str | None]:
+        """What the latest check says of a partition or a segment, and its problem."""
+        for run in reversed(self._runs.values()):
+            if isinstance(run, VerifyRun) and (found := run.check.of(path))[0] != "unchecked":
+                return found
+        return "unchecked", None

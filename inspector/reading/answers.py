@@ -59,7 +59,8 @@ class SegmentRow:
     """A segment of a partition.
 
     sealed: another follows it. end_offset: after its last batch; None where that is not known so far. summary: None
-    until its `SegmentReader` has read it through. index_state: None until it has been looked at.
+    until its `SegmentReader` has read it through. index_state: None until it has been looked at. checked: what a
+    check has found.
     """
 
     base_offset: int
@@ -72,6 +73,12 @@ class SegmentRow:
     problem: str | None = None
     end_offset: int | None = None
     summary: SegmentSummary | None = None
+    checked: Health = "unchecked"
+
+    @property
+    def health(self) -> Health:
+        """What is known of it."""
+        return self.checked if self.problem is None else "damaged"
 
     @property
     def batches(self) -> int | None:

@@ -18,7 +18,7 @@ class BatchesView(RowsView[BatchRow]):
     NOUN = "batches"
 
     def columns(self) -> list[Shown[BatchRow]]:
-        return columns.batches(self.inspector.times)
+        return columns.batches(self.session.times)
 
     def read(self, first: int, count: int) -> Sequence[BatchRow]:
         segment = self.browsing.segment
@@ -60,8 +60,8 @@ class BatchesView(RowsView[BatchRow]):
                 + (" transactional" if item.is_transactional and item.kind == "control" else "")
                 + (", below the log start" if item.is_deleted else ""),
             ),
-            ("first time", self.inspector.times.full(item.first_timestamp)),
-            ("max time", self.inspector.times.full(item.max_timestamp)),
+            ("first time", self.session.times.full(item.first_timestamp)),
+            ("max time", self.session.times.full(item.max_timestamp)),
             ("time type", item.timestamp_type or ""),
             ("producer", columns.known(item.producer_id)),
             ("producer epoch", columns.known(item.producer_epoch)),

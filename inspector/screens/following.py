@@ -57,7 +57,7 @@ class Following:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), FOLLOWING_SECONDS if browsing.following else WATCHING_SECONDS)
             self._wake.clear()
-            if self._screen.inspector.screen_stack[-1] is self._screen or browsing.following:
+            if self._screen.app.screen_stack[-1] is self._screen or browsing.following:
                 await self._refresh()
 
     async def _refresh(self) -> None:

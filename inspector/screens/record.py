@@ -120,7 +120,7 @@ class RecordView(View):
         batch = record.batch
         found = [
             ("offset", f"{record.offset:,}"),
-            ("time", self.inspector.times.full(record.timestamp)),
+            ("time", self.session.times.full(record.timestamp)),
             ("type", record.timestamp_type or ""),
             ("batch", f"{batch.row:,} at {batch.position:,}"),
             ("kind", record.control or batch.kind),
@@ -195,7 +195,7 @@ class RecordView(View):
         if record is None:
             return
         name = f"{self.browsing.state.name}-{record.offset}.{self._part}"
-        self.inspector.ask("write to the file: ", self._export, value=name)
+        self.post_message(messages.Ask("write to the file: ", self._export, name))
 
     def _export(self, typed: str | None) -> None:
         if typed and self._record is not None:
@@ -203,7 +203,7 @@ class RecordView(View):
 
     async def _write(self, typed: str, record: RecordDetail) -> None:
         data = _bytes_of(record, self._part)
-        path = await self.browsing.ask(write_new, typed, data, self.inspector.model.path)
+        path = await self.browsing.ask(write_new, typed, data, self.session.model.path)
         self.notify(f"{len(data):,} bytes written to {path}", markup=False)
 
 

@@ -24,7 +24,7 @@ class RecordsView(RowsView[RecordRow]):
     FLEXIBLE: ClassVar[int | None] = 3
 
     def columns(self) -> list[Shown[RecordRow]]:
-        return columns.records(self.inspector.times)
+        return columns.records(self.session.times)
 
     def read(self, first: int, count: int) -> Sequence[RecordRow]:
         segment = self.browsing.segment
@@ -52,8 +52,8 @@ class RecordsView(RowsView[RecordRow]):
     def facts(self, item: RecordRow) -> Pairs:
         return [
             ("offset", f"{item.offset:,}"),
-            ("time", self.inspector.times.full(item.timestamp)),
-            ("age", "" if item.timestamp is None else text.relative(item.timestamp, self.inspector.times.now())),
+            ("time", self.session.times.full(item.timestamp)),
+            ("age", "" if item.timestamp is None else text.relative(item.timestamp, self.session.times.now())),
             ("key", columns.size_or_null(item.key_size, item)),
             ("value", columns.size_or_null(item.value_size, item)),
             ("headers", f"{item.headers_count:,}"),

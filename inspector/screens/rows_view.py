@@ -199,7 +199,7 @@ class RowsView(View, Generic[T]):
             if value is not None:
                 self._arrange(Arrangement(self._arrangement.column, self._arrangement.reverse, value))
 
-        self.inspector.ask("show rows with: ", ended, value=self._arrangement.text)
+        self.post_message(messages.Ask("show rows with: ", ended, self._arrangement.text))
 
     def _arrange(self, wanted: Arrangement) -> None:
         if not wanted.is_plain and self.total() > MOST_ARRANGED:

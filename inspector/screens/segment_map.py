@@ -109,7 +109,7 @@ class SegmentMapView(View):
         count = cell.last_row - cell.first_row + 1
         begins = None if batch is None else batch.base_offset
         offsets = "" if begins is None else f", from offset {text.number(begins)}"
-        when = "" if batch is None else self.inspector.times.full(batch.max_timestamp)
+        when = "" if batch is None else self.session.times.full(batch.max_timestamp)
         facts.update(Text(f"{place}\n{count:,} {'batch' if count == 1 else 'batches'}{offsets}  {when}"))
         if batch is not None:
             self.post_message(messages.Told(batch.problem))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -30,7 +31,7 @@ class SegmentsView(View):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
-        self._source = ItemSource(self._read, columns.segments(self.inspector.times), columns.look_of_segment)
+        self._source = ItemSource(self._read, columns.segments(self.session.times), columns.look_of_segment)
         self._order: list[SegmentRow] = []
         self._sorted: tuple[int, bool] | None = None
         self._transactions: Transactions | None = None
@@ -71,9 +72,9 @@ class SegmentsView(View):
         """What takes longer to tell; not again before ten times as long has gone by."""
         began = time.monotonic()
         if self.browsing.state.last_stable is None:
-            self._stable = await self.inspector.desk(self.browsing.reader.work_out_last_stable)
+            self._stable = await self.session.desk(self.browsing.reader.work_out_last_stable)
             self._show_bar()
-        self._transactions = await self.inspector.desk(self.browsing.reader.transactions)
+        self._transactions = await self.session.desk(self.browsing.reader.transactions)
         self._facts()
         self._rest_until = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
 
@@ -81,7 +82,7 @@ class SegmentsView(View):
         return self._order[first : first + count]
 
     def _show(self, base_offset: int | None = None) -> None:
-        order = list(self.browsing.state.segments)
+        order = [self._with_check(row) for row in self.browsing.state.segments]
         if self._sorted is not None:
             order.sort(key=self._source.shown[self._sorted[0]].sort_key, reverse=self._sorted[1])
         # The cursor stays at its segment, wherever that is now.
@@ -92,6 +93,10 @@ class SegmentsView(View):
         bases = [row.base_offset for row in order]
         cursor = bases.index(base_offset) if base_offset in bases else 0
         self._table.show(Rows(map(self._source.row, order)), len(order), cursor=cursor)
+
+    def _with_check(self, row: SegmentRow) -> SegmentRow:
+        health, problem = self.session.checked(row.path)
+        return row if row.problem is not None else replace(row, checked=health, problem=problem)
 
     def _facts(self) -> None:
         epochs = self.browsing.state.epochs
@@ -117,7 +122,7 @@ class SegmentsView(View):
         lines = [f"open transactions: {len(found.open)}; aborted: {text.number(found.aborted_count)}"]
         for each in found.open[:OPEN_SHOWN]:
             word = "! hanging" if each.hanging else "open"
-            since = self.inspector.times.short(each.start_timestamp)
+            since = self.session.times.short(each.start_timestamp)
             lines.append(
                 f"  {word}: producer {each.producer_id} epoch {each.producer_epoch}"
                 f" from offset {text.number(each.first_offset)} since {since}"

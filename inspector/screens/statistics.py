@@ -60,7 +60,7 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
         run = self.run
         known = None if run is None else run.statistics
         room = self.table.size.width - 5
-        self._lines = [] if known is None else report(known, self.inspector.times, room, blocks=self._blocks)
+        self._lines = [] if known is None else report(known, self.session.times, room, blocks=self._blocks)
         self.table.when_empty = "counting …" if run is not None and run.is_running else "nothing counted"
         # The lines stay where they are while their numbers grow.
         cursor = self.table.cursor

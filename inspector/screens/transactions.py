@@ -42,7 +42,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         self._state: TransactionsState | None = None
         self._rows: Sequence[TransactionRow] = ()
         self._sorted: tuple[int, bool] | None = None
-        self._source = ItemSource(self._read, columns.transactions(self.inspector.times), columns.look_of_transaction)
+        self._source = ItemSource(self._read, columns.transactions(self.session.times), columns.look_of_transaction)
         self._read_end: int | None = None
         self._rest_until = 0.0
 
@@ -123,7 +123,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
 
     def _show_command(self) -> None:
         row = self._current()
-        about = "" if row is None else about_transaction(row, self.inspector.times)
+        about = "" if row is None else about_transaction(row, self.session.times)
         self.query_one(".command", Static).update(Text(about))
 
     # Keys.

@@ -24,10 +24,10 @@ from inspector.jobs.runs import LISTED, VerifyRun
 from inspector.keys import bindings
 from inspector.reading.answers import Byte, Offset, Target
 from inspector.rows import ItemSource
-from inspector.screens import BY_NAME
 from inspector.screens.base import InspectorScreen
 from inspector.screens.view import View
 from inspector.screens.work import ShowsRun
+from inspector.session import Session
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.lines import TopLine
 from kafkalog.fsck import Finding, Severity
@@ -50,8 +50,9 @@ class VerifyPanel(ShowsRun[VerifyRun]):
             self.finding = finding
             super().__init__()
 
-    def __init__(self, path: Path, *, wide: bool = False) -> None:
+    def __init__(self, session: Session, path: Path, *, wide: bool = False) -> None:
         super().__init__()
+        self.session = session
         self._path = path
         self._deep = False
         self._order: Sequence[Finding] = ()
@@ -151,7 +152,7 @@ class VerifyView(View):
     """Of a partition."""
 
     def compose(self) -> ComposeResult:
-        yield VerifyPanel(self.browsing.reader.path)
+        yield VerifyPanel(self.session, self.browsing.reader.path)
 
     @property
     def _panel(self) -> VerifyPanel:
@@ -172,7 +173,7 @@ class VerifyView(View):
         if target is None:
             self.notify("this is of no byte in particular", timeout=2)
         else:
-            self.post_message(messages.Jump(target, view_of_bytes()))
+            self.post_message(messages.Jump(target, "hex"))
 
     def _base_offset(self, finding: Finding) -> int | None:
         name = Path(finding.path).name
@@ -183,7 +184,7 @@ class VerifyScreen(InspectorScreen):
     """Of the whole data directory."""
 
     def compose_middle(self) -> ComposeResult:
-        yield VerifyPanel(self.inspector.model.path, wide=True)
+        yield VerifyPanel(self.session, self.session.model.path, wide=True)
 
     @property
     def _panel(self) -> VerifyPanel:
@@ -197,28 +198,24 @@ class VerifyScreen(InspectorScreen):
         self._panel.table.focus()
 
     def times_changed(self) -> None:
-        path = text.printable(str(self.inspector.model.path))
-        self.query_one(TopLine).show(path, "verify all partitions", self.inspector.zone_name)
+        path = text.printable(str(self.session.model.path))
+        self.query_one(TopLine).show(path, "verify all partitions", self.session.zone_name)
 
     def action_back(self) -> None:
         if not self._panel.back():
-            self.inspector.close_partition()
+            self.post_message(messages.ClosePartition())
 
     def on_verify_panel_chosen(self, message: VerifyPanel.Chosen) -> None:
         place = Path(message.finding.path)
-        path = self.inspector.model.path
+        path = self.session.model.path
         if path not in place.parents:
             self.notify("this is of no partition", timeout=2)
             return
         name = place.relative_to(path).parts[0]
         base = int(place.stem) if place.stem.isdecimal() else None
         target = _target(message.finding, base)
-        self.inspector.open_partition(name, None if target is None else messages.Jump(target, view_of_bytes()))
-
-
-def view_of_bytes() -> str:
-    """Where a byte is looked at."""
-    return "hex" if "hex" in BY_NAME else "batches"
+        jump = None if target is None else messages.Jump(target, "hex")
+        self.post_message(messages.OpenPartition(name, jump))
 
 
 def _target(finding: Finding, base_offset: int | None) -> Target | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from textual.containers import Vertical
 from textual.widget import Widget
@@ -17,8 +17,8 @@ from inspector.widgets.paged import PagedView
 if TYPE_CHECKING:
     from textual.worker import WorkType
 
-    from inspector.app import InspectorApp
     from inspector.browsing import Browsing
+    from inspector.session import Session
 
 P = ParamSpec("P")
 
@@ -63,9 +63,9 @@ class View(Vertical):
         self.browsing = browsing
 
     @property
-    def inspector(self) -> InspectorApp:
-        """The application."""
-        return cast("InspectorApp", self.app)
+    def session(self) -> Session:
+        """What all screens share."""
+        return self.browsing.session
 
     @property
     def focus_target(self) -> Widget | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.text import Text
 from textual.binding import BindingType
@@ -13,6 +13,7 @@ from textual.widgets import Static
 from inspector import messages, text
 from inspector.jobs.runs import Run, Runs
 from inspector.keys import bindings
+from inspector.session import Session
 from inspector.widgets.lazy_table import LazyTable
 
 LOOKS_SECONDS = 0.1
@@ -24,15 +25,14 @@ class ShowsRun(Widget, Generic[R]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("work")
 
+    session: Session
     run: R | None = None
     _seen: tuple[int | None, int] = (None, -1)
 
     @property
     def runs(self) -> Runs:
         """All there are."""
-        from inspector.app import InspectorApp
-
-        return cast("InspectorApp", self.app).runs
+        return self.session.runs
 
     def on_mount(self) -> None:
         self._looks = self.set_interval(LOOKS_SECONDS, self._look)
