@@ -131,7 +131,7 @@ def test_findings_are_kept_when_the_partition_is_opened_again(damaged: Path) -> 
     drive(damaged, steps)
 
 
-def test_health_is_unchecked_until_a_check_has_ended_and_then_the_same_in_all_views(damaged: Path) -> None:
+def test_no_health_is_known_until_a_check_has_ended_and_then_it_is_the_same_in_all_views(damaged: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("2 partitions")
         await at.sees("unchecked")
