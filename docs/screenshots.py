@@ -23,10 +23,10 @@ from unittest import mock
 from inspector import text
 from inspector.app import InspectorApp, Start
 from inspector.columns import Times
+from inspector.config import Settings
 from inspector.keys import ACTIONS, SCOPES, shown
-from inspector.model import Model
-from inspector.screens import VIEWS
-from inspector.settings import Settings
+from inspector.model.model import Model
+from inspector.view_table import VIEWS
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "inspector.md"

@@ -23,20 +23,20 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from inspector import messages, text
-from inspector.columns import Times
-from inspector.ending import end_from_outside, stop_looking
-from inspector.keys import ACTIONS, bindings
-from inspector.screens import VIEWS
-from inspector.screens.base import InspectorScreen
-from inspector.session import Session
-from inspector.settings import TIME_ZONES, Settings
+from . import messages, text
+from .columns import Times
+from .config import TIME_ZONES, Settings
+from .ending import end_from_outside, stop_looking
+from .keys import ACTIONS, bindings
+from .screens.base import InspectorScreen
+from .session import Session
+from .view_table import VIEWS
 
 if TYPE_CHECKING:
     from textual.worker import WorkType
 
-    from inspector.messages import Jump
-    from inspector.model import Model
+    from .messages import Jump
+    from .model.model import Model
 
 SETTLED_SECONDS = 2.0
 # An effect that takes longer is not waited for.
@@ -97,13 +97,13 @@ class InspectorApp(App[None]):
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the only one that is made before it is wanted."""
         if self.session.has_topics:
-            from inspector.screens.topics import TopicsScreen
+            from .screens.topics import TopicsScreen
 
             return TopicsScreen(self.session)
         return self._partition_screen(None)
 
     def _partition_screen(self, name: str | None, jump: Jump | None = None) -> Screen[None]:
-        from inspector.screens.partition import PartitionScreen
+        from .screens.partition import PartitionScreen
 
         return PartitionScreen(self.session, name, self.begin.first_view, jump)
 
@@ -123,7 +123,7 @@ class InspectorApp(App[None]):
 
     def _import_jobs(self) -> None:
         """In a thread, so that the first key that begins a job does not wait for it."""
-        self.run_worker(self.session.desk(import_module, "inspector.jobs.runs"), exit_on_error=False)
+        self.run_worker(self.session.desk(import_module, ".jobs.runs", __package__), exit_on_error=False)
 
     def _use_theme(self) -> list[str]:
         theme = self.session.settings.theme
@@ -140,7 +140,7 @@ class InspectorApp(App[None]):
         self.push_screen(self._partition_screen(message.name, message.jump))
 
     def on_verify_all(self) -> None:
-        from inspector.screens.verify import VerifyScreen
+        from .screens.verify_all import VerifyScreen
 
         self.push_screen(VerifyScreen(self.session))
 
@@ -211,7 +211,7 @@ class InspectorApp(App[None]):
             super().action_command_palette()
 
     def action_help(self) -> None:
-        from inspector.screens.help import HelpScreen
+        from .screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.session.settings.keymap))
@@ -255,7 +255,7 @@ def run(path: Path, settings: Settings) -> int:
     """Opens `path` and shows it until the user leaves; the exit code. NotALogError, OSError: it cannot be opened."""
     import os
 
-    from inspector.model import Model
+    from .model.model import Model
 
     if os.environ.get("TERM", "") in COLOURLESS:
         os.environ.setdefault("NO_COLOR", "1")

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from inspector.desk import Desk
+from .desk import Desk
 
 if TYPE_CHECKING:
-    from inspector.jobs.runs import SearchRun
-    from inspector.reading.answers import PartitionState, Place, SegmentRow
-    from inspector.reading.batches import SegmentReader
-    from inspector.reading.partition import PartitionReader
-    from inspector.session import Session
     from kafkalog.scan.progress import Progress
+
+    from .jobs.runs import SearchRun
+    from .model.partition import PartitionReader
+    from .model.segment import SegmentReader
+    from .model.types import PartitionState, Place, SegmentRow
+    from .session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from unicodedata import combining, east_asian_width
 
-from inspector import text
-from inspector.columns import Times
 from kafkalog.scan.statistics import Totals
+
+from . import text
+from .columns import Times
 
 # What terminals have that know no more than ASCII.
 PLAIN_TERMINALS = ("vt100", "vt102", "vt220", "dumb", "linux")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inspector import text
-from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
-from inspector.rows import Shown
+from . import text
+from .model.types import BatchRow, RecordRow, SegmentRow, TopicRow
+from .tables import Shown
 
 if TYPE_CHECKING:
     from kafkalog.fsck import Finding

@@ -16,14 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inspector import charts, columns, text
-from inspector.columns import Times
-from inspector.jobs.jobs import STEP_SECONDS, Wanted
-from inspector.model import Model
-from inspector.reading.answers import CellKind, PartitionState, SegmentRow
-from inspector.reading.batches import SegmentReader
-from inspector.reading.partition import PartitionReader
-from inspector.rows import Shown
 from kafkalog.cli import json_shapes
 from kafkalog.cli.output import path_text, write_text
 from kafkalog.scan.search import Match, Search
@@ -31,6 +23,15 @@ from kafkalog.scan.statistics import LogStatistics
 from kafkalog.scan.summary import SegmentSummary
 from kafkalog.scan.transactions import TransactionRow, Transactions, TransactionScan
 from kafkalog.storage.data_dir.discover import LogFile
+
+from . import charts, columns, text
+from .columns import Times
+from .jobs.jobs import STEP_SECONDS, Wanted
+from .model.model import Model
+from .model.partition import PartitionReader
+from .model.segment import SegmentReader
+from .model.types import CellKind, PartitionState, SegmentRow
+from .tables import Shown
 
 TEXT_WIDTH = 100
 MAP_CELLS = 80

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from inspector.reading.answers import Target
+    from .model.types import Target
 
 
 class OpenView(Message):
-    """Asks for another view of the partition, by its name in `screens.VIEWS`."""
+    """Asks for another view of the partition, by its name in `view_table.VIEWS`."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -6,14 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inspector.columns import Times
-from inspector.desk import Desk
-from inspector.settings import Settings
+from .columns import Times
+from .config import Settings
+from .desk import Desk
 
 if TYPE_CHECKING:
-    from inspector.jobs.checks import Checked
-    from inspector.jobs.runs import Runs
-    from inspector.model import Model
+    from .jobs.checks import Checked
+    from .jobs.runs import Runs
+    from .model.model import Model
 
 ZONE_NAMES = {"utc": "UTC", "local": "local", "relative": "ago", "epoch": "ms"}
 
@@ -52,7 +52,7 @@ class Session:
     def runs(self) -> Runs:
         """The jobs of this session."""
         # Not before the first screen is shown: it takes time to import.
-        from inspector.jobs.runs import Runs
+        from .jobs.runs import Runs
 
         return Runs()
 

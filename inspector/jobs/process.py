@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from select import select
 from typing import Any, BinaryIO
 
-from inspector.jobs.jobs import Ended, Job
 from kafkalog.fsck import Finding
 from kafkalog.scan.search import Match
 
-COMMAND = (sys.executable, "-P", "-c", "from inspector.jobs.process import main; main()")
+from .jobs import Ended, Job
+
+COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import main; main()")
 # The screen goes first, and whatever else the machine has to do.
 NICENESS = 5
 # How often a process looks whether the application is still there.

@@ -21,14 +21,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from inspector.jobs.checks import Check, Checked
-from inspector.jobs.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
-from inspector.jobs.process import Frame, Process
 from kafkalog.fsck import Finding, Severity
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.search import Match, SearchProgress
 from kafkalog.scan.statistics import Totals
 from kafkalog.scan.transactions import TransactionsState
+
+from .checks import Check, Checked
+from .jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
+from .process import Frame, Process
 
 J = TypeVar("J", bound=Job)
 RunState: TypeAlias = Literal["running", "finished", "cancelled", "failed"]

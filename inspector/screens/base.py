@@ -10,17 +10,17 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
-from inspector import messages
-from inspector.keys import bindings
-from inspector.screens.view import problem_text
-from inspector.widgets.lines import KeysLine, TopLine
-from inspector.widgets.paged import PagedView
-from inspector.widgets.problem_line import ProblemLine
+from .. import messages
+from ..keys import bindings
+from ..views.view import problem_text
+from ..widgets.lines import KeysLine, TopLine
+from ..widgets.paged import PagedView
+from ..widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from textual.widget import AwaitMount
 
-    from inspector.session import Session
+    from ..session import Session
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class InspectorScreen(Screen[None]):
         history: list[str] | None = None,
     ) -> None:
         """A line to type in; history: what was typed before."""
-        from inspector.widgets.prompt import Prompt
+        from ..widgets.prompt import Prompt
 
         self.ask_with(lambda ended: Prompt(label, ended, changed=changed, value=value, history=history), submitted)
 

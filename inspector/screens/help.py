@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from inspector.keys import help_lines
+from ..keys import help_lines
 
 SYMBOLS = """Symbols beside rows and in the map
   -  data   t  transactional   c  control   a  aborted   !  damaged   ~  offsets missing before

@@ -16,24 +16,24 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from inspector import messages, text
-from inspector.browsing import Browsing
-from inspector.desk import Desk
-from inspector.keys import bindings
-from inspector.screens import BY_NAME, TOPICS_KEY, VIEWS
-from inspector.screens.base import InspectorScreen
-from inspector.screens.following import Following
-from inspector.screens.going import Going
-from inspector.screens.shown_views import VIEWS_OF_PLACES, ShownViews
-from inspector.screens.stepping import Stepping
-from inspector.screens.view import start
-from inspector.session import Session
-from inspector.widgets.lines import TabLine, TopLine
-from inspector.widgets.problem_line import ProblemLine
+from .. import messages, text
+from ..browsing import Browsing
+from ..desk import Desk
+from ..keys import bindings
+from ..partition.live import Following
+from ..partition.navigation import Going
+from ..partition.shown_views import VIEWS_OF_PLACES, ShownViews
+from ..partition.steps import Stepping
+from ..session import Session
+from ..view_table import BY_NAME, TOPICS_KEY, VIEWS
+from ..views.view import start
+from ..widgets.lines import TabLine, TopLine
+from ..widgets.problem_line import ProblemLine
+from .base import InspectorScreen
 
 if TYPE_CHECKING:
-    from inspector.jobs.jobs import Wanted
-    from inspector.reading.answers import Place
+    from ..jobs.jobs import Wanted
+    from ..model.types import Place
 
 
 class PartitionScreen(InspectorScreen):
@@ -101,7 +101,7 @@ class PartitionScreen(InspectorScreen):
         if state.segments:
             await browsing.select(state.segments[0].base_offset)
         if self.session.has_runs:
-            from inspector.jobs.runs import SearchRun
+            from ..jobs.runs import SearchRun
 
             browsing.search = self.session.runs.of(SearchRun, reader.path)
         self.browsing = browsing
@@ -171,7 +171,7 @@ class PartitionScreen(InspectorScreen):
     def _go_to(self, typed: str | None) -> None:
         if not typed or self.browsing is None:
             return
-        from inspector.targets import target_of
+        from ..partition.goto import target_of
 
         try:
             target = target_of(typed, self.browsing.base_offset, self.session.times.zone)
@@ -184,8 +184,8 @@ class PartitionScreen(InspectorScreen):
     def action_search(self) -> None:
         if self.browsing is None:
             return
-        from inspector.jobs.jobs import Wanted
-        from inspector.widgets.search_prompt import SearchPrompt
+        from ..jobs.jobs import Wanted
+        from ..widgets.search_prompt import SearchPrompt
 
         before = self.browsing.search
         wanted = Wanted("") if before is None else before.job.wanted
@@ -194,8 +194,8 @@ class PartitionScreen(InspectorScreen):
     def _search(self, wanted: Wanted | None) -> None:
         if wanted is None:
             return
-        from inspector.jobs.jobs import SearchJob
-        from inspector.jobs.runs import SearchRun
+        from ..jobs.jobs import SearchJob
+        from ..jobs.runs import SearchRun
 
         browsing = self.opened
         offset = None if browsing.place is None else browsing.place.offset

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from inspector import columns, messages, text
-from inspector.keys import bindings
-from inspector.rows import ItemSource
-from inspector.screens.base import InspectorScreen
-from inspector.screens.view import start
-from inspector.session import Session
-from inspector.widgets.lazy_table import LazyTable
+from .. import columns, messages, text
+from ..keys import bindings
+from ..session import Session
+from ..tables import ItemSource
+from ..views.view import start
+from ..widgets.lazy_table import LazyTable
+from .base import InspectorScreen
 
 if TYPE_CHECKING:
-    from inspector.reading.answers import TopicRow
+    from ..model.types import TopicRow
 
 # The list is drawn anew after so much reading; between two passes there is a pause of at least so much, and ten times
 # as long as the pass took; whoever comes back to the list need not wait.
@@ -149,7 +149,7 @@ class TopicsScreen(InspectorScreen):
         return self._shown[cursor] if cursor < len(self._shown) else None
 
     def _top(self) -> None:
-        from inspector.widgets.lines import TopLine
+        from ..widgets.lines import TopLine
 
         if not self._listed:
             self.query_one(TopLine).show(text.printable(str(self.session.model.path)), LISTING, self.session.zone_name)

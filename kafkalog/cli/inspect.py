@@ -18,8 +18,8 @@ from kafkalog.errors import NotALogError
 from kafkalog.storage.remote_path import is_remote
 
 if TYPE_CHECKING:
+    from inspector.config import Settings
     from inspector.headless import Options
-    from inspector.settings import Settings
 
 EPILOG = """\b
 Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
@@ -106,7 +106,7 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
-    from inspector.settings import load
+    from inspector.config import load
 
     settings = load(config)
     if utc is not None:

@@ -59,7 +59,7 @@ def test_a_path_that_may_not_be_read_is_unreadable(
     kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda *_, **__: False)
-    monkeypatch.setattr("inspector.model.discover", _refused)
+    monkeypatch.setattr("inspector.model.model.discover", _refused)
     ran = kafkalog("inspect", data_dir, "--headless", "segments")
     assert (ran.code, "Permission denied" in ran.err, "Invalid value" in ran.err) == (3, True, False)
 

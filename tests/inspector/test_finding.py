@@ -419,8 +419,8 @@ def test_the_message_of_a_finding_is_readable_below_a_long_path(damaged: Path, t
 
 @pytest.fixture
 def _same_always(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("inspector.screens.work._seconds", lambda _: "1.0 s")
-    monkeypatch.setattr("inspector.screens.statistics.has_blocks", lambda: True)
+    monkeypatch.setattr("inspector.views.run_view._seconds", lambda _: "1.0 s")
+    monkeypatch.setattr("inspector.views.statistics.has_blocks", lambda: True)
 
 
 @pytest.mark.usefixtures("_same_always")

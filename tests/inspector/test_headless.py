@@ -80,8 +80,8 @@ def test_a_screen_of_a_partition_needs_one(golden_logs: Path) -> None:
 def test_headless_and_the_model_import_no_textual() -> None:
     code = (
         "import sys, pkgutil\n"
-        "import inspector.headless, inspector.model, inspector.settings, inspector.text, inspector.reading\n"
-        "for each in pkgutil.iter_modules(inspector.reading.__path__, 'inspector.reading.'): __import__(each.name)\n"
+        "import inspector.headless, inspector.model.model, inspector.config, inspector.text, inspector.jobs.jobs\n"
+        "for each in pkgutil.iter_modules(inspector.model.__path__, 'inspector.model.'): __import__(each.name)\n"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,8 @@ import pytest
 
 from inspector import headless
 from inspector.jobs.jobs import Wanted
-from inspector.model import Model, TopicRow
+from inspector.model.model import Model
+from inspector.model.types import TopicRow
 from kafkalog import FileMessageSet
 from tests.helpers.damage import flipped, start_of
 from tests.helpers.damage import log as damaged_log
@@ -52,7 +53,7 @@ def unreadable(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise PermissionError(13, "Permission denied", str(path))
         return FileMessageSet(file, **options)
 
-    monkeypatch.setattr("inspector.reading.files.FileMessageSet", refused)
+    monkeypatch.setattr("inspector.model.segment_file.FileMessageSet", refused)
     return path
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector.model import Model
+from inspector.model.model import Model
 from kafkalog.errors import NotALogError
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import BatchRow
-from inspector.reading import windows
-from inspector.reading.batches import SegmentReader
+from inspector.model import segment_index as windows
+from inspector.model.segment import SegmentReader
+from inspector.model.types import BatchRow
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import (
     all_batches,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import BatchRow, Field
-from inspector.reading.batches import SegmentReader
+from inspector.model.segment import SegmentReader
+from inspector.model.types import BatchRow, Field
 from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.damage import flipped, log
 from tests.helpers.golden import Segment

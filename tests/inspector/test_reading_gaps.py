@@ -10,8 +10,8 @@ import pytest
 
 import kafkalog
 from inspector import headless
-from inspector.model import Model
-from inspector.reading.answers import Gap, PartitionState
+from inspector.model.model import Model
+from inspector.model.types import Gap, PartitionState
 from kafkalog import LogConfig, Record
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import DEADLINE_SECONDS, read_through, segment_file

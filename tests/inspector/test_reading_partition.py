@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import kafkalog
-from inspector.model import Byte, Model, Offset, Place, Time
+from inspector.model.model import Model
+from inspector.model.types import Byte, Offset, Place, Time
 from kafkalog import LogConfig, Record
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import all_records, read_through, segment_file
@@ -241,7 +242,7 @@ def test_no_more_than_a_few_segments_are_kept_open(tmp_path: Path) -> None:
     bases = [row.base_offset for row in reader.refresh().segments]
     assert len(bases) > 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inspector.reading.partition.KEPT", 3)
+        patch.setattr("inspector.model.partition.KEPT", 3)
         kept = [reader.segment(base) for base in bases]
         for each in kept:
             read_through(each) if each in kept[-3:] else None

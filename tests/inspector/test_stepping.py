@@ -16,7 +16,7 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from inspector.app import InspectorApp
 from inspector.jobs.jobs import Ended, SearchJob
 from inspector.jobs.runs import SearchRun
-from inspector.reading.batches import SegmentReader
+from inspector.model.segment import SegmentReader
 from inspector.widgets.lazy_table import LazyTable
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.search import Match
@@ -116,7 +116,7 @@ def third_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         return Progress(next(step), 1 << 40)
 
     monkeypatch.setattr(SegmentReader, "index_more", slowly)
-    monkeypatch.setattr("inspector.screens.following.OTHERS_READ", 0)
+    monkeypatch.setattr("inspector.partition.live.OTHERS_READ", 0)
     return goes_on
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from inspector import headless
-from inspector.model import Model, PartitionState, TopicRow
-from inspector.reading.partition import PartitionReader
+from inspector.model.model import Model
+from inspector.model.partition import PartitionReader
+from inspector.model.types import PartitionState, TopicRow
 from kafkalog import LogConfig
 from tests.oracle import java
 from tests.oracle.broker import Broker, Seen, View

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector.model import Model
+from inspector.model.model import Model
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, TopicPartition, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from kafkalog.scan import transactions
