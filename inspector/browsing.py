@@ -139,14 +139,14 @@ class Browsing:
         """Return the row of the batch at `place`; None if there is none in the selected segment."""
         if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
             return None
-        return await self.ask(self.segment.batch_at, position=self.place.position)
+        return await self.ask(self.segment.batch_of, self.place)
 
     async def record_at_place(self) -> int | None:
         """Return the row of the record at `place`, or else of the first record of its batch; None if there is none."""
         if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
             return None
         if self.place.offset is None:
-            return await self.ask(_first_record, self.segment, self.place.position)
+            return await self.ask(_first_record, self.segment, self.place)
         return await self.ask(self.segment.record_at, self.place.offset)
 
 
@@ -159,6 +159,6 @@ def _counts(segment: SegmentReader) -> tuple[int, int, int, bool]:
     return segment.batches, segment.records, segment.indexed_bytes, segment.is_walked
 
 
-def _first_record(segment: SegmentReader, position: int) -> int | None:
-    row = segment.batch_at(position=position)
+def _first_record(segment: SegmentReader, place: Place) -> int | None:
+    row = segment.batch_of(place)
     return None if row is None else segment.first_record_of(row)

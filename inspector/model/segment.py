@@ -21,7 +21,7 @@ from .batches import Held
 from .headers import Rows
 from .segment_file import SegmentFile
 from .segment_index import Windows
-from .types import BatchRow, Cell, Field, RecordDetail, RecordRow
+from .types import BatchRow, Cell, Field, Place, RecordDetail, RecordRow
 from .window import Window
 
 # What a step does at most, so that whoever waits for the worker waits no longer.
@@ -236,6 +236,17 @@ class SegmentReader:
         None where there is none, or it is not known yet.
         """
         return finding.batch_at(self, position=position, offset=offset, timestamp=timestamp)
+
+    @property
+    def generation(self) -> int:
+        """How often all rows have begun again."""
+        return self._windows.generation if self._windows is not None else 0
+
+    def batch_of(self, place: Place) -> int | None:
+        """The number of the batch at a place: the one it was found by, else the one at its position."""
+        if place.row is not None and place.generation == self.generation:
+            return place.row
+        return self.batch_at(position=place.position)
 
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
         """The next damaged batch after (or before) a row; None where none is known."""

@@ -158,11 +158,16 @@ Target: TypeAlias = Offset | Time | Byte
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a target is: its segment, the position of its batch, and its offset (None where no record is there)."""
+    """Where a target is: its segment, the position of its batch, and its offset (None where no record is there).
+
+    row: of its batch, where that is how it was found; it holds as long as the segment has this `generation`.
+    """
 
     base_offset: int
     position: int
     offset: int | None = None
+    row: int | None = field(default=None, compare=False)
+    generation: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ..model.types import Place
+
 if TYPE_CHECKING:
     from kafkalog.scan.progress import Progress
 
     from ..browsing import Browsing
     from ..model.segment import SegmentReader
-    from ..model.types import Byte
 
 Kind: TypeAlias = Literal["damage", "transaction"]
 
@@ -46,27 +47,25 @@ class Hunt:
         # Whose transaction that batch is of.
         self._producer: int | None = None
 
-    async def next(self) -> Byte | None:
+    async def next(self) -> Place | None:
         """Where the next one begins; None: there is no more."""
-        from ..model.types import Byte
-
         while self._segment is not None:
-            position = await self._next_in_segment(self._segment)
-            if position is not None:
-                return Byte(position, self.base_offset)
+            place = await self._next_in_segment(self._segment)
+            if place is not None:
+                return place
             await self._go_on()
         return None
 
-    async def _next_in_segment(self, segment: SegmentReader) -> int | None:
+    async def _next_in_segment(self, segment: SegmentReader) -> Place | None:
         ask, before = self._browsing.ask, None
         while True:
-            is_sure, position = await ask(self._look, segment)
+            is_sure, place = await ask(self._look, segment)
             if is_sure:
-                return position
+                return place
             self.progress = await ask(segment.index_more)
             self._stepped()
             if self.progress == before:
-                return position
+                return place
             before = self.progress
 
     async def _go_on(self) -> None:
@@ -86,19 +85,20 @@ class Hunt:
         self.unread += segment.problem is not None
         return segment
 
-    def _look(self, segment: SegmentReader) -> tuple[bool, int | None]:
+    def _look(self, segment: SegmentReader) -> tuple[bool, Place | None]:
         """Whether reading on would tell nothing else, and where the next one is, as far as it is known."""
         row = self._row_begun_from(segment)
         if row is None:
             return False, None
         found = self._found(segment, row)
         batch = None if found is None else segment.batch(found)
-        if found is None or batch is None:
+        if found is None or batch is None or self.base_offset is None:
             return not self.forwards or self._known(segment) >= segment.size, None
+        place = Place(self.base_offset, batch.position, None, found, segment.generation)
         if self.forwards and self._known(segment) <= batch.position:
-            return False, batch.position
+            return False, place
         self._row, self._producer = found, segment.producer_at(found)
-        return True, batch.position
+        return True, place
 
     def _found(self, segment: SegmentReader, row: int) -> int | None:
         if self.what == "damage":

@@ -11,7 +11,7 @@ from .. import messages
 from ..views.view import start
 
 if TYPE_CHECKING:
-    from ..model.types import Target
+    from ..model.types import Place, Target
     from ..screens.partition import PartitionScreen
 
 P = ParamSpec("P")
@@ -109,6 +109,19 @@ class Going:
         screen.on_told(messages.Told(None))
         if isinstance(target, Byte) and place.position < target.position:
             screen.notify(f"the segment has {place.position + 1:,} bytes", severity="warning", markup=False)
+        await self._arrive(place)
+        return True
+
+    async def to_place(self, place: Place, view: str | None) -> None:
+        """To what has been found already; view: None = the one that is shown."""
+        self._screen.on_told(messages.Told(None))
+        await self._arrive(place)
+        await self._show(view)
+        self._screen.show_lines()
+
+    async def _arrive(self, place: Place) -> None:
+        """Make it the place that views agree on."""
+        screen, browsing = self._screen, self._screen.opened
         browsing.following = browsing.ending = False
         if place.base_offset != browsing.base_offset:
             await browsing.select(place.base_offset)
@@ -119,7 +132,6 @@ class Going:
             browsing.search.on_the_way = False
         # Of a long segment all headers before it are read first: what is waited for is told meanwhile.
         screen.show_lines()
-        return True
 
     async def _show(self, view: str | None) -> None:
         if view is not None:

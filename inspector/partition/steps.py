@@ -19,7 +19,7 @@ from .shown_views import VIEWS_OF_PLACES, VIEWS_OF_RECORDS
 
 if TYPE_CHECKING:
     from ..jobs.runs import SearchRun
-    from ..model.types import Byte
+    from ..model.types import Place
     from ..screens.partition import PartitionScreen
 
 # Then keys do not wait any longer for what is looked for.
@@ -110,9 +110,9 @@ class Stepping:
         self._tell_batch(hunt, begun_in, found, is_short=steps.left > 0)
         if found is not None:
             view = None if self._screen.views.is_one_of(VIEWS_OF_PLACES) else "batches"
-            await self._screen.going.to_target(found, view)
+            await self._screen.going.to_place(found, view)
 
-    def _tell_batch(self, hunt: Hunt, begun_in: int | None, found: Byte | None, *, is_short: bool) -> None:
+    def _tell_batch(self, hunt: Hunt, begun_in: int | None, found: Place | None, *, is_short: bool) -> None:
         none = f"no {hunt.what} {'after' if hunt.forwards else 'before'} this in"
         unread = f"; segments not readable: {hunt.unread}" if hunt.unread else ""
         if is_short:
