@@ -106,23 +106,12 @@ class CellRow:
 
 
 @dataclass(frozen=True)
-class Options:
-    """The options of single screens.
-
-    Attributes:
-        find: What the search screen searches for.
-    """
-
-    find: Wanted | None = None
-
-
-@dataclass(frozen=True)
 class Asked:
-    """The arguments of a screen."""
+    """What a screen is asked for. find: what to search for."""
 
     model: Model
     times: Times
-    options: Options
+    find: Wanted | None
 
 
 @dataclass(frozen=True)
@@ -230,9 +219,9 @@ def search(asked: Asked) -> Listing:
     """List the records of a partition that match a search.
 
     Raises:
-        NeedsMoreError: The option `find` is missing.
+        NeedsMoreError: `find` is missing.
     """
-    wanted = asked.options.find
+    wanted = asked.find
     if wanted is None:
         raise NeedsMoreError("what is searched for? --find TEXT")
     looking = Search(_partition(asked).path, wanted.pattern(), fields=wanted.fields)
@@ -288,7 +277,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: Options | None = None) -> int:
+def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", find: Wanted | None = None) -> int:
     """Print a screen.
 
     Args:
@@ -296,7 +285,7 @@ def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: O
         screen: A name in `SCREENS`.
         form: "json" or "text".
         zone: The zone of times in text.
-        options: The options of single screens.
+        find: What the search screen searches for.
 
     Returns:
         The exit code.
@@ -308,7 +297,7 @@ def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: O
     """
     model = Model(path)
     try:
-        listing = SCREENS[screen](Asked(model, Times(zone), options or Options()))
+        listing = SCREENS[screen](Asked(model, Times(zone), find))
         lines = _json(listing, screen, model.path) if form == "json" else _text(listing)
         found = SOUND
         for line, is_sound in lines:

@@ -24,8 +24,6 @@ from .types import BatchRow, Field
 if TYPE_CHECKING:
     from .segment import SegmentReader
 
-# Records of one batch whose fields are listed; `field_at` finds those of any.
-LISTED_RECORDS = 100
 _VALUE_CHARACTERS = 120
 _REST_BYTES = 64
 
@@ -46,13 +44,6 @@ class Parsed:
         if self._fields is None or row != self._batch:
             self._batch, self._fields = row, EntryFields(reader.read_bytes, row.position, row.size)
         return self._fields
-
-
-def fields_of(reader: SegmentReader, row: BatchRow) -> tuple[Field, ...]:
-    """See `SegmentReader.fields`."""
-    if row.magic is None:
-        return (_no_batch(row),)
-    return tuple(_shown(each, row) for each in reader.parsed.of(reader, row).listed(LISTED_RECORDS))
 
 
 def every_field(reader: SegmentReader, row: BatchRow) -> Iterator[Field]:

@@ -24,19 +24,13 @@ if TYPE_CHECKING:
     from .segment_index import Windows
 
 
-def batch_at(
-    reader: SegmentReader, *, position: int | None = None, offset: int | None = None, timestamp: int | None = None
-) -> int | None:
+def batch_at(reader: SegmentReader, *, position: int | None, offset: int | None) -> int | None:
     """See `SegmentReader.batch_at`."""
     if reader.raw is None:
         return None
     if position is not None:
         return _row_at_position(reader, reader.raw, position)
-    if offset is not None:
-        return _first_row(reader, reader.raw, "last_offset", offset)
-    if timestamp is not None:
-        return _first_row(reader, reader.raw, "max_timestamp", timestamp)
-    raise ValueError("a position, an offset or a timestamp is needed")
+    return None if offset is None else _row_at_offset(reader, reader.raw, offset)
 
 
 def _row_at_position(reader: SegmentReader, windows: Windows, position: int) -> int | None:
@@ -50,18 +44,11 @@ def _row_at_position(reader: SegmentReader, windows: Windows, position: int) -> 
     return window.first_row + int(np.searchsorted(rows["position"], position, "right")) - 1
 
 
-def _first_row(reader: SegmentReader, windows: Windows, name: str, value: int) -> int | None:
-    """The first batch whose `name` is `value` or more."""
-    if name == "last_offset":
-        candidates = windows.from_number(windows.number_at(lambda window: window.last_offset, value - 1) + 1)
-    else:
-        candidates = (window for window in windows.all if window.max_timestamp >= value)
-    for window in candidates:
+def _row_at_offset(reader: SegmentReader, windows: Windows, offset: int) -> int | None:
+    """The first batch whose last offset is `offset` or more."""
+    for window in windows.from_number(windows.number_at(lambda each: each.last_offset, offset - 1) + 1):
         rows = reader.held(window).rows
-        if rows is None:
-            continue
-        found = np.flatnonzero(rows[name] >= value)
-        if len(found):
+        if rows is not None and len(found := np.flatnonzero(rows["last_offset"] >= offset)):
             return window.first_row + int(found[0])
     return None
 

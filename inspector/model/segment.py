@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from kafkalog import RecordBatch
 from kafkalog.errors import KafkaLogError
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.summary import SegmentSummary
@@ -178,17 +177,6 @@ class SegmentReader:
         found = self.batch_rows(i, 1)
         return found[0] if found else None
 
-    def record_batch(self, i: int) -> RecordBatch | None:
-        """Return batch i as the library reads it; None: no batch can be read there."""
-        if self._file is None or not 0 <= i < self.batches:
-            return None
-        _, held, number = reading.window_of(self, i)
-        if held.rows is None:
-            return None
-        row = held.rows[number]
-        start = int(row["position"])
-        return next(self._file.part(start, start + int(row["size_in_bytes"])).batches(), None)
-
     def batch_rows(self, first: int, count: int) -> list[BatchRow]:
         """The batches first .. first + count, as far as they are known."""
         rows: list[BatchRow] = []
@@ -228,14 +216,12 @@ class SegmentReader:
 
     # --- finding
 
-    def batch_at(
-        self, *, position: int | None = None, offset: int | None = None, timestamp: int | None = None
-    ) -> int | None:
-        """The number of the batch that a position is in, or that holds an offset or a time (ms) or the first after it.
+    def batch_at(self, *, position: int | None = None, offset: int | None = None) -> int | None:
+        """The number of the batch that a position is in, or that holds an offset or the first after it.
 
         None where there is none, or it is not known yet.
         """
-        return finding.batch_at(self, position=position, offset=offset, timestamp=timestamp)
+        return finding.batch_at(self, position=position, offset=offset)
 
     @property
     def generation(self) -> int:
@@ -311,11 +297,6 @@ class SegmentReader:
             return self._file.read(position, length)
         except (OSError, KafkaLogError, ValueError):
             return b""
-
-    def fields(self, batch_row: int) -> tuple[Field, ...]:
-        """The fields of a batch's header and, where they are not compressed, of its first records."""
-        row = self.batch(batch_row)
-        return () if row is None else naming.fields_of(self, row)
 
     def every_field(self, batch_row: int) -> Iterator[Field]:
         """All fields of a batch, of all its records too; what is none is a field "unknown". Each byte is in one."""

@@ -32,7 +32,6 @@ class Window:
     records: int
     previous: int
     last_offset: int
-    max_timestamp: int = -1
     worst: int = DATA
     producers: dict[int, int] = field(default_factory=dict)
     checked: bool = False

@@ -19,7 +19,7 @@ from kafkalog.storage.remote_path import is_remote
 
 if TYPE_CHECKING:
     from inspector.config import Settings
-    from inspector.headless import Options
+    from inspector.jobs.jobs import Wanted
 
 EPILOG = """\b
 Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
@@ -133,7 +133,7 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, screen_opt
     if screen in headless.COMMANDS:
         return _by_command(path, form, *headless.COMMANDS[screen], deep=screen_options["deep"])
     try:
-        return headless.show(path, screen, form, settings.time_zone, _options(screen_options))
+        return headless.show(path, screen, form, settings.time_zone, _wanted(screen_options))
     except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
 
@@ -148,17 +148,17 @@ def _by_command(path: Path, form: str, name: str, options: dict[str, bool], *, d
     return code
 
 
-def _options(screen_options: dict[str, Any]) -> Options:
-    """Return the options of a screen from those of the command line.
+def _wanted(screen_options: dict[str, Any]) -> Wanted | None:
+    """Return what to search for, from the options of the command line.
 
     Raises:
         NeedsMoreError: The regular expression is invalid.
     """
-    from inspector.headless import NeedsMoreError, Options
+    from inspector.headless import NeedsMoreError
     from inspector.jobs.jobs import Wanted
 
     if not screen_options["find"]:
-        return Options()
+        return None
     wanted = Wanted(screen_options["find"], regex=screen_options["regex"], case=not screen_options["any_case"])
     if screen_options["fields"]:
         wanted = replace(wanted, fields=frozenset(screen_options["fields"]))
@@ -166,4 +166,4 @@ def _options(screen_options: dict[str, Any]) -> Options:
         wanted.pattern()
     except ValueError as error:
         raise NeedsMoreError(str(error)) from None
-    return Options(wanted)
+    return wanted

@@ -49,11 +49,11 @@ def test_an_unreadable_batch_is_in_json_and_text_with_its_position(
     batches = damaged_log()
     place = start_of(batches, 3)
     path = segment_file(tmp_path, flipped(b"".join(batches), place + 300, 0))
-    options = headless.Options(find=Wanted("nothing"))
-    assert headless.show(path, screen, "json", options=options) == 1
+    find = Wanted("nothing")
+    assert headless.show(path, screen, "json", find=find) == 1
     first = json.loads(capsys.readouterr().out)["first_unreadable"]
     assert (first["path"], first["position"], "checksum" in first["problem"]) == (str(path), place, True)
-    assert headless.show(path, screen, "text", options=options) == 1
+    assert headless.show(path, screen, "text", find=find) == 1
     assert f"problem: {path.name}: position {place}: {first['problem']}\n" in capsys.readouterr().out
 
 

@@ -23,7 +23,7 @@ GARBAGE = bytes((i * 37 + i // 256) % 251 for i in range(5_000))
 
 
 def document(path: Path, screen: str, capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
-    assert headless.show(path, screen, "json", options=headless.Options(find=Wanted("nothing"))) == code
+    assert headless.show(path, screen, "json", find=Wanted("nothing")) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
