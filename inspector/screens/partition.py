@@ -311,11 +311,12 @@ class PartitionScreen(InspectorScreen):
         return " ".join(filter(None, [self._health(), "FOLLOW" if follows else "", self.session.zone_name]))
 
     def _health(self) -> str:
+        """What is known of the partition; "" = no check has been done."""
         if self.browsing is None:
             return ""
         state = self.browsing.state
-        health, _ = self.session.checked(state.path)
-        return "damaged" if state.problem is not None else health
+        health = "damaged" if state.problem is not None else self.session.checked(state.path)[0]
+        return "" if health == "unchecked" else health
 
 
 def _where(place: Place) -> str:
