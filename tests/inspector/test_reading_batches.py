@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from inspector.model import segment_index as windows
 from inspector.model.segment import SegmentReader
-from inspector.model.types import BatchRow
+from inspector.model.types import BatchRow, Place
+from tests.helpers.damage import log, start_of
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import (
     all_batches,
     all_steps,
     golden_segment,
+    read_through,
     reader_of,
     segment_file,
     spread,
@@ -149,4 +151,20 @@ def test_a_missing_file_is_reported_and_nothing_raises(tmp_path: Path) -> None:
     segment_file(tmp_path, V2Batch(records(b"v")).encoded())
     reader.index_more()
     assert (reader.problem, reader.batches) == (None, 1)
+    reader.close()
+
+
+def test_a_place_that_was_found_by_its_row_is_not_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = log()
+    path = segment_file(tmp_path, b"".join(batches))
+    reader = reader_of(path)
+    place = Place(0, start_of(batches, 3), None, 3, reader.generation)
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentReader, "batch_at", None)
+        assert reader.batch_of(place) == 3
+    path.write_bytes(b"".join([*[V2Batch(records(b"v")).encoded()] * 9, *batches]))
+    read_through(reader)
+    assert reader.batch_of(place) == reader.batch_at(position=place.position) != 3
     reader.close()

@@ -13,6 +13,8 @@ from kafkalog.fsck import Severity
 from kafkalog.scan.records import Damage
 from kafkalog.scan.records import records as surviving_records
 from kafkalog.scan.search import EXCERPT_BYTES, FieldName, Match, Search, SearchProgress, pattern
+from kafkalog.storage.files.byte_source import ByteSource
+from kafkalog.storage.files.open_source import open_source
 from tests.helpers.damage import flipped, log, start_of, with_bytes
 from tests.helpers.damage_kinds import KINDS, places_of
 from tests.helpers.golden import Partition
@@ -197,3 +199,29 @@ def test_a_search_of_a_partition_whose_segments_were_deleted_reports_it(tmp_path
     matches, progress = searched(path.parent, b"value")
     assert (matches, progress.complete) == ([], False)
     assert progress.problem is not None
+
+
+def test_a_search_reads_each_byte_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = V2Batch(records(*[b"x" * 1000] * 50)).encoded()
+    data = b"".join((50 * i).to_bytes(8, "big") + batch[8:] for i in range(200))
+    path = segment_file(tmp_path / "t-0", data)
+    viewed = 0
+    opened = open_source
+
+    def counting(file: Path) -> ByteSource:
+        source = opened(file)
+        view = source.view
+
+        def counted(position: int, length: int) -> memoryview:
+            nonlocal viewed
+            viewed += length
+            return view(position, length)
+
+        monkeypatch.setattr(source, "view", counted)
+        return source
+
+    monkeypatch.setattr("kafkalog.scan.record_scan.open_source", counting)
+    matches, progress = searched(path.parent, b"nothing has this")
+    assert (matches, progress.complete, progress.reached_offset) == ([], True, 10_000)
+    # A batch at the end of one read is read again with the next.
+    assert path.stat().st_size <= viewed <= 1.02 * path.stat().st_size
