@@ -100,7 +100,9 @@ class Model:
     @property
     def problem(self) -> str | None:
         """The problem of the data directory itself when it was last read; None if there is none."""
-        return self._gone or next((str(each) for each in self._directory.problems), None)
+        if self._gone is not None or "_directory" not in self.__dict__:
+            return self._gone
+        return next((str(each) for each in self._directory.problems), None)
 
     @cached_property
     def _directory(self) -> DirectoryStatus:
@@ -144,7 +146,7 @@ class Model:
         return [self._source(each) for each in place.partitions]
 
     def _source(self, place: PartitionDir | LogFile) -> Source:
-        return Source(self._name(place), place, self._directory)
+        return Source(self._name(place), place, lambda: self._directory)
 
     def _name(self, place: PartitionDir | LogFile) -> str:
         if isinstance(place, LogFile) or self._is_data_dir:

@@ -115,7 +115,7 @@ class PartitionReader:
         self._log = None
 
     def _with_watermarks(self, log: Log, rows: tuple[SegmentRow, ...]) -> PartitionState:
-        directory, place = self._source.directory, self._source.place
+        directory, place = self._source.directory(), self._source.place
         assert not isinstance(place, LogFile)
         problems = [row.problem for row in rows if row.problem is not None]
         epochs: tuple[tuple[int, int], ...] = ()

@@ -8,7 +8,7 @@ later      last stable offsets                   where the log behind the newest
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,12 +34,12 @@ class Source:
     Attributes:
         name: The name of its row.
         place: What it is.
-        directory: The state of the data directory that it is in.
+        directory: Returns the state of the data directory that it is in.
     """
 
     name: str
     place: PartitionDir | LogFile
-    directory: DirectoryStatus
+    directory: Callable[[], DirectoryStatus]
 
     @property
     def path(self) -> Path:
@@ -85,7 +85,7 @@ class Topics:
             if isinstance(place, LogFile):
                 return replace(row, filled=True, segments=1, bytes=place.path.stat().st_size)
             with ReadOnlyLog(place.path, config=CONFIG) as log:
-                status = source.directory.status_of_log(place, log, quick=quick)
+                status = source.directory().status_of_log(place, log, quick=quick)
                 last = _last_timestamp(log) if quick else row.last_timestamp
         except (OSError, KafkaLogError, ValueError) as error:
             return replace(row, filled=True, health="unreadable", problem=str(error))
@@ -105,7 +105,7 @@ class Topics:
             return row
         end = max(start, end)
         watermark = end if status.high_watermark is None else status.high_watermark
-        is_known = not source.directory.problems
+        is_known = not source.directory().problems
         return replace(
             row,
             records=0 if end == start else None,

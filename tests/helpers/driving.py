@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # So that ages are the same for ever.
 DEFAULTS = Settings()
 NOW = 1_800_000_000_000
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 BETWEEN_LOOKS_SECONDS = 0.01
 SNAPSHOT_SECONDS = 10
 SNAPSHOTS = Path(__file__).parents[1] / "inspector" / "snapshots"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,14 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("pathlib.Path.open", refused)
     with pytest.raises(PermissionError):
         Model(path)
+
+
+@pytest.mark.slow
+def test_names_are_listed_without_importing_what_reads_logs(golden_logs: Path) -> None:
+    code = (
+        "import sys; from inspector.model.model import Model\n"
+        f"model = Model({str(golden_logs / 'kafka-3.9' / 'data')!r})\n"
+        "print(len(model.names()), model.problem, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["20", "None", "False"]
