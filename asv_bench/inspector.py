@@ -154,7 +154,7 @@ class Report:
 
 def topics(report: Report, root: Path) -> None:
     with report.timed("importing"):
-        from inspector.model import Model
+        from inspector.model.model import Model
 
     started, marks = now(), dict[str, str]()
     model = Model(root / "data")
@@ -170,7 +170,8 @@ def topics(report: Report, root: Path) -> None:
 
 
 def segment(report: Report, directory: Path) -> None:
-    from inspector.model import Byte, Model, Offset, Time
+    from inspector.model.model import Model
+    from inspector.model.types import Byte, Offset, Time
 
     with report.timed("open, first state"):
         partition = Model(directory).partition()
@@ -223,25 +224,22 @@ def _index(report: Report, reader: Any) -> None:
 
 
 def through(report: Report, directory: Path) -> None:
-    from inspector.model import Model
-    from inspector.reading.search import Search
-    from inspector.reading.statistics import Statistics
-    from inspector.reading.verifying import Verification
-    from kafkalog.scan.search import pattern
+    from kafkalog.fsck import verify_path
+    from kafkalog.scan.search import Search, pattern
+    from kafkalog.scan.statistics import LogStatistics
 
-    partition = Model(directory).partition()
     for name, backwards in (("search", False), ("search backwards", True)):
         start, first = time.perf_counter(), 0.0
-        for _ in Search(partition, pattern("nothing has this"), backwards=backwards):
+        for _ in Search(directory, pattern("nothing has this"), backwards=backwards):
             first = first or time.perf_counter() - start
         seconds = time.perf_counter() - start
         report.line(name, f"{1000 * seconds:10.1f} ms, first progress after {1000 * first:.0f} ms")
     with report.timed("statistics"):
-        counted = Statistics(partition)
-        while not counted.step().is_done:
+        counted = LogStatistics(directory)
+        while not counted.step(0.1).is_done:
             pass
     with report.timed("verify"):
-        for _ in Verification(directory):
+        for _ in verify_path(directory):
             pass
     report.memory()
 
@@ -325,8 +323,8 @@ def screens(report: Report, directory: Path) -> None:
 
 async def _screens(report: Report, directory: Path) -> None:
     from inspector.app import InspectorApp
-    from inspector.model import Model
-    from inspector.settings import Settings
+    from inspector.config import Settings
+    from inspector.model.model import Model
 
     app: Any = InspectorApp(Model(directory), Settings())
     async with app.run_test(size=(140, 40)) as pilot:
@@ -344,7 +342,7 @@ async def _show(report: Report, pilot: Any, what: str, name: str) -> None:
     await pilot.press(*keys[:-1])
     pilot.app.simulate_key(keys[-1])
     await _shown(report, pilot.app, what, name)
-    pilot.app.end_runs(pilot.app.model.path)
+    pilot.app.session.runs.end(pilot.app.session.model.path)
     await pilot.pause(0.1)
 
 

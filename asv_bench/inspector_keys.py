@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from inspector.app import InspectorApp
+from inspector.config import Settings
 from inspector.jobs.runs import SearchRun, StatisticsRun, VerifyRun
-from inspector.model import Model
-from inspector.settings import Settings
+from inspector.model.model import Model
 from inspector.widgets.lazy_table import LazyTable
 
 SECONDS = 6.0
@@ -40,7 +40,11 @@ async def measure(path: Path) -> None:
         for name, keys in BEGIN.items():
             await pilot.press(*keys)
             await asyncio.sleep(1.5)
-            run = None if name == "nothing" else app.runs.of(KINDS[name.split(",")[0]], app.model.partition().path)
+            run = (
+                None
+                if name == "nothing"
+                else app.session.runs.of(KINDS[name.split(",")[0]], app.session.model.partition().path)
+            )
             await pilot.press("5")
             await asyncio.sleep(0.5)
             delays, late = await press(app, run)

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from inspector import text
+from inspector import messages, text
 from inspector.app import InspectorApp, Start
 from inspector.columns import Times
+from inspector.config import Settings
 from inspector.keys import ACTIONS, SCOPES, shown
-from inspector.model import Model
-from inspector.screens import VIEWS
-from inspector.settings import Settings
+from inspector.model.model import Model
+from inspector.view_table import VIEWS
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "inspector.md"
@@ -193,7 +193,7 @@ async def _play(data: Path, scene: Scene) -> tuple[str, str]:
         stage = Stage(app, pilot)
         await stage.press(sees=f"{DAMAGED} +88")
         if scene.partition is not None:
-            app.open_partition(scene.partition)
+            app.post_message(messages.OpenPartition(scene.partition))
             await stage.press(sees=r"S 0 start")
         await scene.steps(stage)
         await stage.at_rest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,21 +23,20 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from inspector import text
-from inspector.columns import Times
-from inspector.desk import Desk
-from inspector.ending import end_from_outside, stop_looking
-from inspector.keys import ACTIONS, bindings
-from inspector.screens import VIEWS
-from inspector.screens.base import InspectorScreen
-from inspector.settings import TIME_ZONES, Settings
+from . import messages, text
+from .columns import Times
+from .config import TIME_ZONES, Settings
+from .ending import end_from_outside, stop_looking
+from .keys import ACTIONS, bindings
+from .screens.base import InspectorScreen
+from .session import Session
+from .view_table import VIEWS
 
 if TYPE_CHECKING:
     from textual.worker import WorkType
 
-    from inspector.jobs.runs import Runs, SearchRun
-    from inspector.messages import Jump
-    from inspector.model import Model
+    from .messages import Jump
+    from .model.model import Model
 
 SETTLED_SECONDS = 2.0
 # An effect that takes longer is not waited for.
@@ -46,7 +45,6 @@ PALETTE_LINES = 10
 DEFAULT_THEME = "textual-dark"
 # Terminals that know no colours get none, as with NO_COLOR.
 COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
-ZONE_NAMES = {"utc": "UTC", "local": "local", "relative": "ago", "epoch": "ms"}
 
 
 class Warnings(logging.Handler):
@@ -89,16 +87,8 @@ class InspectorApp(App[None]):
 
     def __init__(self, model: Model, settings: Settings, start: Start | None = None) -> None:
         super().__init__()
-        self.model = model
-        self.settings = settings
         self.begin = start or Start()
-        self.times = self.begin.times or Times(settings.time_zone)
-        self.desk = Desk("partitions")
-        self._runs: Runs | None = None
-        # What was typed, in this session.
-        self.searched: list[str] = []
-        self.gone_to: list[str] = []
-        self.has_topics = model.kind == "data_dir"
+        self.session = Session(model, settings, self.begin.times)
         self._clashes: set[str] = set()
         self._warnings = Warnings(self)
         # Keys that wait until the one before has had its effect.
@@ -106,16 +96,16 @@ class InspectorApp(App[None]):
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the only one that is made before it is wanted."""
-        if self.has_topics:
-            from inspector.screens.topics import TopicsScreen
+        if self.session.has_topics:
+            from .screens.topics import TopicsScreen
 
-            return TopicsScreen()
+            return TopicsScreen(self.session)
         return self._partition_screen(None)
 
     def _partition_screen(self, name: str | None, jump: Jump | None = None) -> Screen[None]:
-        from inspector.screens.partition import PartitionScreen
+        from .screens.partition import PartitionScreen
 
-        return PartitionScreen(name, self.begin.first_view, jump)
+        return PartitionScreen(self.session, name, self.begin.first_view, jump)
 
     def on_mount(self) -> None:
         pass_keys: WorkType[None] = self._pass_keys
@@ -126,17 +116,17 @@ class InspectorApp(App[None]):
         self.set_timer(SETTLED_SECONDS, gc.freeze)
         self.set_timer(SETTLED_SECONDS, self._import_jobs)
         logging.getLogger("kafkalog").addHandler(self._warnings)
-        self.set_keymap(self.settings.keymap)
-        mistakes = [*self.settings.mistakes, *self._use_theme()]
+        self.set_keymap(self.session.settings.keymap)
+        mistakes = [*self.session.settings.mistakes, *self._use_theme()]
         if mistakes:
             self.notify("\n".join(mistakes), title="config file", severity="warning", timeout=10, markup=False)
 
     def _import_jobs(self) -> None:
         """In a thread, so that the first key that begins a job does not wait for it."""
-        self.run_worker(self.desk(import_module, "inspector.jobs.runs"), exit_on_error=False)
+        self.run_worker(self.session.desk(import_module, ".jobs.runs", __package__), exit_on_error=False)
 
     def _use_theme(self) -> list[str]:
-        theme = self.settings.theme
+        theme = self.session.settings.theme
         if theme is not None and theme not in self.available_themes:
             return [f"theme: no such theme: {theme!r}; there are {', '.join(sorted(self.available_themes))}"]
         self.theme = theme or DEFAULT_THEME
@@ -144,54 +134,17 @@ class InspectorApp(App[None]):
 
     def on_unmount(self) -> None:
         logging.getLogger("kafkalog").removeHandler(self._warnings)
-        if self._runs is not None:
-            self._runs.close()
-        self.desk.close(self.model.close)
+        self.session.close()
 
-    @property
-    def runs(self) -> Runs:
-        """What is, or was, done beside the screens."""
-        if self._runs is None:
-            from inspector.jobs.runs import Runs
+    def on_open_partition(self, message: messages.OpenPartition) -> None:
+        self.push_screen(self._partition_screen(message.name, message.jump))
 
-            self._runs = Runs()
-        return self._runs
+    def on_verify_all(self) -> None:
+        from .screens.verify_all import VerifyScreen
 
-    def search_of(self, path: Path) -> SearchRun | None:
-        """What was searched for there last."""
-        if self._runs is None:
-            return None
-        from inspector.jobs.runs import SearchRun
+        self.push_screen(VerifyScreen(self.session))
 
-        return self._runs.of(SearchRun, path)
-
-    def end_runs(self, path: Path) -> None:
-        """Those of a partition that is left; what they have found so far stays."""
-        if self._runs is not None:
-            self._runs.end(path)
-
-    @property
-    def zone_name(self) -> str:
-        """The time zone, for the line at the top."""
-        return ZONE_NAMES[self.times.zone]
-
-    def ask(self, label: str, submitted: Callable[[str | None], None], *, value: str = "") -> None:
-        """A line to type in, on the screen that is seen."""
-        if isinstance(self.screen, InspectorScreen):
-            self.screen.ask(label, submitted, value=value)
-
-    def open_partition(self, name: str, jump: Jump | None = None) -> None:
-        """Its screen, above the list. jump: where to, once it is open."""
-        self.push_screen(self._partition_screen(name, jump))
-
-    def verify_all(self) -> None:
-        """The check of all partitions, above the list."""
-        from inspector.screens.verify import VerifyScreen
-
-        self.push_screen(VerifyScreen())
-
-    def close_partition(self) -> None:
-        """Back to the list, where there is one."""
+    def on_close_partition(self) -> None:
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:
@@ -258,14 +211,15 @@ class InspectorApp(App[None]):
             super().action_command_palette()
 
     def action_help(self) -> None:
-        from inspector.screens.help import HelpScreen
+        from .screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.settings.keymap))
+            self.push_screen(HelpScreen(self.session.settings.keymap))
 
     def action_time_zone(self) -> None:
         """UTC, local time, ms, by turns."""
-        self.times.zone = TIME_ZONES[(TIME_ZONES.index(self.times.zone) + 1) % len(TIME_ZONES)]
+        times = self.session.times
+        times.zone = TIME_ZONES[(TIME_ZONES.index(times.zone) + 1) % len(TIME_ZONES)]
         for screen in self.screen_stack:
             if isinstance(screen, InspectorScreen):
                 screen.times_changed()
@@ -301,7 +255,7 @@ def run(path: Path, settings: Settings) -> int:
     """Opens `path` and shows it until the user leaves; the exit code. NotALogError, OSError: it cannot be opened."""
     import os
 
-    from inspector.model import Model
+    from .model.model import Model
 
     if os.environ.get("TERM", "") in COLOURLESS:
         os.environ.setdefault("NO_COLOR", "1")

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from inspector.desk import Desk
+from .desk import Desk
 
 if TYPE_CHECKING:
-    from inspector.jobs.runs import SearchRun
-    from inspector.reading.answers import PartitionState, Place, SegmentRow
-    from inspector.reading.batches import SegmentReader
-    from inspector.reading.partition import PartitionReader
     from kafkalog.scan.progress import Progress
+
+    from .jobs.runs import SearchRun
+    from .model.partition import PartitionReader
+    from .model.segment import SegmentReader
+    from .model.types import PartitionState, Place, SegmentRow
+    from .session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +28,7 @@ class Browsing:
     """The selected segment and place of a partition.
 
     Attributes:
+        session: What all screens share.
         reader: The reader of the partition.
         desk: The worker thread of the partition.
         state: The state of the partition when it was last read.
@@ -42,7 +45,8 @@ class Browsing:
         version: A number that rises when rows read before are not valid any more.
     """
 
-    def __init__(self, reader: PartitionReader, desk: Desk, state: PartitionState) -> None:
+    def __init__(self, session: Session, reader: PartitionReader, desk: Desk, state: PartitionState) -> None:
+        self.session = session
         self.reader = reader
         self.desk = desk
         self.state = state
@@ -135,14 +139,14 @@ class Browsing:
         """Return the row of the batch at `place`; None if there is none in the selected segment."""
         if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
             return None
-        return await self.ask(self.segment.batch_at, position=self.place.position)
+        return await self.ask(self.segment.batch_of, self.place)
 
     async def record_at_place(self) -> int | None:
         """Return the row of the record at `place`, or else of the first record of its batch; None if there is none."""
         if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
             return None
         if self.place.offset is None:
-            return await self.ask(_first_record, self.segment, self.place.position)
+            return await self.ask(_first_record, self.segment, self.place)
         return await self.ask(self.segment.record_at, self.place.offset)
 
 
@@ -155,6 +159,6 @@ def _counts(segment: SegmentReader) -> tuple[int, int, int, bool]:
     return segment.batches, segment.records, segment.indexed_bytes, segment.is_walked
 
 
-def _first_record(segment: SegmentReader, position: int) -> int | None:
-    row = segment.batch_at(position=position)
+def _first_record(segment: SegmentReader, place: Place) -> int | None:
+    row = segment.batch_of(place)
     return None if row is None else segment.first_record_of(row)

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from unicodedata import combining, east_asian_width
 
-from inspector import text
-from inspector.columns import Times
-from inspector.reading.statistics import StatisticsState
+from kafkalog.scan.statistics import Totals
+
+from . import text
+from .columns import Times
 
 # What terminals have that know no more than ASCII.
 PLAIN_TERMINALS = ("vt100", "vt102", "vt220", "dumb", "linux")
@@ -37,7 +38,7 @@ def has_blocks() -> bool:
     return os.environ.get("TERM", "") not in PLAIN_TERMINALS and encoding == "utf8"
 
 
-def report(state: StatisticsState, times: Times, width: int, *, blocks: bool = False) -> list[str]:
+def report(state: Totals, times: Times, width: int, *, blocks: bool = False) -> list[str]:
     """All of the statistics, as lines; side by side where there is room."""
     if width < WIDE:
         return [
@@ -53,11 +54,11 @@ def report(state: StatisticsState, times: Times, width: int, *, blocks: bool = F
     return [f"{fitted(one, half)}  {another}".rstrip() for one, another in zip_longest(left, right, fillvalue="")]
 
 
-def _use(state: StatisticsState, width: int, blocks: bool) -> list[str]:
+def _use(state: Totals, width: int, blocks: bool) -> list[str]:
     return [*_codecs(state), "", *_nulls(state), "", *_keys(state, width, blocks)]
 
 
-def _over_time(state: StatisticsState, times: Times, width: int, blocks: bool) -> list[str]:
+def _over_time(state: Totals, times: Times, width: int, blocks: bool) -> list[str]:
     counts = [count for _, count in state.times]
     if not counts:
         return ["TIME  no record has a time"]
@@ -98,7 +99,7 @@ def bar(share: float, width: int, *, blocks: bool = False) -> str:
     return (("█" if blocks else "#") * min(width, length)).ljust(width)
 
 
-def _sizes(state: StatisticsState, width: int, blocks: bool) -> list[str]:
+def _sizes(state: Totals, width: int, blocks: bool) -> list[str]:
     if not state.sizes:
         return ["SIZES  no values"]
     total = sum(count for _, count in state.sizes)
@@ -135,7 +136,7 @@ def _counted(count: int, total: int, most: int, width: int, blocks: bool) -> str
     return f"{bar(count / most, room, blocks=blocks)} {text.number(count):>13} {100 * count / total:5.1f}%"
 
 
-def _codecs(state: StatisticsState) -> list[str]:
+def _codecs(state: Totals) -> list[str]:
     lines = [f"CODECS  {'BATCHES':>9} {'STORED':>10} {'PLAIN':>10}  RATIO"]
     for use in state.codecs:
         ratio = "" if use.ratio is None else f"{use.ratio:.2f}"
@@ -144,17 +145,21 @@ def _codecs(state: StatisticsState) -> list[str]:
     return lines
 
 
-def _nulls(state: StatisticsState) -> list[str]:
+def _nulls(state: Totals) -> list[str]:
     keys, values = _share(state.null_keys, state.records), _share(state.null_values, state.records)
     sizes = [text.size(each) for each in (state.key_bytes, state.value_bytes, state.header_bytes)]
-    return [f"NULL  keys {keys}, values {values}", "BYTES  keys {}, values {}, headers {}".format(*sizes)]
+    counts = [
+        f"RECORDS  {state.records:,}, of these {state.aborted_records:,} aborted",
+        f"APART  {state.control_records:,} control, {state.deleted_records:,} below the log start",
+    ]
+    return [*counts, f"NULL  keys {keys}, values {values}", "BYTES  keys {}, values {}, headers {}".format(*sizes)]
 
 
 def _share(count: int, total: int) -> str:
     return f"{text.number(count)} ({100 * count / total:.1f}%)" if total else text.number(count)
 
 
-def _keys(state: StatisticsState, width: int, blocks: bool) -> list[str]:
+def _keys(state: Totals, width: int, blocks: bool) -> list[str]:
     shown = _worth_showing(state)
     if not shown:
         return ["KEYS  none that comes often"] if state.records else ["KEYS"]
@@ -167,5 +172,5 @@ def _keys(state: StatisticsState, width: int, blocks: bool) -> list[str]:
     return lines
 
 
-def _worth_showing(state: StatisticsState) -> Sequence[tuple[bytes, int]]:
+def _worth_showing(state: Totals) -> Sequence[tuple[bytes, int]]:
     return state.top_keys[:KEYS_SHOWN]

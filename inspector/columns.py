@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inspector import text
-from inspector.reading.answers import BatchRow, RecordRow, SegmentRow, TopicRow
-from inspector.rows import Shown
+from . import text
+from .model.types import BatchRow, RecordRow, SegmentRow, TopicRow
+from .tables import Shown
 
 if TYPE_CHECKING:
     from kafkalog.fsck import Finding
@@ -40,6 +40,7 @@ TONES = {
     "corrupt": "damaged",
 }
 HEALTH = {
+    "unchecked": ("plain", " "),
     "ok": ("plain", " "),
     "hanging transaction": ("damaged", "!"),
     "damaged": ("damaged", "!"),
@@ -95,10 +96,11 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
         Shown("BASE OFFSET", 11, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
         Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
         Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("CODECS", 9, _codecs),
-        Shown("INDEX", 7, lambda row: row.index_state),
+        Shown("HEALTH", 9, lambda row: row.health),
+        Shown("INDEX", 7, lambda row: row.index_state or ""),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
+        Shown("CODECS", 9, _codecs),
         Shown("BATCHES", 9, lambda row: text.number(row.batches), lambda row: row.batches, right=True),
         Shown("STATE", 8, lambda row: "sealed" if row.sealed else "active"),
     ]
@@ -140,7 +142,7 @@ def look_of_topic(row: TopicRow) -> tuple[str, str]:
     """Return tone and symbol of a partition; x is a directory to be deleted, or not of this cluster."""
     if not row.filled:
         return "muted", " "
-    return ("muted", "x") if row.health == "ok" and row.mark is not None else HEALTH[row.health]
+    return ("muted", "x") if row.health in {"ok", "unchecked"} and row.mark is not None else HEALTH[row.health]
 
 
 def look_of_segment(row: SegmentRow) -> tuple[str, str]:
@@ -153,10 +155,13 @@ def look_of_segment(row: SegmentRow) -> tuple[str, str]:
 def look(row: BatchRow | RecordRow) -> tuple[str, str]:
     """Return tone and symbol of a batch or a record.
 
-    Damage has priority over the kind. Plain data with missing offsets before it has `~`.
+    Damage has priority over the kind. `<` is below the log start offset; plain data with missing offsets before it has
+    `~`.
     """
     if row.problem is not None or row.kind == "corrupt":
         return "damaged", "!"
+    if row.is_deleted:
+        return "muted", "<"
     if row.kind == "data":
         return "plain", "~" if row.gap_before else " "
     return TONES[row.kind], SYMBOLS[row.kind]

@@ -1,41 +1,38 @@
-"""Each screen as text or JSON, for scripts: `kafkalog inspect PATH --headless SCREEN -o json`.
+"""Screens as text or JSON, for scripts: `kafkalog inspect PATH --headless SCREEN -o json`.
 
-JSON is one document, {"version": ..., "screen": ..., "path": ..., "rows": [...], ...}. Batches, records, segments,
-partitions and findings have the shapes that the other commands print (`kafkalog.cli.json_shapes`), and the fields that
-the screen adds. Rows are written as they are read, so that a long segment takes no more memory than a short one. The
-text has the columns of the screen. The exit code is 1 if a problem is reported, else 0.
+JSON is one document, {"version": ..., "screen": ..., "path": ..., "rows": [...], ...}. Segments have the shape that
+`ls` prints (`kafkalog.cli.json_shapes`), and the fields that the screen adds. Rows are written as they are read, so
+that a long segment takes no more memory than a short one. The text has the columns of the screen. The exit code is 1 if
+a problem is reported, else 0. Screens that another command prints are not here: see `COMMANDS`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inspector import charts, columns, text
-from inspector.columns import Times
-from inspector.jobs.jobs import Wanted
-from inspector.model import Model, Progress
-from inspector.reading.answers import BatchRow, CellKind, PartitionState, RecordDetail, RecordRow, SegmentRow, TopicRow
-from inspector.reading.batches import SegmentReader
-from inspector.reading.partition import PartitionReader
-from inspector.reading.search import Search
-from inspector.reading.statistics import Statistics
-from inspector.reading.verifying import Verification
-from inspector.rows import Shown
-from kafkalog import Record, TopicPartition
 from kafkalog.cli import json_shapes
-from kafkalog.cli.log_source import Located, facts_of
-from kafkalog.cli.output import path_text, rfc3339, write_text
-from kafkalog.fsck import Severity
-from kafkalog.scan.search import Match
+from kafkalog.cli.output import path_text, write_text
+from kafkalog.scan.search import Match, Search
+from kafkalog.scan.statistics import LogStatistics
 from kafkalog.scan.summary import SegmentSummary
-from kafkalog.scan.transactions import TransactionRow, Transactions
+from kafkalog.scan.transactions import TransactionRow, Transactions, TransactionScan
 from kafkalog.storage.data_dir.discover import LogFile
 
-WINDOW = 1_000
+from . import charts, columns, text
+from .columns import Times
+from .jobs.jobs import STEP_SECONDS, Wanted
+from .model.model import Model
+from .model.partition import PartitionReader
+from .model.segment import SegmentReader
+from .model.types import CellKind, PartitionState, SegmentRow
+from .tables import Shown
+
 TEXT_WIDTH = 100
 MAP_CELLS = 80
 # The number of bytes of a field that are given: in JSON, and in text.
@@ -109,33 +106,12 @@ class CellRow:
 
 
 @dataclass(frozen=True)
-class InSegment:
-    """A row whose numbers and positions are relative to its segment."""
-
-    reader: SegmentReader
-    row: Any
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of single screens.
-
-    Attributes:
-        find: What the search screen searches for.
-        deep: Whether the verify screen parses every record.
-    """
-
-    find: Wanted | None = None
-    deep: bool = False
-
-
-@dataclass(frozen=True)
 class Asked:
-    """The arguments of a screen."""
+    """What a screen is asked for. find: what to search for."""
 
     model: Model
     times: Times
-    options: Options
+    find: Wanted | None
 
 
 @dataclass(frozen=True)
@@ -159,43 +135,15 @@ class Listing:
     document: Callable[[Any], dict[str, Any]] = dataclasses.field(default_factory=lambda: _plain)
 
 
-def topics(asked: Asked) -> Listing:
-    """List the partitions, with all values."""
-    found = {row.name: row for row in asked.model.topics()}
-    facts = {"problem": asked.model.problem}
-    return Listing(list(found.values()), columns.topics(asked.times), after=lambda: facts, document=_topic)
-
-
 def segments(asked: Asked) -> Listing:
     """List the segments of a partition, after reading all their headers, with the state of the partition."""
     reader = _partition(asked)
-    for row in reader.refresh().segments:
+    for row in reader.refresh(math.inf).segments:
         _indexed(reader.segment(row.base_offset))
     stable = reader.work_out_last_stable()
-    state = reader.refresh()
+    state = reader.refresh(math.inf)
     facts = _state(dataclasses.replace(state, last_stable=stable), reader.transactions())
     return Listing(state.segments, columns.segments(asked.times), facts, document=_segment)
-
-
-def batches(asked: Asked) -> Listing:
-    """List the batches of all segments."""
-    through = _Through(asked)
-    rows = _windows(through, lambda segment: segment.batches, lambda segment: segment.batch_rows)
-    return Listing(rows, columns.batches(asked.times), after=through.problem, document=_batch)
-
-
-def records(asked: Asked) -> Listing:
-    """List the records of all segments, with the beginning of long keys and values."""
-    through = _Through(asked)
-    rows = _windows(through, lambda segment: segment.records, lambda segment: segment.record_rows)
-    return Listing(rows, columns.records(asked.times), after=through.problem, document=_record)
-
-
-def record(asked: Asked) -> Listing:
-    """List the records of all segments, with complete content."""
-    through = _Through(asked)
-    shown = _record_columns(asked.times)
-    return Listing(_details(through), shown, after=through.problem, document=_detail_documents())
 
 
 def segment_map(asked: Asked) -> Listing:
@@ -249,7 +197,7 @@ def _first_bytes(row: FieldRow) -> str:
 
 def transactions(asked: Asked) -> Listing:
     """List the transactions of a partition: the open ones, and the newest of those that have ended."""
-    scan = _partition(asked).scan_transactions()
+    scan = TransactionScan(_partition(asked).path, is_file=asked.model.kind == "file")
     while not scan.step().is_done:
         pass
     scan.close()
@@ -267,29 +215,16 @@ def transactions(asked: Asked) -> Listing:
     return Listing(state.rows, shown, facts)
 
 
-def verify(asked: Asked) -> Listing:
-    """List the findings of a check of the data directory, the partition or the file."""
-    verification = Verification(asked.model.path, deep=asked.options.deep)
-    rows = (finding for finding in verification if not isinstance(finding, Progress))
-
-    def after() -> dict[str, Any]:
-        check = json_shapes.of_check(verification.summary, deep=verification.deep)
-        return {"complete": verification.finished, **check, "problem": verification.problem}
-
-    shown = columns.findings(asked.model.path, wide=asked.model.kind == "data_dir")
-    return Listing(rows, shown, after=after, document=json_shapes.of_finding)
-
-
 def search(asked: Asked) -> Listing:
     """List the records of a partition that match a search.
 
     Raises:
-        NeedsMoreError: The option `find` is missing.
+        NeedsMoreError: `find` is missing.
     """
-    wanted = asked.options.find
+    wanted = asked.find
     if wanted is None:
         raise NeedsMoreError("what is searched for? --find TEXT")
-    looking = Search(_partition(asked), wanted.pattern(), fields=wanted.fields)
+    looking = Search(_partition(asked).path, wanted.pattern(), fields=wanted.fields)
     rows = (match for match in looking if isinstance(match, Match))
 
     def after() -> dict[str, Any]:
@@ -303,10 +238,10 @@ def search(asked: Asked) -> Listing:
 
 def statistics(asked: Asked) -> Listing:
     """Show the charts of a partition, and its most frequent keys."""
-    counting = Statistics(_partition(asked))
-    while not counting.step().is_done:
-        pass
-    state = counting.state()
+    with closing(LogStatistics(_partition(asked).path)) as counting:
+        while not counting.step(STEP_SECONDS).is_done:
+            pass
+        state = counting.totals()
     facts = _plain(state)
     for name in ("top_keys", "progress"):
         facts.pop(name)
@@ -319,21 +254,30 @@ def statistics(asked: Asked) -> Listing:
 
 
 SCREENS: dict[str, Callable[[Asked], Listing]] = {
-    "topics": topics,
     "segments": segments,
     "map": segment_map,
-    "batches": batches,
-    "records": records,
-    "record": record,
     "hex": hexadecimal,
     "transactions": transactions,
-    "verify": verify,
     "search": search,
     "statistics": statistics,
 }
 
 
-def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: Options | None = None) -> int:
+# The screens that another command prints, and its options.
+COMMANDS: dict[str, tuple[str, dict[str, bool]]] = {
+    "topics": ("status", {}),
+    "batches": ("dump", {"batches": True, "skip_damage": True}),
+    "records": ("dump", {"control": True, "skip_damage": True}),
+    "record": ("dump", {"control": True, "skip_damage": True}),
+    "verify": ("verify", {}),
+}
+NAMES = (
+    "topics", "segments", "map", "batches", "records", "record", "hex", "transactions", "verify", "search",
+    "statistics",
+)  # fmt: skip
+
+
+def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", find: Wanted | None = None) -> int:
     """Print a screen.
 
     Args:
@@ -341,7 +285,7 @@ def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: O
         screen: A name in `SCREENS`.
         form: "json" or "text".
         zone: The zone of times in text.
-        options: The options of single screens.
+        find: What the search screen searches for.
 
     Returns:
         The exit code.
@@ -353,7 +297,7 @@ def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", options: O
     """
     model = Model(path)
     try:
-        listing = SCREENS[screen](Asked(model, Times(zone), options or Options()))
+        listing = SCREENS[screen](Asked(model, Times(zone), find))
         lines = _json(listing, screen, model.path) if form == "json" else _text(listing)
         found = SOUND
         for line, is_sound in lines:
@@ -410,39 +354,6 @@ def _indexed(segment: SegmentReader) -> SegmentReader:
     return segment
 
 
-def _windows(
-    segments: Iterable[SegmentReader],
-    count: Callable[[SegmentReader], int],
-    read: Callable[[SegmentReader], Callable[[int, int], Sequence[Any]]],
-) -> Iterator[InSegment]:
-    for segment in segments:
-        for first in range(0, count(segment), WINDOW):
-            for row in read(segment)(first, min(WINDOW, count(segment) - first)):
-                yield InSegment(segment, row)
-
-
-def _details(segments: Iterable[SegmentReader]) -> Iterator[InSegment]:
-    for segment in segments:
-        for number in range(segment.records):
-            detail = segment.record(number)
-            if detail is not None:
-                yield InSegment(segment, detail)
-
-
-def _record_columns(times: Times) -> list[Shown[Any]]:
-    return [
-        Shown("OFFSET", 10, lambda detail: str(detail.offset), right=True),
-        Shown("TIME", 24, lambda detail: times.full(detail.timestamp)),
-        Shown("KEY", 12, lambda detail: text.printable(detail.key)),
-        Shown("VALUE", 20, lambda detail: detail.control or text.printable(detail.value)),
-        Shown("HEADERS", 20, lambda detail: _headers(detail.headers)),
-    ]
-
-
-def _headers(headers: Iterable[tuple[str, bytes | None]]) -> str:
-    return " ".join(f"{text.printable(name)}={text.printable(value)}" for name, value in headers)
-
-
 # Text: pairs of a text, and whether it reports no problem.
 
 
@@ -453,8 +364,7 @@ def _text(listing: Listing) -> Iterator[tuple[str, bool]]:
         return
     yield from _fact_lines(listing.facts)
     yield _line([(each.title, each) for each in listing.columns]), True
-    for each in listing.rows:
-        row = _bare(each)
+    for row in listing.rows:
         yield _line([(shown.cell(row), shown) for shown in listing.columns]), _is_sound(row)
         problem = getattr(row, "problem", None)
         if problem is not None:
@@ -468,15 +378,10 @@ def _fact_lines(facts: dict[str, Any]) -> Iterator[tuple[str, bool]]:
             yield f"{name}: {_one_line(value)}\n", name != "problem"
 
 
-def _bare(row: Any) -> Any:
-    return row.row if isinstance(row, InSegment) else row
-
-
 def _is_sound(row: Any) -> bool:
-    """Return whether a row is neither a problem, nor a finding of damage, nor a hanging transaction."""
-    if getattr(row, "problem", None) is not None or getattr(row, "severity", None) == Severity.ERROR:
-        return False
-    return not (isinstance(row, TransactionRow) and row.state == "hanging")
+    """Return whether a row has no problem, and is no hanging transaction."""
+    is_hanging = isinstance(row, TransactionRow) and row.state == "hanging"
+    return not is_hanging and getattr(row, "problem", None) is None
 
 
 def _one_line(value: Any) -> str:
@@ -500,45 +405,10 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
     head = {"version": json_shapes.JSON_VERSION, "screen": screen, "path": path_text(path), **listing.facts}
     yield json_shapes.text_of(head)[:-1] + ',"rows":[', not listing.facts.get("problem")
     for i, row in enumerate(listing.rows):
-        document, is_sound = listing.document(row), _is_sound(_bare(row))
-        yield ",\n" if i else "\n", is_sound
-        pieces: Iterable[str]
-        try:
-            pieces = (json_shapes.text_of(document),)
-        except TypeError:
-            # It has a `LargeText`.
-            pieces = map(bytes.decode, json_shapes.pieces_of(document))
-        yield from ((piece, is_sound) for piece in pieces)
+        yield (",\n" if i else "\n") + json_shapes.text_of(listing.document(row)), _is_sound(row)
     after = listing.after()
     rest = "," + json_shapes.text_of(after)[1:] if after else "}"
     yield f"]{rest}\n", not after.get("problem")
-
-
-def _topic(row: TopicRow) -> dict[str, Any]:
-    return {
-        "name": path_text(row.name),
-        **json_shapes.of_place(row.path, TopicPartition(row.topic, row.partition) if row.partition >= 0 else None),
-        "mark": row.mark,
-        "is_internal": row.is_internal,
-        "filled": row.filled,
-        "segments": row.segments,
-        "size_in_bytes": row.bytes,
-        "records": row.records,
-        "offsets": row.offsets,
-        "log_start_offset": row.log_start,
-        "high_watermark": row.high_watermark,
-        "last_stable_offset": row.last_stable,
-        "log_end_offset": row.log_end,
-        "rate": row.rate,
-        "last_timestamp": row.last_timestamp,
-        "last_time": _time(row.last_timestamp),
-        "health": row.health,
-        "problem": row.problem,
-    }
-
-
-def _time(timestamp: int | None) -> str | None:
-    return None if timestamp is None else rfc3339(timestamp)
 
 
 def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
@@ -569,82 +439,6 @@ def _segment(row: SegmentRow) -> dict[str, Any]:
         "index_state": row.index_state,
         "problem": row.problem,
     }
-
-
-def _batch(each: InSegment) -> dict[str, Any]:
-    reader, row = each.reader, each.row
-    assert isinstance(row, BatchRow)
-    batch = reader.record_batch(row.row)
-    shape = dict.fromkeys(json_shapes.BATCH_FIELDS)
-    if batch is None:
-        shape |= {"path": path_text(reader.path), "position": row.position, "size_in_bytes": row.size}
-    else:
-        shape = json_shapes.of_batch(Located(reader.path, batch), facts_of(batch))
-    return {
-        "segment": reader.base_offset,
-        "row": row.row,
-        "kind": row.kind,
-        **shape,
-        "gap_before": row.gap_before,
-        "problem": row.problem,
-    }
-
-
-def _record(each: InSegment) -> dict[str, Any]:
-    row = each.row
-    assert isinstance(row, RecordRow)
-    detail = each.reader.record(row.row) if row.control is not None else None
-    return {
-        "segment": each.reader.base_offset,
-        "row": row.row,
-        "batch": row.batch,
-        "kind": row.kind,
-        "offset": row.offset,
-        "timestamp": row.timestamp,
-        "timestamp_type": row.timestamp_type,
-        **json_shapes.of_bytes("key", row.key),
-        **json_shapes.of_bytes("value", row.value),
-        "key_size": row.key_size,
-        "value_size": row.value_size,
-        "headers_count": row.headers_count,
-        "size": row.size,
-        "control": None if detail is None else _control(detail),
-        "gap_before": row.gap_before,
-        "problem": row.problem,
-    }
-
-
-def _detail_documents() -> Callable[[InSegment], dict[str, Any]]:
-    """Return a function that makes the JSON of a record. Records of the same batch share one read of it."""
-    batch: dict[str, Any] = {}
-
-    def document(each: InSegment) -> dict[str, Any]:
-        nonlocal batch
-        reader, detail = each.reader, each.row
-        assert isinstance(detail, RecordDetail)
-        if (batch.get("segment"), batch.get("row")) != (reader.base_offset, detail.batch.row):
-            batch = _batch(InSegment(reader, detail.batch))
-        return {
-            "segment": reader.base_offset,
-            "row": detail.row,
-            "batch": batch,
-            "offset": detail.offset,
-            "timestamp": detail.timestamp,
-            "timestamp_type": detail.timestamp_type,
-            **json_shapes.of_bytes("key", detail.key),
-            **json_shapes.of_bytes("value", detail.value),
-            "headers": json_shapes.of_headers(detail.headers),
-            "sequence": detail.sequence,
-            "spans": _plain(detail.spans),
-            "control": None if detail.control is None else _control(detail),
-            "problem": detail.problem,
-        }
-
-    return document
-
-
-def _control(detail: RecordDetail) -> dict[str, Any]:
-    return json_shapes.of_control(Record(detail.value, detail.key))
 
 
 def _match(match: Match) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from inspector.rows import Mark, Row
+from .tables import Mark, Row
 
 # Enough for a row; a pattern may match at every place.
 MOST = 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from inspector.screens import TOPICS_KEY, VIEWS
+from .view_table import TOPICS_KEY, VIEWS
 
 if TYPE_CHECKING:
     from textual.binding import Binding, BindingType

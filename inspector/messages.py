@@ -5,16 +5,17 @@ A view posts `Jump` to go to a place: from a finding of verify, from a match of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from inspector.reading.answers import Target
+    from .model.types import Target
 
 
 class OpenView(Message):
-    """Asks for another view of the partition, by its name in `screens.VIEWS`."""
+    """Asks for another view of the partition, by its name in `view_table.VIEWS`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,6 +47,44 @@ class Jump(Message):
     def __init__(self, target: Target, view: str | None = None) -> None:
         self.target = target
         self.view = view
+        super().__init__()
+
+
+class OpenPartition(Message):
+    """Asks for the screen of a partition.
+
+    Attributes:
+        name: The name of its row.
+        jump: The place to go to then; None: none.
+    """
+
+    def __init__(self, name: str, jump: Jump | None = None) -> None:
+        self.name = name
+        self.jump = jump
+        super().__init__()
+
+
+class ClosePartition(Message):
+    """Asks for the list of partitions."""
+
+
+class VerifyAll(Message):
+    """Asks for the check of all partitions."""
+
+
+class Ask(Message):
+    """Asks the user for a line.
+
+    Attributes:
+        label: What stands before it.
+        submitted: Called with the line; None: cancelled.
+        value: What is typed in it already.
+    """
+
+    def __init__(self, label: str, submitted: Callable[[str | None], None], value: str = "") -> None:
+        self.label = label
+        self.submitted = submitted
+        self.value = value
         super().__init__()
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from inspector.reading.search import Search, SearchProgress
-from inspector.reading.statistics import Statistics, StatisticsState
-from inspector.reading.verifying import Verification
-from kafkalog.fsck import Finding
+from kafkalog.errors import NotALogError
+from kafkalog.fsck import Options, verify_path
 from kafkalog.scan.progress import Progress
-from kafkalog.scan.search import ALL_FIELDS, FieldName, Match, pattern
-from kafkalog.scan.transactions import TransactionsState
+from kafkalog.scan.search import ALL_FIELDS, FieldName, Match, Search, pattern
+from kafkalog.scan.statistics import LogStatistics
+from kafkalog.scan.transactions import TransactionScan
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
+from kafkalog.storage.file_names import segment_files
 
 Start: TypeAlias = Literal["start", "here", "back"]
 STARTS: tuple[Start, ...] = ("start", "here", "back")
@@ -35,18 +37,46 @@ class Ended:
     problem: str | None = None
 
 
+Emit: TypeAlias = Callable[[object], None]
+
+
 @dataclass(frozen=True, slots=True)
 class VerifyJob:
-    """A data directory, a partition or a file; says `Finding`s and `Progress`."""
+    """The check of a data directory, a partition or a file; reports `Finding`s and `Progress`."""
 
     path: Path
     deep: bool = False
 
-    def events(self) -> Iterator[Finding | Progress | Ended]:
-        """What is found, as it is found."""
-        verification = Verification(self.path, deep=self.deep)
-        yield from verification
-        yield Ended(verification.problem)
+    def run(self, emit: Emit) -> None:
+        """Report findings as they are found."""
+        total, done = size_of(self.path), 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            emit(Progress(min(done, total), total))
+
+        for finding in verify_path(self.path, Options(deep=self.deep, progress=advance)):
+            emit(finding)
+        emit(Progress(total, total))
+
+
+def size_of(path: Path) -> int:
+    """Return the size of all segments that a check reads; what cannot be looked at counts as 0 bytes."""
+    try:
+        return _size(discover(path))
+    except (OSError, NotALogError):
+        return 0
+
+
+def _size(place: DataDir | PartitionDir | LogFile) -> int:
+    if isinstance(place, DataDir):
+        return sum(map(_size, place.partitions))
+    try:
+        files = [place.path] if isinstance(place, LogFile) else [path for _, path in segment_files(place.path)]
+        return sum(path.stat().st_size for path in files)
+    except OSError:
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +108,17 @@ class SearchJob:
     offset: int | None = None
     listed: int = 20_000
 
-    def events(self) -> Iterator[Match | int | SearchProgress | Ended]:
-        """Matches, as they are found."""
-        from inspector.model import Model
-
-        model = Model(self.path)
-        start = None if self.wanted.start == "start" else self.offset
+    def run(self, emit: Emit) -> None:
+        """Report matches as they are found."""
+        wanted, matches = self.wanted, 0
+        start = None if wanted.start == "start" else self.offset
         search = Search(
-            model.partition(),
-            self.wanted.pattern(),
-            fields=self.wanted.fields,
-            start=start,
-            backwards=self.wanted.start == "back",
+            self.path, wanted.pattern(), fields=wanted.fields, start=start, backwards=wanted.start == "back"
         )
-        matches = 0
         for event in search:
-            if isinstance(event, Match):
-                matches += 1
-                yield event if matches <= self.listed else event.offset
-            else:
-                yield event
-        yield Ended()
+            is_match = isinstance(event, Match)
+            matches += is_match
+            emit(event.offset if isinstance(event, Match) and matches > self.listed else event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +127,12 @@ class StatisticsJob:
 
     path: Path
 
-    def events(self) -> Iterator[StatisticsState | Ended]:
-        """Now and then, and at the end."""
-        from inspector.model import Model
-
-        statistics = Statistics(Model(self.path).partition())
-        while not statistics.step(STEP_SECONDS).is_done:
-            yield statistics.state()
-        yield statistics.state()
-        yield Ended()
+    def run(self, emit: Emit) -> None:
+        """Report the sums now and then, and at the end."""
+        with closing(LogStatistics(self.path)) as statistics:
+            while not statistics.step(STEP_SECONDS).is_done:
+                emit(statistics.totals())
+            emit(statistics.totals())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +141,14 @@ class TransactionsJob:
 
     path: Path
 
-    def events(self) -> Iterator[TransactionsState | Progress | Ended]:
-        """Now and then, and at the end."""
-        from inspector.model import Model
-
-        scan = Model(self.path).partition().scan_transactions()
-        # Which are open is known only when the log behind the newest snapshot has been read.
-        yield scan.step(0)
-        while not scan.step(STEP_SECONDS).is_done:
-            yield scan.state()
-        yield scan.state()
-        yield Ended()
+    def run(self, emit: Emit) -> None:
+        """Report the transactions now and then, and at the end."""
+        with closing(TransactionScan(self.path, is_file=self.path.is_file())) as scan:
+            # Which are open is known only when the log behind the newest snapshot has been read.
+            emit(scan.step(0))
+            while not scan.step(STEP_SECONDS).is_done:
+                emit(scan.state())
+            emit(scan.state())
 
 
 STEP_SECONDS = 0.1

@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from select import select
 from typing import Any, BinaryIO
 
-from inspector.jobs.jobs import Ended, Job
 from kafkalog.fsck import Finding
 from kafkalog.scan.search import Match
 
-COMMAND = (sys.executable, "-P", "-c", "from inspector.jobs.process import main; main()")
+from .jobs import Ended, Job
+
+COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import main; main()")
 # The screen goes first, and whatever else the machine has to do.
 NICENESS = 5
 # How often a process looks whether the application is still there.
@@ -108,25 +109,31 @@ class Frame:
 
 
 def work(job: Job, out: BinaryIO) -> None:
-    """Do a job and write its events in frames. An unexpected error is its last event.
+    """Do a job and write its events in frames; the last has `Ended`, with the problem if an error ended the job.
 
     Raises:
-        OSError: Nobody reads.
+        SystemExit: Nobody reads.
     """
     frame, written = Frame(), 0.0
-    for event in _events(job):
+
+    def emit(event: object) -> None:
+        nonlocal frame, written
         frame.add(event)
         if frame.is_full or time.monotonic() - written >= FRAME_SECONDS:
-            out.write(pickle.dumps(frame))
-            out.flush()
+            try:
+                out.write(pickle.dumps(frame))
+                out.flush()
+            except OSError:
+                # Nobody reads. An OSError would be taken for one of the log's files.
+                sys.exit(1)
             frame, written = Frame(), time.monotonic()
 
-
-def _events(job: Job) -> Iterator[Any]:
     try:
-        yield from job.events()
+        job.run(emit)
     except Exception as error:  # noqa: BLE001 - reported where the job was begun
-        yield Ended(f"{type(error).__name__}: {error}")
+        emit(Ended(f"{type(error).__name__}: {error}"))
+    else:
+        emit(Ended())
 
 
 def main() -> None:

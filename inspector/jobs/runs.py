@@ -21,14 +21,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from inspector.jobs.jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
-from inspector.jobs.process import Frame, Process
-from inspector.reading.search import SearchProgress
-from inspector.reading.statistics import StatisticsState
 from kafkalog.fsck import Finding, Severity
 from kafkalog.scan.progress import Progress
-from kafkalog.scan.search import Match
+from kafkalog.scan.search import Match, SearchProgress
+from kafkalog.scan.statistics import Totals
 from kafkalog.scan.transactions import TransactionsState
+
+from .checks import Check, Checked
+from .jobs import Ended, Job, SearchJob, StatisticsJob, TransactionsJob, VerifyJob
+from .process import Frame, Process
 
 J = TypeVar("J", bound=Job)
 RunState: TypeAlias = Literal["running", "finished", "cancelled", "failed"]
@@ -135,6 +136,7 @@ class VerifyRun(Run[VerifyJob]):
         super().__init__(job)
         self.findings: list[Finding] = []
         self.counts: Counter[Severity] = Counter()
+        self.check = Check(job.path)
         self._progress = Progress(0, 0)
 
     @property
@@ -146,6 +148,8 @@ class VerifyRun(Run[VerifyJob]):
         """Findings and progress."""
         self.counts.update(finding.severity for finding in frame.items)
         self.findings += frame.items[: LISTED - len(self.findings)]
+        self.check.add(frame.items)
+        self.check.finished = frame.ended is not None and frame.ended.problem is None
         self._progress = frame.latest or self._progress
 
 
@@ -225,7 +229,7 @@ class StatisticsRun(Run[StatisticsJob]):
 
     def __init__(self, job: StatisticsJob) -> None:
         super().__init__(job)
-        self.statistics: StatisticsState | None = None
+        self.statistics: Totals | None = None
 
     @property
     def progress(self) -> Progress:
@@ -296,3 +300,10 @@ class Runs:
     def of(self, kind: type[R], path: Path) -> R | None:
         """The last of a kind at a path."""
         return cast("R | None", self._runs.get((kind.kind, path)))
+
+    def checked(self, path: Path) -> tuple[Checked, str | None]:
+        """What the latest check says of a partition or a segment, and its problem."""
+        for run in reversed(self._runs.values()):
+            if isinstance(run, VerifyRun) and (found := run.check.of(path))[0] != "unchecked":
+                return found
+        return "unchecked", None

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
-from inspector import messages
-from inspector.keys import bindings
-from inspector.screens.view import problem_text
-from inspector.widgets.lines import KeysLine, TopLine
-from inspector.widgets.paged import PagedView
-from inspector.widgets.problem_line import ProblemLine
+from .. import messages
+from ..keys import bindings
+from ..views.view import problem_text
+from ..widgets.lines import KeysLine, TopLine
+from ..widgets.paged import PagedView
+from ..widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from textual.widget import AwaitMount
 
-    from inspector.app import InspectorApp
+    from ..session import Session
 
 T = TypeVar("T")
 
@@ -30,8 +30,9 @@ class InspectorScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("screen")
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
+        self.session = session
         self._prompt: Widget | None = None
         self._opens: AwaitMount | None = None
         # What the keys go to when nobody types in a line any more.
@@ -47,11 +48,6 @@ class InspectorScreen(Screen[None]):
         """What stands between the lines."""
         yield from ()
 
-    @property
-    def inspector(self) -> InspectorApp:
-        """The application."""
-        return cast("InspectorApp", self.app)
-
     def tell(self, problem: str | None) -> None:
         """In the line for it."""
         if self.is_mounted:
@@ -59,6 +55,9 @@ class InspectorScreen(Screen[None]):
 
     def on_told(self, message: messages.Told) -> None:
         self.tell(message.problem)
+
+    def on_ask(self, message: messages.Ask) -> None:
+        self.ask(message.label, message.submitted, value=message.value)
 
     def on_paged_view_failed(self, message: PagedView.Failed) -> None:
         self.tell(problem_text(message.error))
@@ -93,7 +92,7 @@ class InspectorScreen(Screen[None]):
         history: list[str] | None = None,
     ) -> None:
         """A line to type in; history: what was typed before."""
-        from inspector.widgets.prompt import Prompt
+        from ..widgets.prompt import Prompt
 
         self.ask_with(lambda ended: Prompt(label, ended, changed=changed, value=value, history=history), submitted)
 

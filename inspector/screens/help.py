@@ -11,10 +11,11 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from inspector.keys import help_lines
+from ..keys import help_lines
 
 SYMBOLS = """Symbols beside rows and in the map
-  -  data   t  transactional   c  control   a  aborted   !  damaged   ~  offsets missing before   >  cursor   *  marked
+  -  data   t  transactional   c  control   a  aborted   !  damaged   ~  offsets missing before
+  <  below the log start   >  cursor   *  marked
 
 Read-only: nothing here writes to, creates in, or locks what is looked at.
 """

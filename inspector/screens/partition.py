@@ -16,23 +16,24 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from inspector import messages, text
-from inspector.browsing import Browsing
-from inspector.desk import Desk
-from inspector.keys import bindings
-from inspector.screens import BY_NAME, TOPICS_KEY, VIEWS
-from inspector.screens.base import InspectorScreen
-from inspector.screens.following import Following
-from inspector.screens.going import Going
-from inspector.screens.shown_views import VIEWS_OF_PLACES, ShownViews
-from inspector.screens.stepping import Stepping
-from inspector.screens.view import start
-from inspector.widgets.lines import TabLine, TopLine
-from inspector.widgets.problem_line import ProblemLine
+from .. import messages, text
+from ..browsing import Browsing
+from ..desk import Desk
+from ..keys import bindings
+from ..partition.live import Following
+from ..partition.navigation import Going
+from ..partition.shown_views import VIEWS_OF_PLACES, ShownViews
+from ..partition.steps import Stepping
+from ..session import Session
+from ..view_table import BY_NAME, TOPICS_KEY, VIEWS
+from ..views.view import start
+from ..widgets.lines import TabLine, TopLine
+from ..widgets.problem_line import ProblemLine
+from .base import InspectorScreen
 
 if TYPE_CHECKING:
-    from inspector.jobs.jobs import Wanted
-    from inspector.reading.answers import Place
+    from ..jobs.jobs import Wanted
+    from ..model.types import Place
 
 
 class PartitionScreen(InspectorScreen):
@@ -43,8 +44,10 @@ class PartitionScreen(InspectorScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("partition")
 
-    def __init__(self, partition: str | None, first_view: str = "segments", jump: messages.Jump | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, session: Session, partition: str | None, first_view: str, jump: messages.Jump | None = None
+    ) -> None:
+        super().__init__(session)
         self._first_jump = jump
         self._partition = partition
         self._first_view = first_view
@@ -65,8 +68,8 @@ class PartitionScreen(InspectorScreen):
 
     def on_unmount(self) -> None:
         browsing = self.browsing
-        if browsing is not None:
-            self.inspector.end_runs(browsing.reader.path)
+        if browsing is not None and self.session.has_runs:
+            self.session.runs.end(browsing.reader.path)
         self._desk.close(None if browsing is None else browsing.reader.close)
 
     @property
@@ -91,13 +94,16 @@ class PartitionScreen(InspectorScreen):
             self.going.still.set()
 
     async def _open_partition(self) -> None:
-        reader = await self._desk(self.inspector.model.partition, self._partition)
+        reader = await self._desk(self.session.model.partition, self._partition)
         state = await self._desk(reader.refresh)
-        browsing = Browsing(reader, self._desk, state)
+        browsing = Browsing(self.session, reader, self._desk, state)
         self.tell(state.problem)
         if state.segments:
             await browsing.select(state.segments[0].base_offset)
-        browsing.search = self.inspector.search_of(reader.path)
+        if self.session.has_runs:
+            from ..jobs.runs import SearchRun
+
+            browsing.search = self.session.runs.of(SearchRun, reader.path)
         self.browsing = browsing
         jump, self._first_jump = self._first_jump, None
         if jump is None:
@@ -146,7 +152,7 @@ class PartitionScreen(InspectorScreen):
         await self.views.show(name)
 
     def action_topics(self) -> None:
-        self.inspector.close_partition()
+        self.post_message(messages.ClosePartition())
 
     def action_back(self) -> None:
         self.on_told(messages.Told(None))
@@ -156,19 +162,19 @@ class PartitionScreen(InspectorScreen):
         if before is not None:
             self.action_view(before)
         else:
-            self.inspector.close_partition()
+            self.post_message(messages.ClosePartition())
 
     def action_go_to(self) -> None:
         self.on_told(messages.Told(None))
-        self.ask("go to offset, @time or +byte: ", self._go_to, history=self.inspector.gone_to)
+        self.ask("go to offset, @time or +byte: ", self._go_to, history=self.session.gone_to)
 
     def _go_to(self, typed: str | None) -> None:
         if not typed or self.browsing is None:
             return
-        from inspector.targets import target_of
+        from ..partition.goto import target_of
 
         try:
-            target = target_of(typed, self.browsing.base_offset, self.inspector.times.zone)
+            target = target_of(typed, self.browsing.base_offset, self.session.times.zone)
         except ValueError as error:
             self.tell(str(error))
             return
@@ -178,22 +184,22 @@ class PartitionScreen(InspectorScreen):
     def action_search(self) -> None:
         if self.browsing is None:
             return
-        from inspector.jobs.jobs import Wanted
-        from inspector.widgets.search_prompt import SearchPrompt
+        from ..jobs.jobs import Wanted
+        from ..widgets.search_prompt import SearchPrompt
 
         before = self.browsing.search
         wanted = Wanted("") if before is None else before.job.wanted
-        self.ask_with(lambda ended: SearchPrompt(wanted, self.inspector.searched, ended), self._search)
+        self.ask_with(lambda ended: SearchPrompt(wanted, self.session.searched, ended), self._search)
 
     def _search(self, wanted: Wanted | None) -> None:
         if wanted is None:
             return
-        from inspector.jobs.jobs import SearchJob
-        from inspector.jobs.runs import SearchRun
+        from ..jobs.jobs import SearchJob
+        from ..jobs.runs import SearchRun
 
         browsing = self.opened
         offset = None if browsing.place is None else browsing.place.offset
-        browsing.search = self.inspector.runs.start(SearchRun(SearchJob(browsing.reader.path, wanted, offset)))
+        browsing.search = self.session.runs.start(SearchRun(SearchJob(browsing.reader.path, wanted, offset)))
         self.action_view("search")
 
     def action_next_match(self) -> None:
@@ -249,7 +255,7 @@ class PartitionScreen(InspectorScreen):
             return self.browsing is not None and (action == "search" or self.browsing.search is not None)
         if action == "follow":
             return not self._is_of_runs
-        return self.inspector.has_topics if action == "topics" else True
+        return self.session.has_topics if action == "topics" else True
 
     @property
     def _is_of_runs(self) -> bool:
@@ -268,7 +274,7 @@ class PartitionScreen(InspectorScreen):
         if not self.is_mounted:
             return
         self.query_one(TabLine).show(self._tabs())
-        path = self.inspector.model.path
+        path = self.session.model.path
         self.query_one(TopLine).show(text.printable(str(path)), self._what(), self._right())
 
     def _tabs(self) -> list[tuple[str, str, str, str, bool]]:
@@ -279,7 +285,7 @@ class PartitionScreen(InspectorScreen):
             for view in VIEWS
             if view.key
         ]
-        if self.inspector.has_topics:
+        if self.session.has_topics:
             tabs.insert(0, (TOPICS_KEY, "Topics", "Topics", "screen.topics", False))
         return tabs
 
@@ -302,7 +308,15 @@ class PartitionScreen(InspectorScreen):
 
     def _right(self) -> str:
         follows = self.browsing is not None and self.browsing.following and not self._is_of_runs
-        return " ".join(filter(None, ["FOLLOW" if follows else "", self.inspector.zone_name]))
+        return " ".join(filter(None, [self._health(), "FOLLOW" if follows else "", self.session.zone_name]))
+
+    def _health(self) -> str:
+        """What is known of the partition; "" = no check has been done."""
+        if self.browsing is None:
+            return ""
+        state = self.browsing.state
+        health = "damaged" if state.problem is not None else self.session.checked(state.path)[0]
+        return "" if health == "unchecked" else health
 
 
 def _where(place: Place) -> str:

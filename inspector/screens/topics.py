@@ -6,20 +6,22 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from inspector import columns, text
-from inspector.keys import bindings
-from inspector.rows import ItemSource
-from inspector.screens.base import InspectorScreen
-from inspector.screens.view import start
-from inspector.widgets.lazy_table import LazyTable
+from .. import columns, messages, text
+from ..keys import bindings
+from ..session import Session
+from ..tables import ItemSource
+from ..views.view import start
+from ..widgets.lazy_table import LazyTable
+from .base import InspectorScreen
 
 if TYPE_CHECKING:
-    from inspector.reading.answers import TopicRow
+    from ..model.types import TopicRow
 
 # The list is drawn anew after so much reading; between two passes there is a pause of at least so much, and ten times
 # as long as the pass took; whoever comes back to the list need not wait.
@@ -43,8 +45,8 @@ class TopicsScreen(InspectorScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("topics")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._found: dict[str, TopicRow] = {}
         # Whether the directory has been listed once.
         self._listed = False
@@ -55,7 +57,7 @@ class TopicsScreen(InspectorScreen):
         self._seen = False
         # Ends the pause between two passes.
         self._wake = asyncio.Event()
-        self._source = ItemSource(self._read, columns.topics(self.inspector.times), columns.look_of_topic)
+        self._source = ItemSource(self._read, columns.topics(self.session.times), columns.look_of_topic)
 
     def compose_middle(self) -> ComposeResult:
         yield LazyTable([each.column for each in self._source.shown], flexible=0)
@@ -80,7 +82,7 @@ class TopicsScreen(InspectorScreen):
 
     async def _watch(self) -> None:
         if not self._found:
-            self._found = {row.name: row for row in await self.inspector.desk(self.inspector.model.names)}
+            self._found = {row.name: row for row in await self.session.desk(self.session.model.names)}
             self._listed = True
             self.table.when_empty = "no partitions"
             self._show()
@@ -95,11 +97,11 @@ class TopicsScreen(InspectorScreen):
                 await self._wake.wait()
 
     async def _pass(self) -> None:
-        rows = await self.inspector.desk(self.inspector.model.topics)
+        rows = await self.session.desk(self.session.model.topics)
         names: set[str] = set()
         more = True
         while more:
-            taken, more = await self.inspector.desk(take, rows)
+            taken, more = await self.session.desk(take, rows)
             for row in taken:
                 names.add(row.name)
                 before = self._found.get(row.name)
@@ -117,7 +119,7 @@ class TopicsScreen(InspectorScreen):
 
     def _show(self) -> None:
         current = self._current()
-        wanted = [row for row in self._found.values() if self._is_wanted(row)]
+        wanted = [self._with_check(row) for row in self._found.values() if self._is_wanted(row)]
         if self._sorted is not None:
             column, reverse = self._sorted
             wanted.sort(key=self._source.shown[column].sort_key, reverse=reverse)
@@ -130,6 +132,13 @@ class TopicsScreen(InspectorScreen):
         self._tell_current()
         self._top()
 
+    def _with_check(self, row: TopicRow) -> TopicRow:
+        """With what a check has found, where a quick look has found nothing."""
+        if row.health != "unchecked" or not row.filled:
+            return row
+        health, problem = self.session.checked(row.path)
+        return row if health == "unchecked" else replace(row, health=health, problem=problem)
+
     def _is_wanted(self, row: TopicRow) -> bool:
         if self._text:
             return self._text in row.name.casefold()
@@ -140,12 +149,10 @@ class TopicsScreen(InspectorScreen):
         return self._shown[cursor] if cursor < len(self._shown) else None
 
     def _top(self) -> None:
-        from inspector.widgets.lines import TopLine
+        from ..widgets.lines import TopLine
 
         if not self._listed:
-            self.query_one(TopLine).show(
-                text.printable(str(self.inspector.model.path)), LISTING, self.inspector.zone_name
-            )
+            self.query_one(TopLine).show(text.printable(str(self.session.model.path)), LISTING, self.session.zone_name)
             return
         hidden = len(self._found) - len(self._shown)
         what = f"{len(self._shown):,} {'partition' if len(self._shown) == 1 else 'partitions'}"
@@ -153,18 +160,18 @@ class TopicsScreen(InspectorScreen):
             what += f" of {len(self._found):,} with {text.printable(self._text)!r}"
         elif hidden:
             what += f", {hidden} internal hidden (i)"
-        self.query_one(TopLine).show(text.printable(str(self.inspector.model.path)), what, self.inspector.zone_name)
+        self.query_one(TopLine).show(text.printable(str(self.session.model.path)), what, self.session.zone_name)
 
     def _tell_current(self) -> None:
         current = self._current()
-        self.tell((None if current is None else current.problem) or self.inspector.model.problem)
+        self.tell((None if current is None else current.problem) or self.session.model.problem)
 
     def on_lazy_table_moved(self) -> None:
         self._tell_current()
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         if message.row < len(self._shown):
-            self.inspector.open_partition(self._shown[message.row].name)
+            self.post_message(messages.OpenPartition(self._shown[message.row].name))
 
     def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
         self._sorted = None if message.column is None else (message.column, message.reverse)
@@ -182,7 +189,7 @@ class TopicsScreen(InspectorScreen):
         return action != "back"
 
     def action_verify_all(self) -> None:
-        self.inspector.verify_all()
+        self.post_message(messages.VerifyAll())
 
     def action_fold_internal(self) -> None:
         self._unfolded = not self._unfolded

@@ -21,11 +21,11 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from inspector.desk import Desk
-from inspector.keys import bindings
-from inspector.rows import TONES
-from inspector.text import ascii_text
-from inspector.widgets.paged import PagedView
+from ..desk import Desk
+from ..keys import bindings
+from ..tables import TONES
+from ..text import ascii_text
+from .paged import PagedView
 
 CHUNK = 4096
 WIDE, NARROW = 16, 8

@@ -23,10 +23,10 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from inspector.desk import Desk
-from inspector.keys import bindings
-from inspector.rows import TONES, Column, Row, Source
-from inspector.widgets.paged import PagedView
+from ..desk import Desk
+from ..keys import bindings
+from ..tables import TONES, Column, Row, Source
+from .paged import PagedView
 
 PAGE = 64
 # Cursor, mark, the symbol of the row, a blank.

@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.widget import Widget
 from textual.widgets import Input
 
-from inspector.keys import shown
+from ..keys import shown
 
 if TYPE_CHECKING:
     from textual.screen import Screen

@@ -23,7 +23,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from inspector.desk import Desk
+from ..desk import Desk
 
 if TYPE_CHECKING:
     from textual.worker import WorkType

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from inspector.text import printable
+from ..text import printable
 
 
 class ProblemLine(Static):

@@ -16,9 +16,9 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from inspector.jobs.jobs import FIELDS, STARTS, Wanted
-from inspector.keys import bindings
-from inspector.widgets.prompt import Prompt
+from ..jobs.jobs import FIELDS, STARTS, Wanted
+from ..keys import bindings
+from .prompt import Prompt
 
 T = TypeVar("T")
 STARTS_NAMED = {"start": "from the start", "here": "from here on", "back": "from here back"}

@@ -18,8 +18,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from inspector.columns import SYMBOLS
-from inspector.keys import bindings
+from ..columns import SYMBOLS
+from ..keys import bindings
 
 
 class MapCell(Protocol):

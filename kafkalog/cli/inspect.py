@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ from kafkalog.errors import NotALogError
 from kafkalog.storage.remote_path import is_remote
 
 if TYPE_CHECKING:
-    from inspector.headless import Options
-    from inspector.settings import Settings
+    from inspector.config import Settings
+    from inspector.jobs.jobs import Wanted
 
 EPILOG = """\b
 Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
@@ -105,7 +106,7 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
-    from inspector.settings import load
+    from inspector.config import load
 
     settings = load(config)
     if utc is not None:
@@ -125,27 +126,39 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, screen_opt
     for mistake in settings.mistakes:
         complain(mistake)
     if screen == "help":
-        click.echo("\n".join(headless.SCREENS))
+        click.echo("\n".join(headless.NAMES))
         return SOUND
-    if screen not in headless.SCREENS:
-        raise click.UsageError(f"unknown screen {screen!r}: expected one of {', '.join(headless.SCREENS)}")
+    if screen not in headless.NAMES:
+        raise click.UsageError(f"unknown screen {screen!r}: expected one of {', '.join(headless.NAMES)}")
+    if screen in headless.COMMANDS:
+        return _by_command(path, form, *headless.COMMANDS[screen], deep=screen_options["deep"])
     try:
-        return headless.show(path, screen, form, settings.time_zone, _options(screen_options))
+        return headless.show(path, screen, form, settings.time_zone, _wanted(screen_options))
     except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _options(screen_options: dict[str, Any]) -> Options:
-    """Return the options of a screen from those of the command line.
+def _by_command(path: Path, form: str, name: str, options: dict[str, bool], *, deep: bool) -> int:
+    """Run the command that prints what a screen shows, and return its exit code."""
+    context = click.get_current_context()
+    command: click.Command = getattr(import_module(f"kafkalog.cli.{name}"), name)
+    where = {"path": path} if name == "status" else {"paths": (path,)}
+    checks = {"deep": deep} if name == "verify" else {}
+    code: int = context.invoke(command, **where, form=form, **options, **checks)
+    return code
+
+
+def _wanted(screen_options: dict[str, Any]) -> Wanted | None:
+    """Return what to search for, from the options of the command line.
 
     Raises:
         NeedsMoreError: The regular expression is invalid.
     """
-    from inspector.headless import NeedsMoreError, Options
+    from inspector.headless import NeedsMoreError
     from inspector.jobs.jobs import Wanted
 
     if not screen_options["find"]:
-        return Options(deep=screen_options["deep"])
+        return None
     wanted = Wanted(screen_options["find"], regex=screen_options["regex"], case=not screen_options["any_case"])
     if screen_options["fields"]:
         wanted = replace(wanted, fields=frozenset(screen_options["fields"]))
@@ -153,4 +166,4 @@ def _options(screen_options: dict[str, Any]) -> Options:
         wanted.pattern()
     except ValueError as error:
         raise NeedsMoreError(str(error)) from None
-    return Options(wanted, screen_options["deep"])
+    return wanted

@@ -184,6 +184,7 @@ def of_counts(summary: SegmentSummary) -> dict[str, Any]:
         "batches": summary.batches,
         "control_batches": summary.control_batches,
         "control_records": summary.control_records,
+        "deleted_records": summary.deleted_records,
         "records": summary.records,
         "records_exact": summary.records is not None,
         "records_min": summary.records_min,

@@ -105,6 +105,8 @@ class Row:
             states.append("unreadable" if self.summary.tail == "unreadable" else "DAMAGED")
         elif self.summary.tail != "end":
             states.append(f"{self.summary.tail} tail, {human_size(self.summary.tail_size)}")
+        if self.summary.deleted_records:
+            states.append(f"{self.summary.deleted_records} deleted")
         return " ".join(states)
 
     def document(self) -> dict[str, Any]:
@@ -168,7 +170,9 @@ def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, li
         log, problems = open_unhidden(partition.path)
         with log:
             for segment in log.segments:
-                summary = summarise(segment.path, sealed=segment.sealed, advance=progress.advance)
+                summary = summarise(
+                    segment.path, sealed=segment.sealed, advance=progress.advance, log_start=log.log_start_offset
+                )
                 rows.append(Row("segment", segment.path, summary, partition))
                 total.add(summary)
             start = log.log_start_offset
@@ -267,7 +271,8 @@ Examples:
 def ls(paths: tuple[Path, ...], topics: tuple[str, ...], form: str, wide: bool) -> int:
     """List the partitions of data directories, the segments of partitions, or files. Only headers are read.
 
-    START is the first offset, END the one after the last. RECORDS leaves control records out; ≤ stands before it
+    START is the first offset, END the one after the last. RECORDS leaves out control records, and those below the log
+    start offset, which STATE counts as deleted; ≤ stands before it
     where compressed messages of formats 0 and 1 tell only how many they hold at most. FIRST and LAST TIME are UTC. FMT
     is the format of the messages, v0 to v2. On a narrow terminal sizes and times are shorter (K is KiB), and the
     columns that matter least are hidden.

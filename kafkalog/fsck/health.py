@@ -12,6 +12,7 @@ from pathlib import Path
 from kafkalog.errors import CorruptCheckpointError, CorruptRecordError, KafkaLogError
 from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
+    INDEX_SUFFIX,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     dangling_segments,
@@ -21,6 +22,9 @@ from kafkalog.storage.segment.log_segment import LogSegment
 
 # The offset, then size and checksum or leader epoch, and the magic, which all formats have at the same position.
 _HEAD = struct.Struct(">q8xb")
+# Headers after the last entry of the index are read for so many bytes; more take a noticeable time.
+NEAR_BYTES = 16 << 20
+_ENTRY_BYTES = 8
 
 
 def damage_of(log: Log, end: int | None, *, high_watermark: int | None, recovery_point: int | None) -> str | None:
@@ -95,3 +99,59 @@ def _begins_with_batch(segment: LogSegment) -> bool:
         return True
     offset, magic = _HEAD.unpack(head)
     return bool(0 <= magic <= 2 and 0 <= offset - segment.base_offset < 1 << 31)
+
+
+def near_end_of(segment: LogSegment) -> int | None:
+    """Return the offset after a segment's last batch if its offset index leads near it, else None.
+
+    Raises:
+        OSError: A file was not read.
+        KafkaLogError: The bytes after the last index entry are damaged.
+    """
+    entry, led_to = segment.offset_index.last_entry, 0
+    try:
+        found = segment.log.first_entry(entry.position) if entry.position else None
+        led_to = entry.position if found is not None and found.base_offset <= entry.offset else 0
+    except (KafkaLogError, ValueError):
+        pass
+    return segment.read_next_offset() if segment.size_in_bytes - led_to <= NEAR_BYTES else None
+
+
+def index_state(segment: LogSegment) -> str | None:
+    """Return the state of an offset index by its last entry: "ok", "empty", "missing" or "damaged"; None: unknown.
+
+    It is unknown if a file changed meanwhile: a writer that truncates cuts the log before the index.
+
+    Raises:
+        OSError: A file was not read.
+    """
+    index = segment.path.with_suffix(INDEX_SUFFIX)
+    before = _written(segment.path), _written(index)
+    state = _index_state(segment, index)
+    return state if before == (_written(segment.path), _written(index)) else None
+
+
+def _written(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _index_state(segment: LogSegment, path: Path) -> str:
+    if not path.exists():
+        return "missing"
+    length, entry = path.stat().st_size, segment.offset_index.last_entry
+    if length % _ENTRY_BYTES and segment.sealed:
+        return "damaged"
+    if not segment.offset_index.entries:
+        with path.open("rb") as file:
+            return "damaged" if any(file.read(_ENTRY_BYTES)) else "empty"
+    if entry.position >= segment.path.stat().st_size:
+        return "damaged"
+    try:
+        found = segment.log.first_entry(entry.position)
+    except KafkaLogError:
+        return "damaged"
+    return "ok" if found is not None and found.base_offset <= entry.offset <= found.last_offset else "damaged"

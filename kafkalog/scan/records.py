@@ -82,6 +82,14 @@ class Damage(NamedTuple):
 Report = Callable[[Damage], object]
 
 
+def reason_of(what: Finding | KafkaLogError) -> str:
+    """Return what is wrong, without the place."""
+    details = [
+        f"{name} {value}" for name, value in (("expected", what.expected), ("found", what.found)) if value is not None
+    ]
+    return what.message + (f" ({', '.join(details)})" if details else "")
+
+
 def records(
     log: Log | FileMessageSet, start: int = 0, stop: int = NO_END, *, report: Report, control: bool = False
 ) -> Iterator[RecordColumns]:

@@ -1,21 +1,27 @@
 """Search in the keys, values and headers of records.
 
 found = matches_in(columns, pattern("order-17"), ALL_FIELDS)      a `Match` for each record with the text
+Search(path, pattern("order-17"))                                 the same for all records of a partition
 """
 
 import re
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from kafkalog.record.record_columns import RecordColumns
+from kafkalog.scan.record_scan import RecordScan, Unreadable, extent_of
+from kafkalog.storage.read.log_scan import NO_END
 
 FieldName: TypeAlias = Literal["key", "value", "headers"]
 ALL_FIELDS: frozenset[FieldName] = frozenset(("key", "value", "headers"))
 EXCERPT_BYTES = 80
+PROGRESS_SECONDS = 0.05
 # Patterns that match a field wherever it stands, in time in proportion to the bytes: these are searched for in many
 # records at once. Others have assertions, or repeat what may match all bytes, so that each match may be tried up to the
 # last record.
@@ -138,3 +144,99 @@ def _match(offset: int, base_offset: int, name: str, data: bytes, span: tuple[in
     excerpt = data[start : start + EXCERPT_BYTES]
     place = span[0] - start, min(span[1] - start, len(excerpt))
     return Match(offset, base_offset, name, span, excerpt, place)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """The progress of a search.
+
+    Attributes:
+        reached_offset: The offset that it has reached.
+        end_offset: The offset where it ends; NO_END: unknown.
+        matches: The number of matches so far.
+        unreadable: The number of batches and of ranges of lost bytes that were skipped.
+        problem: The first of them as text.
+        first_unreadable: The first of them, in the order of the search.
+        finished: Whether it has come to its end.
+    """
+
+    reached_offset: int
+    end_offset: int
+    matches: int
+    done_bytes: int = 0
+    total_bytes: int = 0
+    unreadable: int = 0
+    problem: str | None = None
+    first_unreadable: Unreadable | None = None
+    finished: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether no record was left out."""
+        return self.finished and not self.unreadable and self.problem is None
+
+
+class Search:
+    """A search in a partition or file, up to the end that it has now. Iterate it once.
+
+    for event in Search(path, pattern("order-17")):
+        ...                         # a `Match`, or a few times a second and at the end `SearchProgress`
+
+    A batch that cannot be read is skipped and counted, so that an incomplete search says so.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        wanted: re.Pattern[bytes],
+        *,
+        fields: frozenset[FieldName] = ALL_FIELDS,
+        start: int | None = None,
+        backwards: bool = False,
+    ) -> None:
+        """Look at which files there are.
+
+        Args:
+            path: A partition directory or a segment file.
+            wanted: The pattern.
+            fields: The fields to search.
+            start: The first offset, or if `backwards` the offset before which the search begins; None: all.
+            backwards: Whether to search from high offsets to low ones.
+        """
+        extent = extent_of(path)
+        self._wanted, self._fields, self._backwards = wanted, fields, backwards
+        low = extent.log_start if backwards or start is None else start
+        # Damage may hide the log end: the scan ends at the sizes of the files.
+        high = NO_END if not backwards or start is None else start
+        self._scan = RecordScan(extent, start=low, stop=high, backwards=backwards)
+        self._end = low if backwards else extent.log_end
+        self._reached = min(high, extent.log_end) if backwards else low
+        self._matches = 0
+
+    def progress(self, *, finished: bool = False) -> SearchProgress:
+        """Return the progress."""
+        unread, progress = self._scan.unread, self._scan.progress
+        return SearchProgress(
+            self._reached, self._end, self._matches, progress.done_bytes, progress.total_bytes, unread.places,
+            unread.problem, unread.first, finished,
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Match | SearchProgress]:
+        # First, because a regular expression may backtrack for ever in the first record.
+        yield self.progress()
+        reported = time.monotonic()
+        for columns in self._scan:
+            base = self._scan.base_offset
+            for match in matches_in(columns, self._wanted, self._fields, base_offset=base, backwards=self._backwards):
+                self._matches += 1
+                yield match
+            if len(columns):
+                first, last = columns.offset_span
+                self._reached = min(self._reached, first) if self._backwards else max(self._reached, last + 1)
+            if time.monotonic() - reported > PROGRESS_SECONDS:
+                reported = time.monotonic()
+                yield self.progress()
+        if self._end == NO_END:
+            self._end = self._scan.end_offset
+        self._reached = self._end
+        yield self.progress(finished=True)

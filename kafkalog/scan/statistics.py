@@ -9,8 +9,11 @@ They take bounded memory:
 """
 
 import hashlib
+import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +21,16 @@ from numpy.typing import NDArray
 from kafkalog.attributes import CONTROL_BIT, codec_name
 from kafkalog.fsck.walk import SHORTEST
 from kafkalog.record.record_columns import RecordColumns
+from kafkalog.scan.progress import Progress
+from kafkalog.scan.record_scan import RecordScan, Unreadable, extent_of, open_place
+from kafkalog.scan.transaction_states import ABORTED, TransactionStates
 
 TIME_BUCKETS = 256
 KEY_COUNTERS = 500
 # A longer key is counted under its beginning and a digest.
 KEY_BYTES = 256
 _SIZES = 33
+NO_PROGRESS = Progress(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,14 @@ class Totals:
         sizes: (Smallest size in bytes, number of records) of each class of values that are not null.
         top_keys: (Key, lower bound for its records), the most frequent first.
         key_error: The largest number of records by which a bound may be too small.
+        records: The number of data records from the log start offset on, those of aborted transactions included.
+        aborted_records: The number of those that belong to aborted transactions.
+        control_records: The number of control records, which are not in any other sum.
+        deleted_records: The number of data records below the log start offset, which are not in any other sum.
+        unreadable: The number of batches and of ranges of lost bytes that were skipped.
+        problem: The first of them as text.
+        first_unreadable: The first of them.
+        progress: How far the scan has come.
     """
 
     records: int = 0
@@ -74,13 +89,20 @@ class Totals:
     codecs: tuple[CodecUse, ...] = ()
     top_keys: tuple[tuple[bytes, int], ...] = ()
     key_error: int = 0
+    aborted_records: int = 0
+    control_records: int = 0
+    deleted_records: int = 0
+    unreadable: int = 0
+    problem: str | None = None
+    first_unreadable: Unreadable | None = None
+    progress: Progress = NO_PROGRESS
 
 
 class RecordStatistics:
     """Sums over records that are added some thousand at a time."""
 
     def __init__(self) -> None:
-        self._records = self._batches = self._null_keys = self._null_values = 0
+        self._records = self._batches = self._null_keys = self._null_values = self._control_records = 0
         self._key_bytes = self._value_bytes = self._header_bytes = self._largest = 0
         self._times = _Times()
         self._sizes = np.zeros(_SIZES, np.int64)
@@ -90,7 +112,7 @@ class RecordStatistics:
         self._keys = TopKeys()
 
     def add(self, columns: RecordColumns) -> None:
-        """Add records of batches with the same codec; of control batches, only that they are there."""
+        """Add records of batches with the same codec; of control batches, only their number."""
         if not len(columns):
             return
         # Columns that are parts of the same batches have the same rows.
@@ -98,9 +120,11 @@ class RecordStatistics:
         self._rows, self._counted = columns.batches, int(columns.batch[-1]) + 1
         rows = columns.batches[: self._counted]
         self._count_batches(columns, rows[first:])
-        is_control = (rows["magic"] >= 2) & (rows["attributes"] & CONTROL_BIT != 0)
+        is_control = _control_among(rows)
         if is_control.any():
+            before = len(columns)
             columns = columns.where(~is_control[columns.batch])
+            self._control_records += before - len(columns)
         self._records += len(columns)
         if not len(columns):
             return
@@ -142,8 +166,73 @@ class RecordStatistics:
         return Totals(
             self._records, self._batches, self._null_keys, self._null_values, self._key_bytes, self._value_bytes,
             self._header_bytes, self._largest, self._times.buckets(), self._times.width, tuple(sizes), tuple(codecs),
-            self._keys.top(top), self._keys.error,
+            self._keys.top(top), self._keys.error, control_records=self._control_records,
         )  # fmt: skip
+
+
+class LogStatistics:
+    """The statistics of a partition or file as it is now. Call `step` until it `is_done`, from one thread.
+
+    Records below the log start offset are read first, to count them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Look at which files there are."""
+        extent = extent_of(path)
+        self._deleted = RecordScan(extent, stop=extent.log_start)
+        self._scan = RecordScan(extent, start=extent.log_start, control=True)
+        self._parts = chain(((each, False) for each in self._deleted), ((each, True) for each in self._scan))
+        self._sums = RecordStatistics()
+        self._aborted_records = self._deleted_records = 0
+        self._log = open_place(path) if extent.problem is None else None
+        self._states = None if self._log is None else TransactionStates(self._log)
+
+    def step(self, seconds: float) -> Progress:
+        """Go on for about so long."""
+        until = time.monotonic() + seconds
+        for columns, is_kept in self._parts:
+            if is_kept:
+                self._add(columns)
+            else:
+                self._deleted_records += len(columns)
+            if time.monotonic() >= until:
+                break
+        return self.progress
+
+    def _add(self, columns: RecordColumns) -> None:
+        self._sums.add(columns)
+        if self._states is not None and len(columns):
+            aborted = (self._states.among(columns.batches) == ABORTED) & ~_control_among(columns.batches)
+            self._aborted_records += int(aborted[columns.batch].sum())
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come."""
+        scans = self._deleted.progress, self._scan.progress
+        return Progress(sum(each.done_bytes for each in scans), sum(each.total_bytes for each in scans))
+
+    def totals(self, top: int = 50) -> Totals:
+        """Return the sums so far.
+
+        Args:
+            top: The number of keys.
+        """
+        unread = self._scan.unread
+        return replace(
+            self._sums.totals(top), aborted_records=self._aborted_records, deleted_records=self._deleted_records,
+            unreadable=unread.places, problem=unread.problem, first_unreadable=unread.first, progress=self.progress,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Close all files."""
+        if self._log is not None:
+            self._log.close()
+
+
+def _control_among(rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return a mask of the rows that are control batches."""
+    is_control: NDArray[np.bool_] = (rows["magic"] >= 2) & (rows["attributes"] & CONTROL_BIT != 0)
+    return is_control
 
 
 def _stored_bytes(rows: NDArray[np.void]) -> NDArray[np.int64]:

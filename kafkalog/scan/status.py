@@ -6,8 +6,10 @@
 A checkpoint that cannot be read is a problem of the directory; its partitions are then judged without it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -15,19 +17,27 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding
-from kafkalog.fsck.health import damage_of
+from kafkalog.fsck.health import damage_of, near_end_of
 from kafkalog.fsck.layout_checks import directory_layout, names_in, partition_layout
 from kafkalog.fsck.recovering import bytes_to_recover
 from kafkalog.fsck.start_checks import start_findings
 from kafkalog.scan.transactions import hanging_in
+from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
+from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
 from kafkalog.storage.data_dir.discover import PartitionDir
 from kafkalog.storage.file_names import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
 )
 from kafkalog.storage.log import Log
+from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.read_only_log import ReadOnlyLog
+
+# One for all logs: it takes time to make.
+CONFIG = LogConfig()
 
 
 class Health(StrEnum):
@@ -74,62 +84,103 @@ class DirectoryStatus:
     Attributes:
         path: The data directory.
         was_clean: Whether the last writer stopped cleanly.
-        to_recover: The number of bytes that a broker reads when it recovers the directory at its start; None: unknown.
         problems: The checkpoints that cannot be read, and what else of the directory keeps a broker from starting.
     """
 
-    def __init__(self, path: Path, *, is_data_dir: bool = True) -> None:
+    def __init__(self, path: Path, *, is_data_dir: bool = False) -> None:
         """Read what concerns all partitions.
 
         Args:
             path: The directory.
-            is_data_dir: Whether it is a data directory; False: the parent of a partition, whatever else is in it.
+            is_data_dir: Whether to look also for what keeps a broker from starting; not in the parent of a partition,
+                whatever else is in it.
 
         Raises:
             OSError: The directory cannot be listed.
         """
         self.path = path
-        self._checkpoints = Checkpoints(path)
-        self.was_clean = self._checkpoints.was_clean
-        found = [*self._checkpoints.file_findings(), *(directory_layout(path, names_in(path)) if is_data_dir else ())]
-        self.problems: list[Finding | KafkaLogError | OSError] = [
-            each for each in found if each in self._checkpoints.faults or each.consequence is Consequence.NO_START
+        self._refusals = _refused_of_directory(path) if is_data_dir else []
+        self._files = [
+            OffsetCheckpointFile(path / name)
+            for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
         ]
-        self.to_recover: int | None = None
-        if not self._checkpoints.faults:
-            try:
-                self.to_recover = bytes_to_recover(path)
-            except (KafkaLogError, OSError) as error:
-                self.problems.append(error)
+        self._cleaner = OffsetCheckpointFile(path / CLEANER_OFFSET_CHECKPOINT)
+        self.refresh()
+        self.was_clean = was_clean_shutdown(path)
+
+    def refresh(self) -> None:
+        """Read the checkpoints again that have been replaced."""
+        self._unread: list[KafkaLogError | OSError] = []
+        self._offsets = [self._read(file) for file in self._files]
+        told = {each.path for each in self._refusals}
+        self.problems: list[Finding | KafkaLogError | OSError] = [
+            *self._refusals,
+            *(each for each in self._unread if _path_of(each) not in told),
+        ]
+
+    def _read(self, file: OffsetCheckpointFile) -> Mapping[TopicPartition, int]:
+        try:
+            return file.read()
+        except (KafkaLogError, OSError) as error:
+            self._unread.append(error)
+            return {}
+
+    @cached_property
+    def to_recover(self) -> int | None:
+        """The number of bytes that a broker reads when it recovers the directory at its start; None: unknown."""
+        if self._unread:
+            return None
+        try:
+            return bytes_to_recover(self.path)
+        except (KafkaLogError, OSError) as error:
+            self.problems.append(error)
+            return None
+
+    def cleaned(self, partition: PartitionDir) -> int | None:
+        """Return the offset up to which a partition is compacted; None if it is not, or unknown."""
+        try:
+            return self._cleaner.read().get(partition.topic_partition) if partition.topic_partition else None
+        except (KafkaLogError, OSError):
+            return None
 
     def status_of(self, partition: PartitionDir) -> PartitionStatus:
         """Return the state of a partition of the directory. Errors are part of it."""
         try:
-            with ReadOnlyLog(partition.path) as log:
-                return self._of_log(partition, log)
+            with ReadOnlyLog(partition.path, config=CONFIG) as log:
+                return self.status_of_log(partition, log)
         except OSError as error:
             return PartitionStatus(partition=partition, health=Health.UNREADABLE, problem=str(error))
 
-    def _of_log(self, partition: PartitionDir, log: Log) -> PartitionStatus:
-        start, mark, point = (
-            self._checkpoints.offset(name, partition.topic_partition)
-            for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
-        )
+    def status_of_log(self, partition: PartitionDir, log: Log, *, quick: bool = False) -> PartitionStatus:
+        """Return the state of a partition that is open.
+
+        Args:
+            partition: The partition.
+            log: Its log.
+            quick: Whether to leave out what may take long: the end of a log whose index does not lead near it, the
+                last stable offset and hanging transactions.
+
+        Raises:
+            OSError: A file was not read.
+        """
+        # The checkpoints are not about a partition that is being deleted or moved.
+        known = partition.topic_partition if partition.mark is None else None
+        start, mark, point = (offsets.get(known) if known else None for offsets in self._offsets)
         segments, size = log.segments, log.size_in_bytes
         first = max(segments[0].base_offset if segments else 0, start or 0)
         end = stable = problem = None
         health = Health.DAMAGED
         try:
             # By the offset index: nothing before its last entry is read.
-            end = segments[-1].read_next_offset() if segments else first
+            end = first if not segments else near_end_of(segments[-1]) if quick else segments[-1].read_next_offset()
             problem = damage_of(log, end, high_watermark=mark, recovery_point=point)
-            if not self._checkpoints.faults:
+            if not self._unread and end is not None and (not quick or end == first):
                 stable = min(end, log.last_stable_offset)
                 if problem is None and stable < log.high_watermark and (problem := hanging_in(log)) is not None:
                     health = Health.HANGING
         except KafkaLogError as error:
             problem = str(error)
-        if problem is None or health is Health.HANGING:
+        if not quick and (problem is None or health is Health.HANGING):
             refused = _refused(partition)
             problem, health = (problem, health) if refused is None else (str(refused), Health.DAMAGED)
         return PartitionStatus(
@@ -144,6 +195,17 @@ class DirectoryStatus:
             health=Health.OK if problem is None else health,
             problem=problem,
         )
+
+
+def _path_of(error: KafkaLogError | OSError) -> str | None:
+    return error.path if isinstance(error, KafkaLogError) else error.filename
+
+
+def _refused_of_directory(path: Path) -> list[Finding]:
+    """Return the checkpoints that a broker cannot read, and what else of a data directory keeps it from starting."""
+    checkpoints = Checkpoints(path)
+    found = chain(checkpoints.file_findings(), directory_layout(path, names_in(path)))
+    return [each for each in found if each in checkpoints.faults or each.consequence is Consequence.NO_START]
 
 
 def _refused(partition: PartitionDir) -> Finding | None:

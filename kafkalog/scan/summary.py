@@ -41,7 +41,9 @@ class SegmentSummary:
     Attributes:
         records_min: A lower bound for the number of records without control records.
         records_max: An upper bound for the same number; None: no bound.
-        control_records: The number of records in control batches.
+        log_start: The log start offset; records below it are not in `records_min` and `records_max`.
+        deleted_records: The number of records below the log start offset, at most, control records left out.
+        control_records: The number of records in control batches, whatever their offset.
         start_offset: The first offset; None: unknown.
         end_offset: The offset after the last one; None: unknown, or no batch.
         first_timestamp: The smallest timestamp of a record, ms; -1: none.
@@ -52,6 +54,8 @@ class SegmentSummary:
         errors: The errors found.
     """
 
+    log_start: int = 0
+    deleted_records: int = 0
     segments: int = 0
     size_in_bytes: int = 0
     batches: int = 0
@@ -81,6 +85,7 @@ class SegmentSummary:
         self.batches += later.batches
         self.control_batches += later.control_batches
         self.control_records += later.control_records
+        self.deleted_records += later.deleted_records
         self.records_min += later.records_min
         known = self.records_max is not None and later.records_max is not None
         self.records_max = (self.records_max or 0) + (later.records_max or 0) if known else None
@@ -93,19 +98,31 @@ class SegmentSummary:
         if not self.errors or later.errors:
             self.tail, self.tail_size = later.tail, later.tail_size
 
+    def _delete(self, least: int, most: int) -> None:
+        self.records_min -= most
+        self.records_max = None if self.records_max is None else self.records_max - least
+        self.deleted_records += most
+
     def _add_times(self, first: int, last: int) -> None:
         if first != NO_TIMESTAMP and (self.first_timestamp == NO_TIMESTAMP or first < self.first_timestamp):
             self.first_timestamp = first
         self.last_timestamp = max(self.last_timestamp, last)
 
-    def add_rows(self, rows: Rows, counts: NDArray[np.int64] | None = None) -> None:
+    def add_rows(self, rows: Rows, counts: NDArray[np.int64] | None = None, split: int = 0) -> None:
         """Add entries that follow those before.
 
         Args:
             rows: Rows of the header table, shape (n,), n > 0.
             counts: The number of records in each entry, shape (n,), if compressed messages of formats 0 and 1 were
                 read; None: use the headers.
+            split: The number of records below the log start offset in the entry that has records on both sides of it.
         """
+        if self.log_start and (deleted := rows["last_offset"] < self.log_start).any():
+            below = SegmentSummary(end_offset=self.end_offset, start_offset=self.start_offset)
+            below.add_rows(rows[deleted], None if counts is None else counts[deleted])
+            most = below.records_min if below.records_max is None else below.records_max
+            self._delete(below.records_min, most)
+        self._delete(split, split)
         if self.start_offset is None:
             # The header of a compressed message of formats 0 and 1 does not have its first offset.
             base = int(rows["base_offset"][0])
@@ -129,7 +146,23 @@ class SegmentSummary:
         self.magics |= magics
 
 
-def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], object] | None = None) -> SegmentSummary:
+def split_count(file: FileMessageSet, rows: Rows, log_start: int) -> int:
+    """Return how many records below the log start offset are in the first entry that reaches it; 0 if it is damaged."""
+    reaches = rows["last_offset"] >= log_start
+    first = int(reaches.argmax())
+    if not reaches[first] or rows["base_offset"][first] >= log_start:
+        return 0
+    try:
+        batch = next(file.read(int(rows["position"][first]), int(rows["size_in_bytes"][first])).batches(), None)
+        offsets = () if batch is None or batch.is_control else batch.columns().offset
+    except KafkaLogError:
+        return 0
+    return int((np.asarray(offsets, np.int64) < log_start).sum())
+
+
+def summarise(
+    path: Path, *, sealed: bool = False, advance: Callable[[int], object] | None = None, log_start: int = 0
+) -> SegmentSummary:
     """Summarise a segment file by its headers.
 
     A damaged size field that points beyond other batches is followed by a gap of offsets. So the checksums of batches
@@ -139,17 +172,18 @@ def summarise(path: Path, *, sealed: bool = False, advance: Callable[[int], obje
         path: The file.
         sealed: Whether it has a successor: a torn or zeroed tail is damage then.
         advance: Called with the number of bytes whose headers have been read since the last call.
+        log_start: The log start offset; records below it are counted apart.
 
     Returns:
         The summary. `errors` has the first damage, or the error in reading the file.
     """
-    summary = SegmentSummary(segments=1, start_offset=segment_base_offset(path.name))
+    summary = SegmentSummary(segments=1, start_offset=segment_base_offset(path.name), log_start=log_start)
     try:
         with FileMessageSet(path, sealed=sealed, mapped=False) as file:
             summary.size_in_bytes = file.size_in_bytes
             error = _read_headers(file, summary, advance or (lambda _: None))
         if error is not None:
-            summary = _surviving(path, sealed, error)
+            summary = _surviving(path, sealed, error, log_start)
     except (OSError, NotALogError) as problem:
         summary.tail = "unreadable"
         summary.errors.append(problem)
@@ -174,7 +208,8 @@ def _read_headers(
                 ensure_valid(*file._entries(last))
             for group in _gaps(rows) if len(rows) > 1 else ():
                 ensure_valid(*file._entries(rows[group[0] : group[-1] + 1]))
-            summary.add_rows(rows)
+            is_before = behind is None or behind < summary.log_start
+            summary.add_rows(rows, split=split_count(file, rows, summary.log_start) if is_before else 0)
             last = rows[-1:]
             begin, end = end, end_of(last)
             advance(end - begin)
@@ -194,9 +229,10 @@ def _gaps(rows: Rows) -> list[NDArray[np.int64]]:
     return np.split(gaps, np.flatnonzero(np.diff(gaps) > 1) + 1) if len(gaps) else []
 
 
-def _surviving(path: Path, sealed: bool, error: KafkaLogError) -> SegmentSummary:
+def _surviving(path: Path, sealed: bool, error: KafkaLogError, log_start: int) -> SegmentSummary:
     """Summarise the surviving batches of a damaged file. `error` is reported only if the scan finds no damage."""
     summary = SegmentSummary(segments=1, start_offset=segment_base_offset(path.name), tail="damaged")
+    summary.log_start = log_start
     with closing(open_source(path)) as file:
         summary.size_in_bytes = summary.tail_size = file.size
         for part in surviving(file, replace(scope_of(path), sealed=sealed)):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from inspector.app import InspectorApp, Start
 from inspector.columns import Times
-from inspector.model import Model
+from inspector.config import Settings
+from inspector.model.model import Model
 from inspector.screens.partition import PartitionScreen
-from inspector.settings import Settings
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from inspector.model import BatchRow, Progress, RecordRow
-from inspector.reading.batches import SegmentReader
+from inspector.model.segment import SegmentReader
+from inspector.model.types import BatchRow, RecordRow
+from kafkalog.scan.progress import Progress
 from tests.helpers.golden import Partition, Segment, checked_partitions
 from tests.helpers.partitions import sampled_partition
 

@@ -64,7 +64,7 @@ class ThreadProcess(SilentProcess):
         Thread(target=self._work, args=(job,), name="job", daemon=True).start()
 
     def _work(self, job: Job) -> None:
-        with suppress(BrokenPipeError):
+        with suppress(SystemExit):
             work(job, cast("BinaryIO", self))
         self._written.put(None)
 

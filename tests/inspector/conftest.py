@@ -8,7 +8,7 @@ import pytest
 
 from inspector.jobs import runs
 from inspector.jobs.process import Process
-from inspector.reading import partition
+from inspector.model import partition
 from tests.helpers.jobs import DeadProcess, SilentProcess, ThreadProcess
 
 PATIENCE_SECONDS = 60.0
@@ -35,9 +35,9 @@ def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.002)
-    monkeypatch.setattr("inspector.screens.work.LOOKS_SECONDS", SOON_SECONDS)
-    monkeypatch.setattr("inspector.screens.following.FOLLOWING_SECONDS", SOON_SECONDS)
-    monkeypatch.setattr("inspector.screens.following.WATCHING_SECONDS", 5 * SOON_SECONDS)
+    monkeypatch.setattr("inspector.views.run_view.LOOKS_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr("inspector.partition.live.FOLLOWING_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr("inspector.partition.live.WATCHING_SECONDS", 5 * SOON_SECONDS)
 
 
 @pytest.fixture

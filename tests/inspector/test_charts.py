@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from inspector.charts import HEIGHT, bar, fitted, has_blocks, report
 from inspector.columns import Times
 from inspector.highlighting import Lines, marks, spans
-from inspector.reading.statistics import StatisticsState
 from kafkalog.scan.progress import Progress
-from kafkalog.scan.statistics import CodecUse
+from kafkalog.scan.statistics import CodecUse, Totals
 
 TIMES = Times("utc", lambda: 1_800_000_000_000)
-STATE = StatisticsState(
+STATE = Totals(
     records=100,
     batches=4,
     null_keys=25,
@@ -69,7 +68,7 @@ def test_small_counts_are_visible_in_a_chart() -> None:
 
 
 def test_nothing_counted_so_far_is_a_report_too() -> None:
-    text = "\n".join(report(StatisticsState(), TIMES, 80))
+    text = "\n".join(report(Totals(), TIMES, 80))
     assert "no record has a time" in text
     assert "no values" in text
 

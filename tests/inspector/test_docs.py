@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector import settings
-from inspector.screens import VIEWS
+from inspector import config as settings
+from inspector.view_table import VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "inspector.md"

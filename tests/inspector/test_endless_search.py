@@ -40,7 +40,7 @@ def test_other_views_open_while_an_endless_search_goes_on(tmp_path: Path) -> Non
         await at.press("enter", sees="[value")
         await at.press("escape", sees="[5 Rec")
         await at.press("9", sees="[9 ")
-        run = at.app.search_of(browsing(at).reader.path)
+        run = browsing(at).search
         assert run is not None
         await at.until(lambda: run.seconds > 1 and re.search(r"0% of 5\.0 KiB, [1-9]", at.text))
         assert run.is_running

@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector.jobs.runs import StatisticsRun, VerifyRun
-from inspector.screens.verify import view_of_bytes
 from inspector.widgets.lazy_table import LazyTable
 from inspector.widgets.prompt import Prompt
 from tests.helpers import damage
@@ -78,7 +77,7 @@ def test_enter_on_a_finding_goes_to_its_byte(damaged: Path) -> None:
         await at.press("down", sees=f"{start_of(6):,}")
         await at.press("enter")
         await at.until(lambda: position_at(at) == (0, start_of(6)))
-        await at.until(lambda: view_shown(at) == view_of_bytes())
+        await at.until(lambda: view_shown(at) == "hex")
         await at.press("escape", sees="! errors 2")
 
     drive(damaged / "damaged-0", steps)
@@ -132,6 +131,21 @@ def test_findings_are_kept_when_the_partition_is_opened_again(damaged: Path) -> 
     drive(damaged, steps)
 
 
+def test_no_health_is_known_until_a_check_has_ended_and_then_it_is_the_same_in_all_views(damaged: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.sees("2 partitions")
+        await at.sees("unchecked")
+        await at.press("8", "r", sees="done in")
+        await at.press("escape", sees="2 partitions")
+        await at.until(lambda: "unchecked" not in at.text)
+        assert [line.split()[-1] for line in at.text.splitlines()[2:4]] == ["damaged", "ok"]
+        await at.press("enter", sees="leader epochs")
+        assert "damaged UTC" in at.text.splitlines()[0]
+        assert any(" damaged " in line and " 0 " in line for line in at.text.splitlines()[4:])
+
+    drive(damaged, steps, size=(140, 40))
+
+
 @pytest.mark.usefixtures("_silent_jobs")
 def test_escape_cancels_a_check_and_then_goes_back(damaged: Path) -> None:
     async def steps(at: Terminal) -> None:
@@ -150,7 +164,7 @@ def test_leaving_a_partition_cancels_its_check(damaged: Path) -> None:
         await at.sees("2 partitions")
         await at.press("enter", sees="leader epochs")
         await at.press("8", "r", sees="begins …")
-        run = at.app.runs.of(VerifyRun, damaged / "damaged-0")
+        run = at.app.session.runs.of(VerifyRun, damaged / "damaged-0")
         assert run is not None
         await at.press("1", sees="2 partitions")
         await at.until(lambda: not run.is_running)
@@ -358,9 +372,9 @@ def test_statistics_count_the_segment_and_with_w_the_partition() -> None:
         assert "CODECS" in at.app.clipboard
         await at.press("w", sees="segment 0  20 records")
         await at.press("2", "0", sees="segment 0  20 records in 2 batches  done in")
-        before = at.app.runs.of(StatisticsRun, TXN / "00000000000000000000.log")
+        before = at.app.session.runs.of(StatisticsRun, TXN / "00000000000000000000.log")
         await at.press("r")
-        await at.until(lambda: at.app.runs.of(StatisticsRun, TXN / "00000000000000000000.log") is not before)
+        await at.until(lambda: at.app.session.runs.of(StatisticsRun, TXN / "00000000000000000000.log") is not before)
         await at.sees("done in")
         await at.press("right_square_bracket", sees="segment 20  1")
 
@@ -405,8 +419,8 @@ def test_the_message_of_a_finding_is_readable_below_a_long_path(damaged: Path, t
 
 @pytest.fixture
 def _same_always(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("inspector.screens.work._seconds", lambda _: "1.0 s")
-    monkeypatch.setattr("inspector.screens.statistics.has_blocks", lambda: True)
+    monkeypatch.setattr("inspector.views.run_view._seconds", lambda _: "1.0 s")
+    monkeypatch.setattr("inspector.views.statistics.has_blocks", lambda: True)
 
 
 @pytest.mark.usefixtures("_same_always")
@@ -445,6 +459,6 @@ def test_a_deleted_log_is_reported_by_verify_and_search(tmp_path: Path) -> None:
         await at.press("8", "r")
         await at.sees("unreadable")
         await searched(at, "x")
-        await at.sees("! failed at 0%")
+        await at.sees("No such file", "incomplete")
 
     drive(tmp_path / "a-0", steps)

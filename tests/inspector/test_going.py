@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.model import Model
-from inspector.reading.batches import SegmentReader
-from inspector.screens.search import SearchView
+from inspector.model.model import Model
+from inspector.model.segment import SegmentReader
+from inspector.views.search import SearchView
 from inspector.widgets.lazy_table import LazyTable
 from kafkalog.scan.progress import Progress
 from tests.helpers.driving import Terminal, browsing, drive, read_through, view_shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
@@ -30,16 +29,6 @@ def log(golden_logs: Path) -> Path:
     return golden_logs / "kafka-3.9" / "data" / "v2-txn-0"
 
 
-def test_topics_has_every_partition(golden_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(golden_logs / "kafka-3.9" / "data", "topics", capsys, 1)
-    assert (found["version"], found["screen"]) == (2, "topics")
-    rows = {row["name"]: row for row in found["rows"]}
-    assert len(rows) == 20
-    assert rows["v2-txn-0"]["last_stable_offset"] == 1411
-    assert all(row["filled"] for row in rows.values())
-    assert [row["name"] for row in rows.values() if row["problem"] is not None] == ["v2-txn-0"]
-
-
 def test_segments_has_watermarks_and_transactions(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(log, "segments", capsys)
     assert (found["log_start_offset"], found["last_stable_offset"], found["log_end_offset"]) == (0, 1411, 1451)
@@ -48,41 +37,9 @@ def test_segments_has_watermarks_and_transactions(log: Path, capsys: pytest.Capt
     assert all(row["records"] is not None for row in found["rows"])
 
 
-def test_batches_records_and_record_agree(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = log / f"{193:020}.log"
-    batches = document(path, "batches", capsys)["rows"]
-    records = document(path, "records", capsys)["rows"]
-    whole = document(path, "record", capsys)["rows"]
-    assert sum(row["records_count"] for row in batches) == len(records) == len(whole)
-    assert [row["offset"] for row in records] == [row["offset"] for row in whole]
-
-
 def test_the_map_has_every_byte(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cells = document(log, "map", capsys)["rows"]
     assert sum(cell["bytes"] for cell in cells) == sum(path.stat().st_size for path in log.glob("*.log"))
-
-
-def test_bytes_that_are_no_utf8_are_base64_with_their_encoding_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = [Record(b"\xff\xfe", "né".encode(), headers=[("h", b"\xff"), ("n", None)], timestamp=1)]
-    path = tmp_path / f"{0:020}.log"
-    path.write_bytes(bytes(ByteBufferMessageSet.from_records(records).buffer))
-    row = document(path, "record", capsys)["rows"][0]
-    assert (row["key"], row["value_encoding"], base64.b64decode(row["value"])) == ("né", "base64", b"\xff\xfe")
-    assert "key_encoding" not in row
-    assert row["headers"][1] == {"key": "n", "value": None}
-    assert base64.b64decode(row["headers"][0]["value"]) == b"\xff"
-
-
-def test_damage_is_in_the_rows_and_in_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / f"{0:020}.log"
-    data = bytearray(ByteBufferMessageSet.from_records([Record(b"value", timestamp=1)]).buffer)
-    data[-1] ^= 1
-    path.write_bytes(data)
-    assert document(path, "batches", capsys, 1)["rows"][0]["kind"] == "corrupt"
-    assert headless.show(path, "records", "text") == 1
-    assert "\n  ! " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("screen", ["search", "statistics"])
@@ -92,11 +49,11 @@ def test_an_unreadable_batch_is_in_json_and_text_with_its_position(
     batches = damaged_log()
     place = start_of(batches, 3)
     path = segment_file(tmp_path, flipped(b"".join(batches), place + 300, 0))
-    options = headless.Options(find=Wanted("nothing"))
-    assert headless.show(path, screen, "json", options=options) == 1
+    find = Wanted("nothing")
+    assert headless.show(path, screen, "json", find=find) == 1
     first = json.loads(capsys.readouterr().out)["first_unreadable"]
     assert (first["path"], first["position"], "checksum" in first["problem"]) == (str(path), place, True)
-    assert headless.show(path, screen, "text", options=options) == 1
+    assert headless.show(path, screen, "text", find=find) == 1
     assert f"problem: {path.name}: position {place}: {first['problem']}\n" in capsys.readouterr().out
 
 
@@ -105,26 +62,26 @@ def test_text_has_the_columns_of_the_screen_and_no_control_characters(
 ) -> None:
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(bytes(ByteBufferMessageSet.from_records([Record(b"a\x1b[31m\n", timestamp=1)]).buffer))
-    for screen in ("records", "record", "batches", "map", "segments"):
+    for screen in ("map", "hex", "segments"):
         headless.show(path, screen, "text")
         out = capsys.readouterr().out
         assert "\x1b" not in out
         assert out.splitlines()
-    headless.show(path, "records", "text")
-    assert "1970-01-01T00:00:00.001Z  null          a\\x1b[31m\\n" in capsys.readouterr().out
+    headless.show(path, "hex", "text")
+    assert "a\\x1b[31m\\n" in capsys.readouterr().out
 
 
 def test_a_screen_of_a_partition_needs_one(golden_logs: Path) -> None:
     with pytest.raises(headless.NeedsPartitionError):
-        headless.show(golden_logs / "kafka-3.9" / "data", "batches", "json")
+        headless.show(golden_logs / "kafka-3.9" / "data", "map", "json")
 
 
 @pytest.mark.slow
 def test_headless_and_the_model_import_no_textual() -> None:
     code = (
         "import sys, pkgutil\n"
-        "import inspector.headless, inspector.model, inspector.settings, inspector.text, inspector.reading\n"
-        "for each in pkgutil.iter_modules(inspector.reading.__path__, 'inspector.reading.'): __import__(each.name)\n"
+        "import inspector.headless, inspector.model.model, inspector.config, inspector.text, inspector.jobs.jobs\n"
+        "for each in pkgutil.iter_modules(inspector.model.__path__, 'inspector.model.'): __import__(each.name)\n"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

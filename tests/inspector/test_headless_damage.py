@@ -11,18 +11,19 @@ import pytest
 
 from inspector import headless
 from inspector.jobs.jobs import Wanted
-from inspector.model import Model
+from inspector.model.model import Model
+from inspector.model.types import TopicRow
 from kafkalog import FileMessageSet
 from tests.helpers.damage import flipped, start_of
 from tests.helpers.damage import log as damaged_log
-from tests.helpers.inspected import read_through, segment_file
+from tests.helpers.inspected import all_records, read_through, reader_of, segment_file
 
 # Bytes that are no log.
 GARBAGE = bytes((i * 37 + i // 256) % 251 for i in range(5_000))
 
 
 def document(path: Path, screen: str, capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
-    assert headless.show(path, screen, "json", options=headless.Options(find=Wanted("nothing"))) == code
+    assert headless.show(path, screen, "json", find=Wanted("nothing")) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -52,11 +53,11 @@ def unreadable(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise PermissionError(13, "Permission denied", str(path))
         return FileMessageSet(file, **options)
 
-    monkeypatch.setattr("inspector.reading.files.FileMessageSet", refused)
+    monkeypatch.setattr("inspector.model.segment_file.FileMessageSet", refused)
     return path
 
 
-@pytest.mark.parametrize("screen", ["map", "batches", "records", "record", "hex"])
+@pytest.mark.parametrize("screen", ["map", "hex"])
 def test_a_segment_without_permission_is_reported_and_the_others_are_shown(
     screen: str, unreadable: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,7 +69,7 @@ def test_a_segment_without_permission_is_reported_and_the_others_are_shown(
     assert f"problem: [Errno 13] Permission denied: '{unreadable}'" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("screen", ["map", "batches", "records", "record", "hex"])
+@pytest.mark.parametrize("screen", ["map", "hex"])
 def test_rows_name_their_segment(screen: str, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     remove_all_but(data_dir / "v2-none-0", 0, 361, 1152)
     found = document(data_dir / "v2-none-0", screen, capsys, 0)
@@ -84,13 +85,13 @@ def test_a_cell_of_the_map_in_which_no_batch_begins_has_none(
     assert {row["first_row"] for row in rows if row["segment"] == 1152} == {0, 1, None}
 
 
-@pytest.mark.parametrize("screen", ["segments", "map", "batches", "records", "hex", "statistics", "search", "verify"])
+@pytest.mark.parametrize("screen", ["segments", "map", "hex", "statistics", "search"])
 def test_garbage_is_a_problem_on_every_screen(screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = segment_file(tmp_path / "t-0", GARBAGE, 0)
     document(path.parent, screen, capsys, 1)
 
 
-@pytest.mark.parametrize("screen", ["segments", "map", "batches", "records", "hex", "statistics", "search", "verify"])
+@pytest.mark.parametrize("screen", ["segments", "map", "hex", "statistics", "search"])
 def test_a_damaged_lone_file_is_a_problem_on_every_screen(
     screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,12 +124,16 @@ def test_records_of_lost_bytes_at_the_start_have_an_offset_of_their_segment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = segment_file(tmp_path / "t-0", GARBAGE, 4656)
-    assert [row["offset"] for row in document(path.parent, "records", capsys, 1)["rows"]] == [4656]
-    assert [row["offset"] for row in document(path.parent, "record", capsys, 1)["rows"]] == [4656]
+    reader = reader_of(path)
+    assert [row.offset for row in all_records(reader)] == [4656]
+    assert [getattr(reader.record(0), "offset", None)] == [4656]
 
 
-def rows_by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in found["rows"]}
+def rows_of(data_dir: Path) -> dict[str, TopicRow]:
+    model = Model(data_dir)
+    rows = {row.name: row for row in model.topics()}
+    model.close()
+    return rows
 
 
 def test_a_log_that_ends_before_its_checkpoints_is_damaged_and_the_others_are_not(
@@ -136,25 +141,25 @@ def test_a_log_that_ends_before_its_checkpoints_is_damaged_and_the_others_are_no
 ) -> None:
     torn = data_dir / "v2-none-0" / f"{1152:020d}.log"
     torn.write_bytes(torn.read_bytes()[:-20])
-    rows = rows_by_name(document(data_dir, "topics", capsys, 1))
+    rows = rows_of(data_dir)
     row = rows["v2-none-0"]
-    assert (row["health"], row["log_end_offset"]) == ("damaged", 1197)
-    assert row["problem"] == (
+    assert (row.health, row.log_end) == ("damaged", 1197)
+    assert row.problem == (
         "the log ends at 1,197, before its high watermark, which is 1,200 in replication-offset-checkpoint"
     )
-    assert rows["v2-gzip-0"]["health"] == "ok"
-    assert row["problem"] in document(torn.parent, "segments", capsys, 1)["problem"]
+    assert rows["v2-gzip-0"].health == "unchecked"
+    assert (row.problem or "") in document(torn.parent, "segments", capsys, 1)["problem"]
 
 
 def test_a_segment_that_begins_with_no_batch_is_damaged(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = data_dir / "v2-none-0" / f"{1152:020d}.log"
     path.write_bytes(GARBAGE)
-    row = rows_by_name(document(data_dir, "topics", capsys, 1))["v2-none-0"]
-    assert (row["health"], row["problem"]) == (
+    row = rows_of(data_dir)["v2-none-0"]
+    assert (row.health, row.problem) == (
         "damaged", f"{path.name}: it does not begin with a batch of this segment",
     )  # fmt: skip
     found = document(path.parent, "segments", capsys, 1)
-    assert row["problem"] in found["problem"]
+    assert (row.problem or "") in found["problem"]
     assert "position 0" in found["rows"][-1]["problem"]
     assert (found["rows"][-1]["records"], found["rows"][-1]["batches"]) == (0, 0)
 
@@ -166,7 +171,7 @@ def test_checkpoints_do_not_apply_to_deleted_and_future_directories(
     partition = data_dir / "v2-none-0"
     (partition / f"{1152:020d}.log").unlink()
     partition.rename(data_dir / name)
-    assert rows_by_name(document(data_dir, "topics", capsys, 1))[name]["health"] == "ok"
+    assert rows_of(data_dir)[name].health == "unchecked"
 
 
 @pytest.mark.parametrize("content", [b"nonsense", None])
@@ -179,12 +184,12 @@ def test_an_unreadable_checkpoint_is_reported_once_and_damages_no_partition(
         path.mkdir()
     else:
         path.write_bytes(content)
-    found = document(data_dir, "topics", capsys, 1)
-    assert path.name in found["problem"]
-    assert {row["health"] for row in found["rows"]} == {"ok"}
-    assert {row["high_watermark"] for row in found["rows"]} == {None}
-    assert headless.show(data_dir, "topics", "text") == 1
-    assert capsys.readouterr().out.count(path.name) == 1
+    model = Model(data_dir)
+    rows = {row.name: row for row in model.topics()}.values()
+    assert path.name in (model.problem or "")
+    assert {row.health for row in rows} == {"unchecked"}
+    assert {row.high_watermark for row in rows} == {None}
+    model.close()
 
 
 def test_a_data_directory_moved_away_is_a_problem_until_it_is_back(data_dir: Path) -> None:
@@ -216,9 +221,9 @@ def test_a_damaged_index_is_a_problem_of_its_segment_and_stops_nothing(
 def test_a_hanging_transaction_is_the_health_of_its_partition(
     data_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = rows_by_name(document(data_dir, "topics", capsys, 1))["v2-txn-0"]
-    assert row["health"] == "hanging transaction"
-    assert row["problem"].endswith("that began at offset 1,411 hangs")
+    row = rows_of(data_dir)["v2-txn-0"]
+    assert row.health == "hanging transaction"
+    assert (row.problem or "").endswith("that began at offset 1,411 hangs")
     rows = document(data_dir / "v2-txn-0", "transactions", capsys, 1)["rows"]
     assert [row["state"] for row in rows].count("hanging") == 1
 

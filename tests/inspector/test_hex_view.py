@@ -12,8 +12,8 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 from textual.widgets import Static
 
-from inspector.screens.hex import HexView, SegmentBytes
 from inspector.screens.partition import PartitionScreen
+from inspector.views.hex import HexView, SegmentBytes
 from inspector.widgets.hex import HexLines
 from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.driving import Terminal, check_snapshot, drive

@@ -18,7 +18,7 @@ from textual.events import MouseDown, MouseMove, MouseUp
 from textual.pilot import Pilot
 
 from inspector.desk import Desk
-from inspector.rows import Column, Row, Rows, Source
+from inspector.tables import Column, Row, Rows, Source
 from inspector.widgets.lazy_table import PAGE, LazyTable
 from tests.helpers.driving import PATIENCE_SECONDS
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import kafkalog
-from inspector.model import Model
+from inspector.model.model import Model
 from kafkalog.errors import NotALogError
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
@@ -91,7 +93,7 @@ def test_a_vanished_data_directory_has_no_rows_and_a_vanished_partition_is_unrea
     filled = {row.name: row for row in rows}
     assert filled[names[0]].health == "unreadable"
     assert filled[names[0]].problem
-    assert filled[names[1]].health == "ok"
+    assert filled[names[1]].health == "unchecked"
     shutil.rmtree(tmp_path / "data")
     assert list(model.topics()) == []
     model.close()
@@ -125,3 +127,14 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("pathlib.Path.open", refused)
     with pytest.raises(PermissionError):
         Model(path)
+
+
+@pytest.mark.slow
+def test_names_are_listed_without_importing_what_reads_logs(golden_logs: Path) -> None:
+    code = (
+        "import sys; from inspector.model.model import Model\n"
+        f"model = Model({str(golden_logs / 'kafka-3.9' / 'data')!r})\n"
+        "print(len(model.names()), model.problem, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["20", "None", "False"]

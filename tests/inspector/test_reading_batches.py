@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import BatchRow
-from inspector.reading import windows
-from inspector.reading.batches import SegmentReader
+from inspector.model import segment_index as windows
+from inspector.model.segment import SegmentReader
+from inspector.model.types import BatchRow, Place
+from tests.helpers.damage import log, start_of
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import (
     all_batches,
     all_steps,
     golden_segment,
+    read_through,
     reader_of,
     segment_file,
     spread,
@@ -78,22 +80,18 @@ def test_batches_and_the_gaps_between_them_are_those_that_kafka_reads(segment: S
 
 
 @with_every_segment
-def test_a_batch_is_found_by_its_positions_offsets_and_times(segment: Segment) -> None:
+def test_a_batch_is_found_by_its_positions_and_offsets(segment: Segment) -> None:
     reader = reader_of(segment.log)
     rows = all_batches(reader)
     for row in (rows[i] for i in spread(len(rows))):
         for position in (row.position, row.position + row.size // 2, row.position + row.size - 1):
             assert reader.batch_at(position=position) == row.row
         assert reader.batch_at(offset=row.base_offset) == reader.batch_at(offset=row.last_offset) == row.row
-        late = next(each.row for each in rows if (each.max_timestamp or -1) >= (row.max_timestamp or -1))
-        if row.max_timestamp is not None:
-            assert reader.batch_at(timestamp=row.max_timestamp) == late
     end = rows[-1] if rows else None
     if end is not None:
         assert end.last_offset is not None
         assert reader.batch_at(position=end.position + end.size) is None
         assert reader.batch_at(offset=end.last_offset + 1) is None
-        assert reader.batch_at(timestamp=2**62) is None
     reader.close()
 
 
@@ -153,4 +151,20 @@ def test_a_missing_file_is_reported_and_nothing_raises(tmp_path: Path) -> None:
     segment_file(tmp_path, V2Batch(records(b"v")).encoded())
     reader.index_more()
     assert (reader.problem, reader.batches) == (None, 1)
+    reader.close()
+
+
+def test_a_place_that_was_found_by_its_row_is_not_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = log()
+    path = segment_file(tmp_path, b"".join(batches))
+    reader = reader_of(path)
+    place = Place(0, start_of(batches, 3), None, 3, reader.generation)
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentReader, "batch_at", None)
+        assert reader.batch_of(place) == 3
+    path.write_bytes(b"".join([*[V2Batch(records(b"v")).encoded()] * 9, *batches]))
+    read_through(reader)
+    assert reader.batch_of(place) == reader.batch_at(position=place.position) != 3
     reader.close()

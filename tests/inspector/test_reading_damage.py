@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.reading import windows
-from inspector.reading.batches import SegmentReader
+from inspector.model import segment_index as windows
+from inspector.model.segment import SegmentReader
 from kafkalog.fsck import Severity, verify_path
 from kafkalog.fsck.verifying import scope_of
 from kafkalog.fsck.walk import Run, walk

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import BatchRow, Field
-from inspector.reading.batches import SegmentReader
+from inspector.model.segment import SegmentReader
+from inspector.model.types import BatchRow, Field
 from kafkalog import ByteBufferMessageSet, Record
 from tests.helpers.damage import flipped, log
 from tests.helpers.golden import Segment
@@ -32,7 +32,7 @@ def some_batches(reader: SegmentReader) -> list[BatchRow]:
 def test_fields_fill_their_batch_and_its_header_says_what_the_row_says(segment: Segment) -> None:
     reader = reader_of(segment.log)
     for row in some_batches(reader):
-        fields = reader.fields(row.row)
+        fields = tuple(reader.every_field(row.row))
         borders = bounds(fields)
         assert borders[0][0] == row.position
         assert [start for start, _ in borders[1:]] == [end for _, end in borders[:-1]]
@@ -61,7 +61,7 @@ def test_fields_fill_their_batch_and_its_header_says_what_the_row_says(segment: 
 def test_a_field_is_found_by_its_first_and_last_byte(segment: Segment) -> None:
     reader = reader_of(segment.log)
     row = all_batches(reader)[-1] if reader.batches else None
-    fields = reader.fields(row.row) if row is not None else ()
+    fields = tuple(reader.every_field(row.row)) if row is not None else ()
     for field in (fields[i] for i in spread(len(fields), 12)):
         if field.name == "records" and "compressed" not in field.explanation:
             continue
@@ -106,7 +106,7 @@ def test_the_fields_of_a_record_are_named_and_explained(tmp_path: Path) -> None:
         ).buffer
     )
     reader = reader_of(segment_file(tmp_path, data))
-    fields = [field for field in reader.fields(0) if len(field.path) > 1]
+    fields = [field for field in tuple(reader.every_field(0)) if len(field.path) > 1]
     assert [(field.name, field.value) for field in fields] == [
         ("length", "24"),
         ("attributes", "0x00"),
@@ -125,17 +125,17 @@ def test_the_fields_of_a_record_are_named_and_explained(tmp_path: Path) -> None:
         ("header value length", "-1 (null)"),
     ]
     assert fields[-1].path == ("batch 0", "record 0", "header 1")
-    assert all(field.explanation for field in reader.fields(0))
+    assert all(field.explanation for field in tuple(reader.every_field(0)))
     reader.close()
 
 
 def test_the_fields_of_a_marker_say_what_it_ends() -> None:
     reader = reader_of(golden_segment("kafka-3.9/v2-txn-0/193").log)
     marker = next(row for row in all_batches(reader) if row.control == "ABORT")
-    values = {field.name: field.value for field in reader.fields(marker.row)}
+    values = {field.name: field.value for field in tuple(reader.every_field(marker.row))}
     assert values["type"] == "0 (ABORT)"
     assert values["coordinator epoch"] == "0"
-    assert "control" in values["attributes"] or "control" in reader.fields(marker.row)[5].value
+    assert "control" in values["attributes"] or "control" in tuple(reader.every_field(marker.row))[5].value
     reader.close()
 
 
@@ -151,7 +151,7 @@ def test_any_of_many_records_is_found(tmp_path: Path) -> None:
 def test_bytes_are_escaped_and_shortened(tmp_path: Path) -> None:
     data = V2Batch(records(b"\x1b[31m" + b"x" * 100_000)).encoded()
     reader = reader_of(segment_file(tmp_path, data))
-    value = next(field for field in reader.fields(0) if field.name == "value")
+    value = next(field for field in tuple(reader.every_field(0)) if field.name == "value")
     assert value.value.startswith("\\x1b[31mxxx")
     assert len(value.value) <= 120
     assert value.length == 100_005
@@ -162,11 +162,11 @@ def test_lost_bytes_are_one_field_and_positions_after_the_end_have_none(tmp_path
     batches = log()
     data = b"".join([*batches[:2], b"\x99" * 100, *batches[2:]])
     reader = reader_of(segment_file(tmp_path, data))
-    (field,) = reader.fields(2)
+    (field,) = tuple(reader.every_field(2))
     assert (field.name, field.length) == ("no batch", 100)
     assert field.explanation
     assert reader.field_at(len(data)) is None
-    assert reader.fields(99) == ()
+    assert tuple(reader.every_field(99)) == ()
     reader.close()
 
 
@@ -182,6 +182,8 @@ def test_every_byte_has_a_field_after_any_bit_flip(
         assert field is not None
         assert field.start <= position < field.end
     for row in all_batches(reader):
-        assert all(row.position <= f.start and f.end <= row.position + row.size for f in reader.fields(row.row))
+        assert all(
+            row.position <= f.start and f.end <= row.position + row.size for f in tuple(reader.every_field(row.row))
+        )
         assert sum(field.length for field in reader.every_field(row.row)) == row.size
     reader.close()

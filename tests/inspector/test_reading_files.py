@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inspector.reading.files import SegmentFile
+from inspector.model.segment_file import SegmentFile
 from kafkalog.errors import CorruptRecordError
 from kafkalog.fsck import SoundEntries
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from inspector.model import Model
-from inspector.reading.partition import PartitionReader
-from inspector.reading.search import Search
-from inspector.reading.statistics import Statistics
-from kafkalog.scan.search import EXCERPT_BYTES, Match, pattern
+from inspector.model.model import Model
+from inspector.model.partition import PartitionReader
+from kafkalog.scan.search import EXCERPT_BYTES, Match, Search, pattern
+from kafkalog.scan.statistics import LogStatistics
 from tests.helpers.damage import log as damaged_log
 from tests.helpers.inspected import all_batches, all_records, all_steps, read_through, reader_of, segment_file
 from tests.helpers.inspected_writer import SECONDS, stopped, value, writer
@@ -33,7 +33,7 @@ def look_around(reader: PartitionReader) -> tuple[int, frozenset[str]]:
         segment.batch_rows(0, 20)
         segment.strip(40)
         if segment.batches:
-            segment.fields(segment.batches - 1)
+            tuple(segment.every_field(segment.batches - 1))
             segment.record_at(rows[-1].offset if rows else 0)
         seen += len(rows)
     return seen, state.changed
@@ -56,10 +56,10 @@ def test_a_writer_is_followed_through_all_that_it_does(tmp_path: Path) -> None:
                 reader.transactions()
                 list(model.topics())
             if polls % 25 == 0:
-                for match in Search(reader, pattern("77:")):
+                for match in Search(reader.path, pattern("77:")):
                     assert not isinstance(match, Match) or value(match.offset)[:EXCERPT_BYTES] == match.excerpt
-                statistics = Statistics(reader)
-                all_steps(statistics.step)
+                statistics = LogStatistics(reader.path)
+                all_steps(partial(statistics.step, 0.01))
         start, end = stopped(control)
     state = reader.refresh()
     assert (state.log_start, state.log_end, state.problem) == (start, end, None)
@@ -139,7 +139,7 @@ def test_queries_about_bytes_that_were_cut_off_raise_nothing(tmp_path: Path) -> 
     assert reader.read_bytes(50, 500) == path.read_bytes()[50:]
     reader.strip(10)
     reader.record_rows(0, 100)
-    reader.fields(3)
+    tuple(reader.every_field(3))
     reader.field_at(3000)
     reader.close()
 
@@ -156,7 +156,7 @@ def test_an_error_caused_by_a_truncation_is_reported_until_the_next_read(
 
     with monkeypatch.context() as cutting:
         cutting.setattr("kafkalog.storage.segment.log_segment.LogSegment.first_batch_timestamp", property(cut))
-        cutting.setattr("inspector.reading.windows.Windows.step", cut)
+        cutting.setattr("inspector.model.segment_index.Windows.step", cut)
         changed = f"{path.name}: the file has changed while it was looked at"
         assert reader.segment(0).index_more().is_done
         assert (reader.segment(0).problem, reader.refresh().problem) == (changed, changed)

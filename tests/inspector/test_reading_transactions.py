@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector.model import Model
-from inspector.reading import windows
+from inspector.model import segment_index as windows
+from inspector.model.model import Model
 from kafkalog import AppendOrigin, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from tests.helpers.golden import unpacked

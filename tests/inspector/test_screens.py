@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.settings import Settings
+from inspector.config import Settings
 from inspector.widgets.lazy_table import LazyTable
 from tests.helpers.driving import Terminal, drive, logs, partition_screen, read_through
 from tests.helpers.inspected import all_batches, reader_of
@@ -71,7 +71,7 @@ def test_a_partition_shows_segments_watermarks_epochs_and_open_transactions(gold
             "S 0 start", "L 1,411 stable", "H 1,451 high", "E 1,451 end", "leader epochs: 0 from 0, 6 from 1,411"
         )
         await at.sees("open transactions: 1; aborted: 18", "! hanging: producer 1000 epoch 0 from offset 1,411")
-        await at.sees("none zstd", "149")
+        await at.sees("unchecked", "149")
         await at.press("escape", sees="with 'v2-txn-0'")
 
     drive(logs(golden_logs), steps)

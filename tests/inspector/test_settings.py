@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inspector import keys, settings
-from inspector.settings import Settings
+from inspector import config as settings
+from inspector import keys
+from inspector.config import Settings
 
 
 def written(tmp_path: Path, text: str) -> Settings:

@@ -37,8 +37,8 @@ def test_topics(golden_logs: Path, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_views_of_a_partition(golden_logs: Path, size: tuple[int, int]) -> None:
     async def steps(at: Terminal) -> None:
-        await at.sees("L 1,411", "! hanging", "none zstd")
-        await at.sees(" 140  none zstd" if size[1] < 40 else " 111  none zstd")
+        await at.sees("L 1,411", "! hanging")
+        await at.sees(" 140  unchecked" if size[1] < 40 else " 111  unchecked")
         await at.press("down", sees="segment 20")
         await check_snapshot(at, "segments")
         await at.press("3", sees="cell 1 of")

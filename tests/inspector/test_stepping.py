@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("textual", reason="Textual is not installed")
 
 from inspector.app import InspectorApp
-from inspector.jobs.jobs import Ended, SearchJob
+from inspector.jobs.jobs import Emit, SearchJob
 from inspector.jobs.runs import SearchRun
-from inspector.reading.batches import SegmentReader
+from inspector.model.segment import SegmentReader
 from inspector.widgets.lazy_table import LazyTable
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.search import Match
@@ -116,7 +116,7 @@ def third_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         return Progress(next(step), 1 << 40)
 
     monkeypatch.setattr(SegmentReader, "index_more", slowly)
-    monkeypatch.setattr("inspector.screens.following.OTHERS_READ", 0)
+    monkeypatch.setattr("inspector.partition.live.OTHERS_READ", 0)
     return goes_on
 
 
@@ -206,12 +206,11 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
     """The search finds the offsets that are put here, and ends with None."""
     offsets: Found = SimpleQueue()
 
-    def events(_: SearchJob) -> Iterator[Match | Ended]:
+    def run(_: SearchJob, emit: Emit) -> None:
         while (offset := offsets.get()) is not None:
-            yield Match(offset, 0, "value", (0, 1), b"x", (0, 1))
-        yield Ended()
+            emit(Match(offset, 0, "value", (0, 1), b"x", (0, 1)))
 
-    monkeypatch.setattr(SearchJob, "events", events)
+    monkeypatch.setattr(SearchJob, "run", run)
     monkeypatch.setattr("inspector.jobs.process.FRAME_SECONDS", 0.0)
     yield offsets
     offsets.put(None)

@@ -14,8 +14,8 @@ from textual.widgets import Static
 
 import kafkalog
 from inspector.jobs.runs import TransactionsRun
-from inspector.screens import transactions as view
-from inspector.screens.transactions import TransactionsView
+from inspector.views import transactions as view
+from inspector.views.transactions import TransactionsView
 from inspector.widgets.lazy_table import LazyTable
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.model import Progress
-from inspector.reading.answers import Offset, RecordRow
-from inspector.reading.batches import SegmentReader
-from inspector.reading.partition import PartitionReader
+from inspector.model.partition import PartitionReader
+from inspector.model.segment import SegmentReader
+from inspector.model.types import Offset, RecordRow
+from kafkalog.scan.progress import Progress
 from tests.helpers.driving import Terminal, browsing, drive, offset_at, opened, position_at, read_through
 from tests.helpers.golden import unpacked
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from inspector import headless
-from inspector.model import Model, PartitionState, TopicRow
-from inspector.reading.partition import PartitionReader
+from inspector.model.model import Model
+from inspector.model.partition import PartitionReader
+from inspector.model.types import PartitionState, TopicRow
 from kafkalog import LogConfig
 from tests.oracle import java
 from tests.oracle.broker import Broker, Seen, View
@@ -133,7 +134,7 @@ def test_watermarks_are_those_of_a_broker_that_writes_rolls_deletes_and_restarts
     assert beside.values()[-10:] == [each.value for each in view.uncommitted][-10:]
     row = beside.row()
     assert (row.log_start, row.last_stable, row.high_watermark, row.log_end, row.health) == (
-        view.low, view.stable, view.end, view.end, "ok",
+        view.low, view.stable, view.end, view.end, "unchecked",
     )  # fmt: skip
     capsys.readouterr()
     assert headless.show(broker.data / PARTITION, "segments", "json") == 0

@@ -118,7 +118,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "tail": _printed("tail", "-n", "25"),
     "ls": _printed("ls"),
     "Spark": lambda path: spark_rows(path, includeHeaders=True, includeMetadata=True, onCorrupt="permissive"),
-    "inspector": _printed("inspect", "--headless", "records", "-o", "json"),
+    "inspector": _printed("inspect", "--headless", "hex", "-o", "json"),
 }
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector.model import Model
+from inspector.model.model import Model
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, TopicPartition, WritableLog
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from kafkalog.scan import transactions
-from kafkalog.scan.transactions import TransactionsState, abort_command, transactions_of
+from kafkalog.scan.transactions import TransactionScan, TransactionsState, abort_command, transactions_of
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import all_batches, all_steps, read_through, segment_file
 
@@ -21,11 +21,9 @@ GOLDEN = unpacked() / "kafka-3.9" / "data"
 
 
 def scanned(path: Path, seconds: float = 1.0) -> TransactionsState:
-    model = Model(path)
-    scan = model.partition().scan_transactions()
+    scan = TransactionScan(path, is_file=path.is_file())
     all_steps(lambda: scan.step(seconds))
     scan.close()
-    model.close()
     return scan.state()
 
 
@@ -89,7 +87,7 @@ def test_transactions_of_a_broker_are_counted_by_its_markers() -> None:
 
 
 def test_progress_rises_to_the_end_and_the_state_can_be_asked_on_the_way() -> None:
-    scan = Model(GOLDEN / "v2-txn-0").partition().scan_transactions()
+    scan = TransactionScan(GOLDEN / "v2-txn-0")
     seen = [scan.progress, scan.step(0)]
     assert 0 == seen[-1].done_bytes < seen[-1].total_bytes
     assert scan.state().rows == ()
@@ -148,16 +146,13 @@ def test_damage_is_reported_and_transactions_before_it_are_counted(tmp_path: Pat
 def test_a_deleted_directory_is_a_problem(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         append(log, 1, 0)
-    model = Model(tmp_path / "t-0")
-    reader = model.partition()
     for path in (tmp_path / "t-0").iterdir():
         path.unlink()
     (tmp_path / "t-0").rmdir()
-    scan = reader.scan_transactions()
+    scan = TransactionScan(tmp_path / "t-0")
     assert scan.step().is_done
     assert scan.state().problem is not None
     scan.close()
-    model.close()
 
 
 def test_a_transaction_hangs_when_it_has_been_silent_for_longer_than_any_may_last(tmp_path: Path) -> None:

@@ -1,0 +1,448 @@
+"""`PartitionReader`: a partition's segments, watermarks and epochs, polled while somebody writes it.
+
+    log start        recovery point      last stable      high watermark      log end
+    |----------------|-------------------|----------------|-------------------|
+    segments         0 | 40 | 80 (active)
+
+A poll looks at directory and sizes, and reads on only where something grew. What costs more, as the first and last
+times of a thousand segments, comes a few segments a poll; the last stable offset, which may need a long stretch of
+the log, is None until `work_out_last_stable` has been called, and followed from then on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import kafkalog
+from kafkalog import FileMessageSet, Log
+from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.health import index_state, near_end_of
+from kafkalog.scan.last_stable_offset import LastStableOffset
+from kafkalog.scan.status import PartitionStatus
+from kafkalog.scan.transactions import Transactions, transactions_of
+from kafkalog.storage.data_dir.discover import LogFile
+from kafkalog.storage.index.transaction_index import AbortedTxn
+from kafkalog.storage.segment.log_segment import LogSegment
+
+from .gaps import gaps_between
+from .headers import time_of
+from .segment import CHANGED, SegmentReader
+from .types import Byte, Change, Offset, PartitionState, Place, SegmentRow, Target
+
+if TYPE_CHECKING:
+    from .partitions import Source
+
+# How long one poll may take to find out what is dear.
+POLL_SECONDS = 0.03
+_FAILURES = (OSError, KafkaLogError, ValueError)
+# Segments whose readers stay open.
+KEPT = 8
+
+
+class _Found(NamedTuple):
+    """What a reader has found in a segment of `size` bytes. counts: fields of a `SegmentRow`."""
+
+    size: int
+    counts: dict[str, Any]
+    damage: str | None
+
+
+class PartitionReader:
+    """A partition directory, or one segment file by itself.
+
+    Nothing here raises for what is on disk. Except where a method says otherwise, one thread calls.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.name
+        self.path = source.path
+        self._source = source
+        self._is_file = isinstance(source.place, LogFile)
+        # Of a segment file by itself; 0 if its name tells none.
+        self._file_base = source.place.base_offset if isinstance(source.place, LogFile) else None
+        self._log: Log | None = None
+        self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
+        # Segments whose index did not fit when it was looked at.
+        self._suspects: dict[int, tuple[int, ...]] = {}
+        # The last one asked for is the last.
+        self._readers: dict[int, SegmentReader] = {}
+        # Segments that are only read through, one for each purpose.
+        self._passing: dict[str, tuple[int, SegmentReader]] = {}
+        self._found: dict[int, _Found] = {}
+        self._last: PartitionState | None = None
+        self._last_stable: LastStableOffset | None = None
+        self._last_end: int | None = None
+        self._log_start = 0
+
+    # --- the state
+
+    def refresh(self, seconds: float | None = None) -> PartitionState:
+        """What is there now, and what changed since the last call.
+
+        Args:
+            seconds: How long to look at segments; None: `POLL_SECONDS`. What is left is looked at by the next call.
+        """
+        state = self._state(POLL_SECONDS if seconds is None else seconds)
+        changed = _changes(self._last, state) if self._last is not None else frozenset[Change]()
+        self._last = state
+        return replace(state, changed=changed)
+
+    def _state(self, seconds: float) -> PartitionState:
+        if self._is_file:
+            return self._file_state()
+        try:
+            log = self._opened()
+            rows = tuple(self._segment_rows(log, seconds))
+        except _FAILURES as error:
+            self._let_go()
+            return PartitionState(self.name, self.path, problem=str(error))
+        return self._with_watermarks(log, rows)
+
+    def _opened(self) -> Log:
+        if self._log is None:
+            self._log = kafkalog.open(self.path)
+        return self._log
+
+    def _let_go(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = None
+
+    def _with_watermarks(self, log: Log, rows: tuple[SegmentRow, ...]) -> PartitionState:
+        directory, place = self._source.directory(), self._source.place
+        assert not isinstance(place, LogFile)
+        problems = [row.problem for row in rows if row.problem is not None]
+        epochs: tuple[tuple[int, int], ...] = ()
+        try:
+            # The rows may be older than the checkpoints.
+            directory.refresh()
+            problems += map(str, directory.problems)
+            status = directory.status_of_log(place, log, quick=True)
+            problems += [status.problem] if status.problem is not None else []
+            epochs = tuple((entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries)
+        except _FAILURES as error:
+            problems.append(str(error))
+            status = PartitionStatus(partition=place, log_start_offset=rows[0].base_offset if rows else 0)
+        rows = tuple(map(self._judged, rows))
+        start = self._log_start = status.log_start_offset or 0
+        for base_offset, reader in [*self._readers.items(), *self._passing.values()]:
+            reader.log_start = start if base_offset < start else 0
+        end = self._end_of(rows, status.log_end_offset)
+        gaps = gaps_between(rows, start, directory.cleaned(place))
+        told = "; ".join(problems) or None
+        state = PartitionState(self.name, self.path, rows, start, epochs=epochs, problem=told, gaps=gaps)
+        if end is None:
+            return state
+        watermark = end if status.high_watermark is None else status.high_watermark
+        return replace(
+            state,
+            recovery_point=min(end, status.recovery_point or 0),
+            last_stable=self._stable(log, end, watermark, start),
+            high_watermark=watermark,
+            log_end=end,
+        )
+
+    def _end_of(self, rows: tuple[SegmentRow, ...], found: int | None) -> int | None:
+        """Return the log end offset, if it is known or found at once."""
+        if found is None and rows:
+            reader = self._readers.get(rows[-1].base_offset)
+            found = reader.end_offset if reader is not None and reader.is_walked else self._last_end
+        self._last_end = found
+        return found
+
+    def _stable(self, log: Log, end: int, watermark: int, start: int) -> int | None:
+        """The last stable offset, once it has been worked out."""
+        known = self._last_stable
+        if known is None:
+            return None
+        try:
+            if not known.follow(log, end):
+                self._last_stable = None
+                return None
+        except _FAILURES:
+            self._last_stable = None
+            return None
+        return min(end, max(start, known.at(watermark)))
+
+    def work_out_last_stable(self) -> int | None:
+        """The last stable offset; `refresh` tells it from now on, and follows it.
+
+        It may take a second for a long segment without a snapshot, and may be called in another thread meanwhile. None:
+        damage is in the way, or it is a file.
+        """
+        if self._is_file:
+            return None
+        try:
+            with kafkalog.open(self.path) as log:
+                # A log start beyond the end, which hides all records, is no end.
+                end = log.segments[-1].read_next_offset() if log.segments else log.log_end_offset
+                found, offset = LastStableOffset(log), min(end, log.last_stable_offset)
+        except _FAILURES:
+            return None
+        self._last_end, self._last_stable = end, found
+        return offset
+
+    # --- segments
+
+    def _segment_rows(self, log: Log, seconds: float) -> Iterator[SegmentRow]:
+        until = time.monotonic() + seconds
+        segments = log.segments
+        bases = {segment.base_offset for segment in segments}
+        self._known = {base: known for base, known in self._known.items() if base in bases}
+        self._found = {base: found for base, found in self._found.items() if base in bases}
+        for segment in segments:
+            try:
+                status = segment.path.stat()
+            except OSError as error:
+                yield SegmentRow(segment.base_offset, segment.path, 0, segment.sealed, problem=str(error))
+                continue
+            key = status.st_ino, status.st_size, status.st_mtime_ns, int(segment.sealed)
+            known = self._known.get(segment.base_offset)
+            row = known[1] if known is not None and known[0] == key else None
+            if row is None:
+                row = SegmentRow(segment.base_offset, segment.path, status.st_size, segment.sealed)
+                if time.monotonic() < until:
+                    row = _summed_up(row, segment)
+                    if row.index_state == "damaged" and self._suspects.get(segment.base_offset) != key:
+                        # A writer that truncates cuts the log before the index: the next look tells.
+                        self._suspects[segment.base_offset] = key
+                        row = replace(row, index_state=None)
+                    # What failed may have met a file that was being cut or put back.
+                    elif row.problem is None:
+                        self._known[segment.base_offset] = key, row
+                elif known is not None:
+                    row = replace(known[1], bytes=status.st_size, sealed=segment.sealed)
+            yield self._with_index(row)
+
+    def _with_index(self, row: SegmentRow) -> SegmentRow:
+        """With what a reader of the segment has found, if it has read it through."""
+        found = self._found_in(row)
+        return row if found is None else replace(row, **found.counts)
+
+    def _judged(self, row: SegmentRow) -> SegmentRow:
+        """With what is wrong in it, which hinders nobody from reading the others."""
+        if row.problem is not None:
+            return row
+        found = self._found_in(row)
+        damage = None if found is None else found.damage
+        if damage is None and row.index_state == "damaged":
+            damage = f"{row.path.with_suffix('.index').name}: it does not lead to the batch that its last entry names"
+        return replace(row, problem=damage)
+
+    def _found_in(self, row: SegmentRow) -> _Found | None:
+        for reader in self._open_readers(row.base_offset):
+            self._note(row.base_offset, reader)
+        found = self._found.get(row.base_offset)
+        return found if found is not None and found.size == row.bytes else None
+
+    def _note(self, base_offset: int, reader: SegmentReader) -> None:
+        if reader.is_walked:
+            counts = {
+                "summary": deepcopy(reader.summary),
+                "first_timestamp": time_of(reader.summary.first_timestamp),
+                "last_timestamp": time_of(reader.summary.last_timestamp),
+                "end_offset": reader.end_offset if reader.size else reader.base_offset,
+            }
+            self._found[base_offset] = _Found(reader.size, counts, reader.first_damage())
+
+    def _open_readers(self, base_offset: int) -> Iterator[SegmentReader]:
+        if base_offset in self._readers:
+            yield self._readers[base_offset]
+        yield from (reader for base, reader in self._passing.values() if base == base_offset)
+
+    def segment(self, base_offset: int) -> SegmentReader:
+        """The reader of the segment with that base offset; the same one until `KEPT` others have been asked for.
+
+        It is closed then: each holds its file and a table of its batches.
+        """
+        found = self._readers.pop(base_offset, None) or self._passed(base_offset) or self._reader(base_offset)
+        self._readers[base_offset] = found
+        while len(self._readers) > KEPT:
+            oldest = next(iter(self._readers))
+            self._give_up(oldest, self._readers.pop(oldest))
+        return found
+
+    def _passed(self, base_offset: int) -> SegmentReader | None:
+        """What has been read in passing is not read again."""
+        for purpose, (base, reader) in self._passing.items():
+            if base == base_offset:
+                del self._passing[purpose]
+                return reader
+        return None
+
+    def segment_in_passing(self, base_offset: int, purpose: str = "counts") -> SegmentReader:
+        """Return a reader for one pass over a segment, such as to count its records or to find a batch.
+
+        It is closed when another segment is requested for the same purpose.
+        """
+        if base_offset in self._readers:
+            return self._readers[base_offset]
+        passed = self._passing.pop(purpose, None)
+        if passed is None or passed[0] != base_offset:
+            if passed is not None:
+                self._give_up(*passed)
+            passed = base_offset, self._reader(base_offset)
+        self._passing[purpose] = passed
+        return passed[1]
+
+    def _reader(self, base_offset: int) -> SegmentReader:
+        if self._is_file:
+            return SegmentReader(self.path, self._file_base)
+        path = self.path / f"{base_offset:020d}.log"
+        reader = SegmentReader(path, base_offset, lambda: self._aborted_behind(base_offset))
+        reader.log_start = self._log_start if base_offset < self._log_start else 0
+        return reader
+
+    def _give_up(self, base_offset: int, reader: SegmentReader) -> None:
+        self._note(base_offset, reader)
+        reader.close()
+
+    def _aborted_behind(self, base_offset: int) -> Iterator[AbortedTxn]:
+        """Yield the aborted transactions in the indexes of later segments."""
+        with suppress(*_FAILURES):
+            for segment in self._opened().segments:
+                if segment.base_offset > base_offset:
+                    yield from segment.txn_index
+
+    # --- places
+
+    def locate(self, target: Target) -> Place | None:
+        """Where an offset, a time or a byte is; None where it is not, or damage is in the way.
+
+        After the last byte of a segment is the last.
+        """
+        try:
+            if self._is_file:
+                return self._located_in_file(target)
+            return self._located(self._opened(), target)
+        except _FAILURES:
+            return None
+
+    def _located(self, log: Log, target: Target) -> Place | None:
+        segments = log.segments
+        if isinstance(target, Byte):
+            wanted = segments[-1:] if target.base_offset is None else segments
+            paths = {each.base_offset: each.path for each in wanted}
+            base = target.base_offset if target.base_offset is not None else next(iter(paths), None)
+            return None if base is None or base not in paths else _byte_in(paths[base], base, target)
+        if isinstance(target, Offset):
+            offset = max(target.offset, log.log_start_offset)
+        else:
+            found = log.offset_for_timestamp(max(0, target.timestamp))
+            if found is None:
+                return None
+            offset = found.offset
+        bases = [segment.base_offset for segment in segments]
+        for segment, following in zip(segments, [*bases[1:], None], strict=True):
+            if following is not None and following <= offset:
+                continue
+            place = segment.translate_offset(offset)
+            if place is not None:
+                return Place(segment.base_offset, place.position, max(offset, place.offset))
+        return None
+
+    def _located_in_file(self, target: Target) -> Place | None:
+        base = self._file_base or 0
+        if isinstance(target, Byte):
+            return _byte_in(self.path, base, target)
+        with FileMessageSet(self.path) as file:
+            if isinstance(target, Offset):
+                offset = target.offset
+            else:
+                found = file.search_timestamp(max(0, target.timestamp))
+                if found is None:
+                    return None
+                offset = found.offset
+            place = file.search(offset)
+            return None if place is None else Place(base, place.position, max(offset, place.offset))
+
+    # --- transactions
+
+    def transactions(self) -> Transactions:
+        """Open, hanging and aborted ones; as `work_out_last_stable`, it may take a second."""
+        if self._is_file:
+            return Transactions(problem="a partition directory is needed to tell transactions")
+        try:
+            with kafkalog.open(self.path) as log:
+                return transactions_of(log)
+        except _FAILURES as error:
+            return Transactions(problem=str(error))
+
+    def close(self) -> None:
+        """Give up all files."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+        for _, passed in self._passing.values():
+            passed.close()
+        self._passing.clear()
+        self._let_go()
+
+    # --- a file by itself
+
+    def _file_state(self) -> PartitionState:
+        base = self._file_base or 0
+        try:
+            size = self.path.stat().st_size
+        except OSError as error:
+            return PartitionState(self.name, self.path, problem=str(error))
+        row = SegmentRow(base, self.path, size, sealed=False)
+        try:
+            with FileMessageSet(self.path) as file:
+                first = file.first_entry()
+        except _FAILURES as error:
+            row = replace(row, problem=str(error))
+            first = None
+        row = self._with_index(row)
+        reader = self._readers.get(base)
+        end = reader.end_offset if reader is not None and reader.is_walked else None
+        start = None if first is None or first.base_offset < 0 else first.base_offset
+        return PartitionState(self.name, self.path, (self._judged(row),), start, log_end=end, problem=row.problem)
+
+
+def _byte_in(path: Path, base_offset: int, target: Byte) -> Place | None:
+    size = path.stat().st_size
+    return Place(base_offset, min(target.position, size - 1)) if size else None
+
+
+def _summed_up(row: SegmentRow, segment: LogSegment) -> SegmentRow:
+    """With what a few looks at first batch and indexes tell."""
+    try:
+        # A problem with the batches leaves standing what is known of the index.
+        row = replace(row, index_state=index_state(segment))
+        first_timestamp = segment.first_batch_timestamp
+        # Without a time index the whole segment would have to be read for it.
+        last_timestamp = segment.largest_record_timestamp if segment.time_index.entries or row.bytes < 1 << 20 else None
+        end = near_end_of(segment) if row.sealed else None
+    except ValueError:
+        return replace(row, problem=f"{row.path.name}: {CHANGED}")
+    except (OSError, KafkaLogError) as error:
+        return replace(row, problem=str(error))
+    return replace(row, end_offset=end, first_timestamp=first_timestamp, last_timestamp=last_timestamp)
+
+
+def _changes(before: PartitionState, now: PartitionState) -> frozenset[Change]:
+    """What happened between two states."""
+    changed: set[Change] = set()
+    if now.problem is not None and not now.segments and before.segments:
+        return frozenset(["gone"])
+    old = {row.base_offset: row.bytes for row in before.segments}
+    new = {row.base_offset: row.bytes for row in now.segments}
+    if not new or not old:
+        return frozenset(["grown"]) if new else frozenset()
+    first, last_old, last_new = min(new), max(old), max(new)
+    if any(base < first for base in old):
+        changed.add("deleted")
+    if last_new > last_old:
+        changed.add("rolled")
+    if any(base >= first and (base not in new or new[base] < size) for base, size in old.items()):
+        changed.add("truncated")
+    if last_new > last_old or any(base in old and size > old[base] for base, size in new.items()):
+        changed.add("grown")
+    return frozenset(changed)

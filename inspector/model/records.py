@@ -1,0 +1,285 @@
+"""The records of a segment as numbered rows: which batch each is in, and only that batch decoded.
+
+    windows     0 ........ | 1 ........ | ...        each says how many records come before it
+    batches     b b b b b b b ...                    their headers say how many each has
+    record 700  in batch 12, its 5th
+
+A batch that cannot be decoded stands for as many rows as its header claims, if that can be, each of which says so.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kafkalog import RecordBatch, RecordColumns
+from kafkalog.errors import KafkaLogError
+from kafkalog.record.control import control_name
+
+from .batches import row_of
+from .headers import batch_of, time_of
+from .types import BatchRow, RecordDetail, RecordRow, Span
+
+if TYPE_CHECKING:
+    from .batches import Held
+    from .segment import SegmentReader
+    from .window import Window
+
+# Bytes of key and value that a table is given.
+PREVIEW = 512
+# Of decompressed bytes and arrays that are kept for the next question.
+HELD_BYTES = 32 << 20
+_BYTES_A_ROW = 68
+
+
+class Content(NamedTuple):
+    """What a batch decodes to. problem: why not, or not all of it."""
+
+    columns: RecordColumns
+    problem: str | None = None
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes, about."""
+        return self.columns.buffer.nbytes + _BYTES_A_ROW * len(self.columns)
+
+
+class Decoded:
+    """Batches decoded a moment ago, by position and checksum."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[int, int | None], Content] = OrderedDict()
+        self._weight = 0
+
+    def of(self, reader: SegmentReader, held: Held, i: int) -> Content:
+        """What row i of a window decodes to."""
+        assert held.rows is not None
+        row = held.rows[i]
+        key = int(row["position"]), int(row["checksum"])
+        found = self._held.get(key)
+        if found is None:
+            raw = reader.raw
+            assert raw is not None
+            found = self._held[key] = decoded(lambda: batch_of(raw.file, row))
+            self._weight += found.weight
+            while self._weight > HELD_BYTES and len(self._held) > 1:
+                self._weight -= self._held.popitem(last=False)[1].weight
+        else:
+            self._held.move_to_end(key)
+        return found
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._held.clear()
+        self._weight = 0
+
+
+def decoded(batch_of: Callable[[], RecordBatch | None]) -> Content:
+    """A batch decoded as far as it can be; its checksum is not looked at."""
+    try:
+        batch = batch_of()
+        if batch is None:
+            return Content(RecordColumns.empty(), "the batch is not there any more")
+        return Content(batch.columns(check_crcs=False))
+    except (OSError, KafkaLogError, ValueError) as error:
+        return Content(RecordColumns.empty(), str(error))
+
+
+def counts(held: Held) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """How many records each batch of a window stands for, summed up to it and with it."""
+    return np.cumsum(held.counts)
+
+
+def rows(reader: SegmentReader, first: int, count: int) -> Iterator[RecordRow]:
+    """See `SegmentReader.record_rows`."""
+    if reader.raw is None or first < 0 or count <= 0:
+        return
+    before = (reader.base_offset or 0) - 1 if not first else None
+    # The one before tells whether offsets are missing between them.
+    for row in islice(_from(reader, max(0, first - 1)), count + (first > 0)):
+        if row.row >= first:
+            gap = 0 if before is None else max(0, row.offset - before - 1)
+            yield row if not gap else _with_gap(row, gap)
+        before = row.offset
+
+
+def _with_gap(row: RecordRow, gap: int) -> RecordRow:
+    return replace(row, gap_before=gap)
+
+
+def _from(reader: SegmentReader, first: int) -> Iterator[RecordRow]:
+    """The records from number `first` on."""
+    raw = reader.raw
+    assert raw is not None
+    for window in raw.from_number(raw.number_at(lambda each: each.first_record, first)):
+        held = reader.held(window)
+        if held.rows is None:
+            yield from _lost(reader, window, held, first)
+            continue
+        ends = counts(held)
+        start = int(np.searchsorted(ends, first - window.first_record, "right"))
+        for i in range(start, window.rows):
+            begin = window.first_record + (int(ends[i - 1]) if i else 0)
+            yield from _of_batch(reader, _Located(window, held, i, begin), first)
+
+
+def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iterator[RecordRow]:
+    batch = row_of(reader, window, held, 0)
+    for number in range(max(first, window.first_record), window.first_record + window.records):
+        yield RecordRow(number, _first_after(reader, window), batch.row, "corrupt", problem=batch.problem)
+
+
+def _first_after(reader: SegmentReader, window: Window) -> int:
+    """The least offset that what lies in a window can have."""
+    return max(reader.base_offset or 0, window.previous + 1)
+
+
+def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[RecordRow]:
+    """The rows of a batch from record `first` on."""
+    batch = row_of(reader, place.window, place.held, place.i)
+    content = reader.decoded.of(reader, place.held, place.i)
+    for number in range(max(place.begin, first), place.begin + int(place.held.counts[place.i])):
+        row = _row(number, number - place.begin, batch, content, reader.path.name)
+        yield replace(row, is_deleted=True) if row.offset < reader.log_start else row
+
+
+def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> RecordRow:
+    """name: of the file."""
+    columns = content.columns
+    if j >= len(columns):
+        where = f"{name}: position {batch.position}"
+        problem = content.problem or batch.problem or f"{where}: the header promises more records than there are"
+        return RecordRow(number, (batch.base_offset or 0) + j, batch.row, "corrupt", problem=problem)
+    key_size, value_size = int(columns.key_length[j]), int(columns.value_length[j])
+    key, value = (
+        _preview(columns, *each) for each in ((columns.key_start[j], key_size), (columns.value_start[j], value_size))
+    )
+    headers_size = int(columns.headers_length[j])
+    return RecordRow(
+        number,
+        int(columns.offset[j]),
+        batch.row,
+        batch.kind,
+        time_of(int(columns.timestamp[j])),
+        key,
+        value,
+        key_size if key_size >= 0 else None,
+        value_size if value_size >= 0 else None,
+        len(columns.headers(j)) if headers_size else 0,
+        max(0, key_size) + max(0, value_size) + headers_size,
+        _control(batch, key),
+        0,
+        batch.problem,
+        batch.timestamp_type,
+    )
+
+
+def _preview(columns: RecordColumns, start: int, size: int) -> bytes | None:
+    return None if size < 0 else bytes(columns.buffer[int(start) : int(start) + min(size, PREVIEW)])
+
+
+def _control(batch: BatchRow, key: bytes | None) -> str | None:
+    return None if batch.control is None and batch.kind != "control" else control_name(key)
+
+
+class _Located(NamedTuple):
+    """A record's batch, and its place in it."""
+
+    window: Window
+    held: Held
+    i: int
+    begin: int
+
+
+def _locate(reader: SegmentReader, number: int) -> _Located | None:
+    raw = reader.raw
+    if raw is None or not 0 <= number < reader.records:
+        return None
+    window = raw.all[max(0, raw.number_at(lambda each: each.first_record, number))]
+    held = reader.held(window)
+    if held.rows is None:
+        return _Located(window, held, 0, window.first_record)
+    ends = counts(held)
+    i = int(np.searchsorted(ends, number - window.first_record, "right"))
+    return None if i >= window.rows else _Located(window, held, i, window.first_record + (int(ends[i - 1]) if i else 0))
+
+
+def detail(reader: SegmentReader, number: int) -> RecordDetail | None:
+    """See `SegmentReader.record`."""
+    found = _locate(reader, number)
+    if found is None:
+        return None
+    batch = row_of(reader, found.window, found.held, found.i)
+    if found.held.rows is None:
+        return RecordDetail(number, _first_after(reader, found.window), batch, problem=batch.problem)
+    content, j = reader.decoded.of(reader, found.held, found.i), number - found.begin
+    if j >= len(content.columns):
+        row = _row(number, j, batch, content, reader.path.name)
+        return RecordDetail(number, row.offset, batch, problem=row.problem)
+    return _whole(number, j, batch, content.columns)
+
+
+def _whole(number: int, j: int, batch: BatchRow, columns: RecordColumns) -> RecordDetail:
+    record = columns.record(j)
+    return RecordDetail(
+        number,
+        record.offset,
+        batch,
+        time_of(record.timestamp),
+        record.timestamp_type.label,
+        record.sequence if record.sequence >= 0 else None,
+        record.key,
+        record.value,
+        record.headers,
+        _spans(columns, j, batch),
+        _control(batch, record.key),
+        batch.problem,
+    )
+
+
+def _spans(columns: RecordColumns, j: int, batch: BatchRow) -> dict[str, Span]:
+    compressed = batch.codec != "none"
+    shift = 0 if compressed else batch.position
+    parts = {
+        "key": (int(columns.key_start[j]), int(columns.key_length[j])),
+        "value": (int(columns.value_start[j]), int(columns.value_length[j])),
+        "headers": (int(columns.headers_start[j]), int(columns.headers_length[j]) or -1),
+    }
+    return {name: Span(start + shift, size, compressed) for name, (start, size) in parts.items() if size >= 0}
+
+
+def record_at(reader: SegmentReader, offset: int) -> int | None:
+    """See `SegmentReader.record_at`."""
+    number = reader.batch_at(offset=offset)
+    if number is None:
+        return None
+    begin = first_record_of(reader, number)
+    _, held, i = window_of(reader, number)
+    if begin is None or held.rows is None:
+        return begin
+    columns = reader.decoded.of(reader, held, i).columns
+    found = begin + int(np.searchsorted(columns.offset, offset)) if len(columns) else begin
+    return found if found < reader.records else None
+
+
+def first_record_of(reader: SegmentReader, batch: int) -> int | None:
+    """See `SegmentReader.first_record_of`."""
+    if reader.raw is None or not 0 <= batch < reader.batches:
+        return None
+    window, held, i = window_of(reader, batch)
+    before = int(counts(held)[i - 1]) if i and held.rows is not None else 0
+    number = window.first_record + before
+    return number if number < reader.records else None
+
+
+def window_of(reader: SegmentReader, batch: int) -> tuple[Window, Held, int]:
+    """Return the window that a batch is in, its batches, and which of them it is."""
+    raw = reader.raw
+    assert raw is not None
+    window = raw.all[max(0, raw.number_at(lambda each: each.first_row, batch))]
+    return window, reader.held(window), batch - window.first_row

@@ -1,0 +1,116 @@
+"""The segment map: a file as cells of equally many bytes.
+
+    file    |data data data|txn txn c|lost|data ........|  not read yet  |
+    cells   d    d    d    t    x    d    d    d    d    u    u    u    u
+
+Where a cell is longer than a few windows of the sparse index these tell its kind; in a shorter file the batches do, as
+long as there are not too many to look at each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from .batches import ranks
+from .segment_index import WINDOW_BYTES
+from .types import KINDS, Cell, CellKind
+from .window import Window
+
+if TYPE_CHECKING:
+    from .segment import SegmentReader
+
+
+# So many are looked at in a tenth of a second.
+EXACT_BATCHES = 20_000
+# Less than the place of any kind.
+_EMPTY, _UNREAD = -1, -2
+
+
+class _Stretch(NamedTuple):
+    """Bytes of one kind (its rank; -1: empty), and the batches in them."""
+
+    start: int
+    end: int
+    worst: int
+    first_row: int
+    last_row: int
+
+
+def strip(reader: SegmentReader, width: int) -> list[Cell]:
+    """See `SegmentReader.strip`."""
+    if not reader.size:
+        return []
+    exact = reader.size // width < 2 * WINDOW_BYTES and reader.batches <= EXACT_BATCHES
+    cells = _Cells(reader.size, width, exact=exact)
+    for stretch in _stretches(reader, cells.exact):
+        cells.add(stretch)
+    return cells.all()
+
+
+class _Cells:
+    """The cells while they are filled."""
+
+    def __init__(self, size: int, width: int, *, exact: bool) -> None:
+        self.exact = exact
+        self._size = size
+        self._width = width
+        self._worst, self._first, self._last = [_UNREAD] * width, [-1] * width, [-1] * width
+
+    def add(self, stretch: _Stretch) -> None:
+        """Take note of some bytes."""
+        low, high = self._cell_of(stretch.start), self._cell_of(max(stretch.start, stretch.end - 1))
+        for cell in range(low, high + 1):
+            self._worst[cell] = max(self._worst[cell], stretch.worst)
+        self._count(stretch, low, high)
+
+    def _count(self, stretch: _Stretch, low: int, high: int) -> None:
+        """Say in which cells the batches of a stretch begin; those of a window are taken to be evenly long."""
+        rows, cells = stretch.last_row - stretch.first_row + 1, high - low + 1
+        for cell in range(low, low + 1 if self.exact else high + 1):
+            begin = stretch.first_row + rows * (cell - low) // cells
+            end = stretch.last_row if self.exact else stretch.first_row + rows * (cell - low + 1) // cells - 1
+            if end >= begin:
+                self._first[cell] = begin if self._first[cell] < 0 else min(self._first[cell], begin)
+                self._last[cell] = max(self._last[cell], end)
+
+    def _cell_of(self, position: int) -> int:
+        """The cell that a byte is in; cell i begins at size * i // width."""
+        return min(self._width - 1, ((position + 1) * self._width - 1) // self._size)
+
+    def all(self) -> list[Cell]:
+        """What is known of each."""
+        borders = [self._size * i // self._width for i in range(self._width + 1)]
+        return [
+            Cell(_kind(self._worst[i]), borders[i], borders[i + 1] - borders[i], self._first[i], self._last[i])
+            for i in range(self._width)
+        ]
+
+
+def _kind(worst: int) -> CellKind:
+    if worst == _UNREAD:
+        return "unread"
+    return "empty" if worst == _EMPTY else KINDS[worst]
+
+
+def _stretches(reader: SegmentReader, exact: bool) -> Iterator[_Stretch]:
+    for window in reader.windows:
+        if window.zeroed:
+            yield _Stretch(window.position, window.end, _EMPTY, window.first_row, window.first_row)
+        elif exact and window.rows > 1:
+            yield from _batches(reader, window)
+        else:
+            yield _Stretch(
+                window.position, window.end, window.worst, window.first_row, window.first_row + window.rows - 1
+            )
+
+
+def _batches(reader: SegmentReader, window: Window) -> Iterator[_Stretch]:
+    rows = reader.header_rows(window)
+    if rows is None:
+        yield _Stretch(window.position, window.end, len(KINDS) - 1, window.first_row, window.first_row)
+        return
+    positions, sizes = rows["position"].tolist(), rows["size_in_bytes"].tolist()
+    for i, worst in enumerate(ranks(reader, window, rows)):
+        number = window.first_row + i
+        yield _Stretch(positions[i], positions[i] + sizes[i], worst, number, number)

@@ -1,0 +1,1 @@
+"""What the screen of a partition does: it shows views, goes to places, and follows the log."""

@@ -1,0 +1,140 @@
+"""Ways through a partition: to a segment, to an offset, a time or a byte. One way at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from .. import messages
+from ..views.view import start
+
+if TYPE_CHECKING:
+    from ..model.types import Place, Target
+    from ..screens.partition import PartitionScreen
+
+P = ParamSpec("P")
+
+
+class Going:
+    """Of one screen."""
+
+    def __init__(self, screen: PartitionScreen) -> None:
+        self._screen = screen
+        # Where a jump goes that is not there so far; what is begun meanwhile is begun from there.
+        self._target: Target | None = None
+        # Set while nothing is on its way that keys had better wait for.
+        self.still = asyncio.Event()
+        self.still.set()
+        self._at_work: object = None
+
+    def begin(self, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Does it in the place of what was begun before; a jump alone is not left halfway."""
+        self._start(partial(self._from_there, partial(work, *args, **kwargs)))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._at_work = work
+        self.still.clear()
+        start(self._screen, "view", self._do, work)
+
+    async def _do(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        finally:
+            if self._at_work is work:
+                self.still.set()
+
+    async def _from_there(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._target is not None:
+            await self._move(self._target)
+        await work()
+
+    # Segments.
+
+    async def to_segment(self, base_offset: int, view: str | None) -> None:
+        """view: None = the one that is shown."""
+        if base_offset != self._screen.opened.base_offset:
+            await self._screen.following.select(base_offset)
+        if view is not None:
+            await self._screen.views.show(view)
+
+    def step_segment(self, step: int) -> None:
+        """The one so many further on, where there is one."""
+        if self._screen.browsing is not None:
+            self.begin(self._to_neighbour, step)
+
+    async def _to_neighbour(self, step: int) -> None:
+        browsing = self._screen.opened
+        base_offset = browsing.neighbour(step)
+        if base_offset is None:
+            none = "there is no segment before" if step < 0 else "there is no further segment"
+            self._screen.notify(none, timeout=2)
+        else:
+            browsing.following = browsing.ending = False
+            await self.to_segment(base_offset, None)
+
+    # Places.
+
+    def jump(self, target: Target, view: str | None) -> None:
+        """In the place of whatever was begun before; view: None = the one that is shown."""
+        self._target = target
+        self._start(partial(self.to_target, target, view))
+
+    async def to_target(self, target: Target, view: str | None) -> None:
+        """view: None = the one that is shown."""
+        if await self._move(target):
+            await self._show(view)
+            self._screen.show_lines()
+
+    async def _move(self, target: Target) -> bool:
+        """Whether the place that views agree on is there now; else there is none."""
+        try:
+            moved = await self._place_at(target)
+        except Exception:
+            self._target = None
+            raise
+        self._target = None
+        return moved
+
+    async def _place_at(self, target: Target) -> bool:
+        from ..model.types import Byte
+
+        screen, browsing = self._screen, self._screen.opened
+        place = await browsing.ask(browsing.reader.locate, target)
+        if place is None:
+            screen.notify("there is no such place in the log", severity="warning", markup=False)
+            return False
+        # What was wrong on other ways.
+        screen.on_told(messages.Told(None))
+        if isinstance(target, Byte) and place.position < target.position:
+            screen.notify(f"the segment has {place.position + 1:,} bytes", severity="warning", markup=False)
+        await self._arrive(place)
+        return True
+
+    async def to_place(self, place: Place, view: str | None) -> None:
+        """To what has been found already; view: None = the one that is shown."""
+        self._screen.on_told(messages.Told(None))
+        await self._arrive(place)
+        await self._show(view)
+        self._screen.show_lines()
+
+    async def _arrive(self, place: Place) -> None:
+        """Make it the place that views agree on."""
+        screen, browsing = self._screen, self._screen.opened
+        browsing.following = browsing.ending = False
+        if place.base_offset != browsing.base_offset:
+            await browsing.select(place.base_offset)
+            screen.following.index()
+        browsing.place = place
+        browsing.is_waiting = not await browsing.is_reached()
+        if browsing.search is not None:
+            browsing.search.on_the_way = False
+        # Of a long segment all headers before it are read first: what is waited for is told meanwhile.
+        screen.show_lines()
+
+    async def _show(self, view: str | None) -> None:
+        if view is not None:
+            await self._screen.views.show(view)
+        else:
+            await self._screen.views.appear()

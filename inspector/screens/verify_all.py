@@ -1,0 +1,50 @@
+"""The check of all partitions of a data directory; Enter opens the partition of a finding, at the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.app import ComposeResult
+
+from .. import messages, text
+from ..views.verify import VerifyPanel, target_of
+from ..widgets.lines import TopLine
+from .base import InspectorScreen
+
+
+class VerifyScreen(InspectorScreen):
+    """Of the whole data directory."""
+
+    def compose_middle(self) -> ComposeResult:
+        yield VerifyPanel(self.session, self.session.model.path, wide=True)
+
+    @property
+    def _panel(self) -> VerifyPanel:
+        return self.query_one(VerifyPanel)
+
+    def on_mount(self) -> None:
+        self._panel.appear()
+        self.times_changed()
+
+    def on_screen_resume(self) -> None:
+        self._panel.table.focus()
+
+    def times_changed(self) -> None:
+        path = text.printable(str(self.session.model.path))
+        self.query_one(TopLine).show(path, "verify all partitions", self.session.zone_name)
+
+    def action_back(self) -> None:
+        if not self._panel.back():
+            self.post_message(messages.ClosePartition())
+
+    def on_verify_panel_chosen(self, message: VerifyPanel.Chosen) -> None:
+        place = Path(message.finding.path)
+        path = self.session.model.path
+        if path not in place.parents:
+            self.notify("this is of no partition", timeout=2)
+            return
+        name = place.relative_to(path).parts[0]
+        base = int(place.stem) if place.stem.isdecimal() else None
+        target = target_of(message.finding, base)
+        jump = None if target is None else messages.Jump(target, "hex")
+        self.post_message(messages.OpenPartition(name, jump))

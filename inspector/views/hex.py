@@ -1,0 +1,358 @@
+"""The bytes of the segment; below them (beside them, where there is room) the field that the cursor is in.
+
+    crc = 0x1b5e3c2d
+    CRC-32C of all from the attributes to the end of the batch
+    batch 3: 4 bytes at 4,113..4,116; cursor at 4,114 (0x1012) of 12,345
+    here as int8 94, int16 24124, int32 1580999680, int64 6790341920387735552, varint 47
+
+Bytes need no headers: what has not been read through yet is seen at once, its fields once it has been.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.geometry import Size
+from textual.widget import Widget
+from textual.widgets import Static
+
+from .. import messages, text
+from ..browsing import Browsing
+from ..columns import look
+from ..model.types import Place
+from ..widgets.hex import HexLines, Stretch, Window
+from .view import View, start
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from ..model.segment import SegmentReader
+    from ..model.types import BatchRow, Field
+
+# Where fields stand beside the bytes instead of below them.
+BESIDE_WIDTH = 120
+MOST_STEPS_WAITING = 30
+MOST_COPIED_BYTES = 512 << 10
+BATCHES_AT_ONCE = 32
+LONGEST_NUMBER = 10
+TOLD_SECONDS = 2.0
+
+
+class SegmentBytes:
+    """The bytes of a segment, and which batches they are of."""
+
+    def __init__(self, segment: SegmentReader) -> None:
+        self._segment = segment
+
+    def window(self, start: int, length: int) -> Window:
+        """As in `ByteSource`."""
+        data = self._segment.read_bytes(start, length)
+        stretches = tuple(self._stretches(start, start + len(data)))
+        end = stretches[-1].end if stretches else start
+        return Window(data, stretches, is_known=end >= start + len(data))
+
+    def _stretches(self, start: int, end: int) -> Iterator[Stretch]:
+        first = self._segment.batch_at(position=start)
+        while first is not None:
+            rows = self._segment.batch_rows(first, BATCHES_AT_ONCE)
+            for row in rows:
+                if row.position >= end:
+                    return
+                yield Stretch(row.position, row.position + row.size, *look(row))
+            first = first + len(rows) if rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is at a byte: its field, its batch, and the offset of the record it is of (None: of none)."""
+
+    field: Field | None = None
+    batch: BatchRow | None = None
+    offset: int | None = None
+
+    def holds(self, position: int) -> bool:
+        """Whether another byte is of the same field."""
+        return self.field is not None and self.field.start <= position < self.field.end
+
+
+def look_at(segment: SegmentReader, position: int) -> Seen:
+    """In the partition's thread."""
+    row = segment.batch_at(position=position)
+    batch = None if row is None else segment.batch(row)
+    field = None if batch is None else segment.field_at(position)
+    return Seen(field, batch, None if batch is None or field is None else _record_offset(segment, batch, field))
+
+
+def _record_offset(segment: SegmentReader, batch: BatchRow, field: Field) -> int | None:
+    """The offset of the record that the field is of, where it is of one."""
+    if batch.magic is not None and batch.magic < 2:
+        return batch.base_offset if batch.codec == "none" else None
+    number = next((int(part.removeprefix("record ")) for part in field.path if part.startswith("record ")), None)
+    first = None if number is None else segment.first_record_of(batch.row)
+    if number is None or first is None:
+        return None
+    found = segment.record_rows(first + number, 1)
+    return found[0].offset if found and found[0].batch == batch.row else None
+
+
+def position_of(segment: SegmentReader, place: Place) -> int:
+    """The byte that a place is about: that of its record, if it names one that lies in the file by itself."""
+    number = None if place.offset is None else segment.record_at(place.offset)
+    position = None if number is None else segment.position_of(number)
+    return place.position if position is None else position
+
+
+def step_from(segment: SegmentReader, position: int, what: str, forwards: bool) -> int | None:
+    """Where the next field or batch begins, or this one or the one before it; None where there is none."""
+    found = segment.field_at(position) if what == "field" else None
+    row = segment.batch_at(position=position)
+    batch = None if row is None else segment.batch(row)
+    if batch is None:
+        return None
+    start, end = (batch.position, batch.position + batch.size) if found is None else (found.start, found.end)
+    if forwards:
+        return end if segment.batch_at(position=end) is not None else None
+    if position > start or start == 0:
+        return start if position > start else None
+    return start_of(segment, start - 1, what)
+
+
+def start_of(segment: SegmentReader, position: int, what: str) -> int | None:
+    """Where the field or the batch begins that a byte is of."""
+    row = segment.batch_at(position=position)
+    batch = None if row is None else segment.batch(row)
+    found = segment.field_at(position) if what == "field" else None
+    return found.start if found is not None else None if batch is None else batch.position
+
+
+class HexView(View):
+    """See above; Enter opens the record, or the batch, that the byte is of."""
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._version = -1
+        self._base_offset: int | None = None
+        self._seen = Seen()
+        # The place that the cursor has gone to, or that it is at: another one is where somebody wants it.
+        self._followed: Place | None = None
+        self._steps: deque[tuple[str, bool]] = deque(maxlen=MOST_STEPS_WAITING)
+        self._stepping = False
+        # What was said last, and until when it is not said again.
+        self._said = ("", 0.0)
+
+    def compose(self) -> ComposeResult:
+        yield HexLines()
+        yield Static(classes="field")
+
+    @property
+    def _lines(self) -> HexLines:
+        return self.query_one(HexLines)
+
+    @property
+    def focus_target(self) -> Widget | None:
+        return self._lines
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._set_beside(event.size)
+
+    def _set_beside(self, size: Size) -> None:
+        self.set_class(size.width >= BESIDE_WIDTH, "-beside")
+
+    # What is shown.
+
+    async def appear(self) -> None:
+        browsing, lines, segment = self.browsing, self._lines, self.browsing.segment
+        self._set_beside(self.size)
+        lines.following = browsing.following
+        if segment is None:
+            lines.when_empty = "no segment"
+            lines.show(None, 0, browsing.desk)
+        elif self._version != browsing.version:
+            self._version = browsing.version
+            self._seen = Seen()
+            cursor = lines.cursor if browsing.base_offset == self._base_offset else 0
+            self._base_offset = browsing.base_offset
+            lines.when_empty = "no bytes"
+            lines.show(SegmentBytes(segment), self._total(segment), browsing.desk, cursor=cursor)
+        await self._go_where_wanted()
+        start(self, "field", self._look, lines.cursor)
+
+    def _total(self, segment: SegmentReader) -> int:
+        row = self.browsing.row
+        return segment.size if row is None else row.bytes
+
+    async def _go_where_wanted(self) -> None:
+        browsing, lines, segment = self.browsing, self._lines, self.browsing.segment
+        place = browsing.place
+        if browsing.following:
+            lines.go(lines.count - 1)
+        elif segment is not None and place is not None and place is not self._followed:
+            if place.base_offset != browsing.base_offset:
+                return
+            position = place.position
+            if not browsing.is_waiting:
+                position = await browsing.ask(position_of, segment, place)
+                self._followed = place
+            lines.go(position)
+
+    async def refreshed(self) -> None:
+        segment, lines = self.browsing.segment, self._lines
+        if segment is None:
+            return
+        lines.following = self.browsing.following
+        lines.resize_to(self._total(segment))
+        if self.browsing.following:
+            lines.go(lines.count - 1)
+
+    async def indexed(self) -> None:
+        await self.refreshed()
+        progress = self.browsing.progress
+        self._lines.reread_unknown(0 if progress is None else progress.done_bytes)
+        if self._seen.field is None:
+            start(self, "field", self._look, self._lines.cursor)
+
+    # The field under the cursor.
+
+    def on_hex_lines_moved(self, message: HexLines.Moved) -> None:
+        message.stop()
+        if message.by_key:
+            self._followed = self.browsing.place
+        start(self, "field", self._look, message.position)
+
+    async def _look(self, position: int) -> None:
+        browsing, segment = self.browsing, self.browsing.segment
+        if segment is None:
+            self._tell("no segment")
+            return
+        if not self._seen.holds(position):
+            problem = None if self._seen.batch is None else self._seen.batch.problem
+            self._seen = await browsing.ask(look_at, segment, position)
+            self._tell_problem(segment, problem)
+        field = self._seen.field
+        self._lines.enclose(None if field is None else (field.start, field.end))
+        data = await browsing.ask(segment.read_bytes, position, LONGEST_NUMBER)
+        self._show(position, data)
+        self._hand_back()
+
+    def _tell_problem(self, segment: SegmentReader, before: str | None) -> None:
+        """Of the batch, and none where there is none any more."""
+        batch = self._seen.batch
+        problem = segment.problem if batch is None else batch.problem
+        if problem != before:
+            self.post_message(messages.Told(problem))
+
+    def _hand_back(self) -> None:
+        """To the other views: the batch and the record that the cursor is in."""
+        browsing, batch = self.browsing, self._seen.batch
+        wanted_elsewhere = browsing.place is not self._followed and browsing.place is not None
+        if batch is None or browsing.base_offset is None or not self.display or browsing.is_waiting or wanted_elsewhere:
+            return
+        self._followed = browsing.place = Place(browsing.base_offset, batch.position, self._seen.offset)
+
+    def _show(self, position: int, data: bytes) -> None:
+        seen, total = self._seen, self._lines.count
+        cursor = f"cursor at {position:,} ({position:#x}) of {total:,}"
+        if not total:
+            self._tell("no bytes")
+        elif seen.field is None:
+            self._tell("not read so far" if not self.browsing.is_indexed else "of no batch", cursor, _numbers(data))
+        else:
+            room = 2 * max(20, self.query_one(".field").content_size.width)
+            self._tell(*_about(seen.field, room), f"{_where(seen)}; {cursor}", _numbers(data))
+
+    def _tell(self, *lines: str) -> None:
+        told = Text("\n".join(line for line in lines if line))
+        told.stylize("bold", 0, len(lines[0]))
+        self.query_one(".field", Static).update(told)
+
+    # Going to fields and batches: one step after the other, also where keys are faster than the disk.
+
+    def on_hex_lines_step_wanted(self, message: HexLines.StepWanted) -> None:
+        message.stop()
+        self._steps.append((message.what, message.forwards))
+        if not self._stepping:
+            self._stepping = True
+            start(self, "step", self._step)
+
+    async def _step(self) -> None:
+        lines = self._lines
+        try:
+            while self._steps and (segment := self.browsing.segment) is not None:
+                what, forwards = self._steps.popleft()
+                position = await self.browsing.ask(step_from, segment, lines.cursor, what, forwards)
+                if position is None:
+                    self._steps.clear()
+                    self._say_none(f"no {what} {'after' if forwards else 'before'} this in the segment")
+                    return
+                self._followed = self.browsing.place
+                if not forwards:
+                    lines.pause()
+                lines.go(position)
+        finally:
+            self._stepping = False
+
+    def _say_none(self, what: str) -> None:
+        """Notify of it once, however long the key is held."""
+        now = time.monotonic()
+        said, quiet_until = self._said
+        if what != said or now > quiet_until:
+            self._said = (what, now + TOLD_SECONDS)
+            self.notify(what, timeout=TOLD_SECONDS)
+
+    def on_hex_lines_chosen(self, message: HexLines.Chosen) -> None:
+        message.stop()
+        self.post_message(messages.OpenView("batches" if self._seen.offset is None else "record"))
+
+    async def copied(self) -> str:
+        """The bytes of the field, in figures."""
+        field, segment = self._seen.field, self.browsing.segment
+        if segment is None or not self._lines.count:
+            return ""
+        start_at, length = (self._lines.cursor, 1) if field is None else (field.start, field.length)
+        data = await self.browsing.ask(segment.read_bytes, start_at, min(length, MOST_COPIED_BYTES))
+        return data.hex(" ")
+
+
+def _about(field: Field, room: int) -> tuple[str, str]:
+    """Its name and value, and what they mean; each cut to `room` characters."""
+    value = text.printable(field.value)
+    named = f"{field.name} = {value}" if value else field.name
+    return text.printable(named, room), text.printable(field.explanation, room)
+
+
+def _where(seen: Seen) -> str:
+    assert seen.field is not None
+    field = seen.field
+    of = " > ".join(field.path)
+    offset = "" if seen.offset is None else f" (offset {seen.offset:,})"
+    if field.length == 1:
+        return f"{of}{offset}: 1 byte at {field.start:,}"
+    return f"{of}{offset}: {field.length:,} bytes at {field.start:,}..{field.end - 1:,}"
+
+
+def _numbers(data: bytes) -> str:
+    """What the bytes from the cursor on are as numbers, as the format writes them."""
+    found = [
+        f"int{8 * length} {int.from_bytes(data[:length], 'big', signed=True)}"
+        for length in (1, 2, 4, 8)
+        if len(data) >= length
+    ]
+    varint = _varint(data)
+    if varint is not None:
+        found.append(f"varint {varint}")
+    return "here as " + ", ".join(found) if found else ""
+
+
+def _varint(data: bytes) -> int | None:
+    value = 0
+    for i, byte in enumerate(data):
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1)
+    return None

@@ -1,0 +1,239 @@
+"""One record: value, key and headers, each seen as text, JSON, hex or base64; its batch and its place in the file.
+
+offset 1,042  time 2026-01-31 10:00:00.000  batch 17 at 40,960  value at 41,022..41,033
+[value 12 B]  key 5 B  headers 2                                         JSON, pretty; raw: v
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Static
+
+from .. import messages, text
+from ..browsing import Browsing
+from ..columns import known
+from ..exporting import write_new
+from ..highlighting import Lines
+from ..keys import bindings
+from ..model.types import Place
+from ..tables import Column
+from ..widgets.facts import Facts, Pairs
+from ..widgets.lazy_table import LazyTable
+from .view import View, start
+
+if TYPE_CHECKING:
+    from ..model.types import RecordDetail
+
+PARTS = ("value", "key", "headers")
+WIDEST_LINE = 4_000
+MOST_COPIED = 1 << 20
+
+
+class RecordView(View):
+    """See above."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("record")
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._record: RecordDetail | None = None
+        self._number: int | None = None
+        # Where keys have gone that is not read so far.
+        self._wanted: int | None = None
+        self._part = "value"
+        self._seen_as: text.View = "auto"
+        self._lines: list[str] = []
+        self._note = ""
+
+    def compose(self) -> ComposeResult:
+        yield Facts()
+        yield Static(classes="heading")
+        yield LazyTable([Column("", WIDEST_LINE)], titles=False)
+
+    @property
+    def _table(self) -> LazyTable:
+        return self.query_one(LazyTable)
+
+    async def appear(self) -> None:
+        self._table.sortable = False
+        self._wanted = None
+        await self._read_record(await self.browsing.record_at_place())
+        await self._show()
+
+    async def indexed(self) -> None:
+        if self._record is None:
+            await self.appear()
+
+    async def _read_record(self, number: int | None) -> None:
+        segment = self.browsing.segment
+        record = None
+        if segment is not None and number is not None:
+            record = await self.browsing.ask(segment.record, number)
+        self._number, self._record = number, record
+        self._to_match()
+
+    def _to_match(self) -> None:
+        """The part in which a search has found something, where it is gone to from match to match."""
+        run, record = self.browsing.search, self._record
+        match = None if run is None or record is None else run.match_at(record.offset)
+        if match is not None:
+            self._part = match.field if match.field in PARTS else "headers"
+
+    async def _show(self) -> None:
+        """The part that is chosen, as it is to be seen."""
+        record = self._record
+        if record is None:
+            self.query_one(Facts).show([("no record", "here")])
+            self._lines, self._note, source = [], "", Lines([], None, WIDEST_LINE)
+        else:
+            self.query_one(Facts).show(self._facts(record))
+            self.post_message(messages.Told(record.problem))
+            # What takes as long as the value is long is done where no key waits for it.
+            laid_out = partial(self._laid_out, record, self._part, self._seen_as, self._marked())
+            self._lines, self._note, source = await self.browsing.ask(laid_out)
+        self._table.show(source, len(self._lines))
+        if source.first is not None:
+            self._table.go(source.first)
+        self._show_heading()
+
+    def _marked(self) -> re.Pattern[bytes] | None:
+        """What stands out in the part that is shown."""
+        run, record = self.browsing.search, self._record
+        if run is None or record is None or self._part not in run.job.wanted.fields:
+            return None
+        return run.marked_at(record.offset)
+
+    @staticmethod
+    def _laid_out(
+        record: RecordDetail, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None
+    ) -> tuple[list[str], str, Lines]:
+        lines, note = _lines_of(record, part, seen_as)
+        return lines, note, Lines(lines, marked, WIDEST_LINE)
+
+    def _facts(self, record: RecordDetail) -> Pairs:
+        batch = record.batch
+        found = [
+            ("offset", f"{record.offset:,}"),
+            ("time", self.session.times.full(record.timestamp)),
+            ("type", record.timestamp_type or ""),
+            ("batch", f"{batch.row:,} at {batch.position:,}"),
+            ("kind", record.control or batch.kind),
+            ("codec", batch.codec or ""),
+            ("producer", known(batch.producer_id)),
+            ("sequence", known(record.sequence)),
+        ]
+        for name, span in record.spans.items():
+            where = " of the decompressed batch" if span.compressed else ""
+            found.append((f"{name} at", f"{span.start:,}+{span.length:,}{where}"))
+        return found
+
+    def _show_heading(self) -> None:
+        record = self._record
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for part in PARTS if record is not None else ():
+            size = _part_size(record, part)
+            line.append(f"[{part} {size}]" if part == self._part else f" {part} {size} ")
+            line.append(" ")
+        if self._note:
+            line.append(f"  {self._seen_as}: {self._note}" if self._note != self._seen_as else f"  {self._note}")
+        self.query_one(".heading", Static).update(line)
+
+    # Keys.
+
+    def action_next_view(self) -> None:
+        views = text.VIEWS
+        self._seen_as = views[(views.index(self._seen_as) + 1) % len(views)]
+        start(self, "show", self._catch_up)
+
+    def action_next_part(self) -> None:
+        self._turn(1)
+
+    def action_previous_part(self) -> None:
+        self._turn(-1)
+
+    def _turn(self, step: int) -> None:
+        self._part = PARTS[(PARTS.index(self._part) + step) % len(PARTS)]
+        start(self, "show", self._catch_up)
+
+    def action_next_record(self) -> None:
+        self._by(1)
+
+    def action_previous_record(self) -> None:
+        self._by(-1)
+
+    def _by(self, step: int) -> None:
+        here = self._number if self._wanted is None else self._wanted
+        if here is None or not 0 <= here + step < self.browsing.records:
+            self.notify("there is no further record in the segment", timeout=2)
+            return
+        self._wanted = here + step
+        start(self, "show", self._catch_up)
+
+    async def _catch_up(self) -> None:
+        """The record that keys have gone to, its part that they have chosen."""
+        if self._wanted is not None:
+            await self._read_record(self._wanted)
+            self._wanted = None
+            record, base_offset = self._record, self.browsing.base_offset
+            if record is not None and base_offset is not None:
+                self.browsing.place = Place(base_offset, record.batch.position, record.offset)
+        await self._show()
+
+    async def copied(self) -> str:
+        marked = sorted(self._table.marked)
+        lines = [self._lines[row] for row in marked] if marked else self._lines
+        return "\n".join(lines)[:MOST_COPIED]
+
+    def action_export(self) -> None:
+        record = self._record
+        if record is None:
+            return
+        name = f"{self.browsing.state.name}-{record.offset}.{self._part}"
+        self.post_message(messages.Ask("write to the file: ", self._export, name))
+
+    def _export(self, typed: str | None) -> None:
+        if typed and self._record is not None:
+            start(self, "export", self._write, typed, self._record)
+
+    async def _write(self, typed: str, record: RecordDetail) -> None:
+        data = _bytes_of(record, self._part)
+        path = await self.browsing.ask(write_new, typed, data, self.session.model.path)
+        self.notify(f"{len(data):,} bytes written to {path}", markup=False)
+
+
+def _lines_of(record: RecordDetail, part: str, seen_as: text.View) -> tuple[list[str], str]:
+    """Of a part as it is to be seen, and what is to be said of that."""
+    if part == "headers":
+        return _header_lines(record, seen_as), seen_as
+    data = record.value if part == "value" else record.key
+    return text.shown(data, seen_as), text.label(data, seen_as)
+
+
+def _bytes_of(record: RecordDetail, part: str) -> bytes:
+    if part == "headers":
+        return "\n".join(_header_lines(record, "auto")).encode("utf-8", "backslashreplace")
+    return (record.value if part == "value" else record.key) or b""
+
+
+def _header_lines(record: RecordDetail, seen_as: text.View) -> list[str]:
+    lines = []
+    for name, value in record.headers:
+        shown = text.shown(value, seen_as)
+        lines.append(f"{text.printable(name)}: {shown[0] if shown else ''}")
+        lines += [f"    {line}" for line in shown[1:]]
+    return lines
+
+
+def _part_size(record: RecordDetail | None, part: str) -> str:
+    if record is None:
+        return ""
+    if part == "headers":
+        return str(len(record.headers))
+    data = record.value if part == "value" else record.key
+    return "null" if data is None else text.size(len(data))

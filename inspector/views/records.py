@@ -1,0 +1,82 @@
+"""The records of a segment; Enter opens one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from .. import columns, messages, text
+from ..highlighting import marks
+from ..model.types import Place, RecordRow
+from ..tables import Mark, Shown
+from ..widgets.facts import Pairs
+from ..widgets.lazy_table import LazyTable
+from .rows_view import RowsView
+
+# The cells in which a match stands out.
+MARKED = {"key": 2, "value": 3}
+
+
+class RecordsView(RowsView[RecordRow]):
+    """See above."""
+
+    NOUN = "records"
+    FLEXIBLE: ClassVar[int | None] = 3
+
+    def columns(self) -> list[Shown[RecordRow]]:
+        return columns.records(self.session.times)
+
+    def read(self, first: int, count: int) -> Sequence[RecordRow]:
+        segment = self.browsing.segment
+        return [] if segment is None else segment.record_rows(first, count)
+
+    def look(self, item: RecordRow) -> tuple[str, str]:
+        return columns.look(item)
+
+    def total(self) -> int:
+        return self.browsing.records
+
+    async def row_at_place(self) -> int | None:
+        return await self.browsing.record_at_place()
+
+    async def place_of(self, item: RecordRow) -> Place | None:
+        segment, base_offset = self.browsing.segment, self.browsing.base_offset
+        if segment is None or base_offset is None:
+            return None
+        batch = await self.browsing.ask(segment.batch, item.batch)
+        return None if batch is None else Place(base_offset, batch.position, item.offset)
+
+    def problem(self, item: RecordRow) -> str | None:
+        return item.problem
+
+    def facts(self, item: RecordRow) -> Pairs:
+        return [
+            ("offset", f"{item.offset:,}"),
+            ("time", self.session.times.full(item.timestamp)),
+            ("age", "" if item.timestamp is None else text.relative(item.timestamp, self.session.times.now())),
+            ("key", columns.size_or_null(item.key_size, item)),
+            ("value", columns.size_or_null(item.value_size, item)),
+            ("headers", f"{item.headers_count:,}"),
+            ("batch", f"{item.batch:,}"),
+            ("kind", (item.control or item.kind) + (", below the log start" if item.is_deleted else "")),
+            ("match", self._match(item)),
+            ("offsets missing before", f"{item.gap_before:,}" if item.gap_before else ""),
+        ]
+
+    def marks(self, item: RecordRow, cells: tuple[str, ...]) -> tuple[Mark, ...]:
+        run = self.browsing.search
+        pattern = None if run is None else run.marked_at(item.offset)
+        if run is None or pattern is None:
+            return ()
+        return marks(pattern, cells, [at for name, at in MARKED.items() if name in run.job.wanted.fields])
+
+    def _match(self, item: RecordRow) -> str:
+        run = self.browsing.search
+        match = None if run is None else run.match_at(item.offset)
+        if match is None:
+            return ""
+        return f"{text.printable(match.field)} at {match.span[0]:,}: {''.join(columns.excerpt(match))}"
+
+    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
+        message.stop()
+        self.post_message(messages.OpenView("record"))

@@ -1,0 +1,238 @@
+"""A table of what is in a segment, batches or records, with a panel about the row under the cursor.
+
+The table is given rows as they are asked for. Sorting and filtering look at all of them once, a step at a time, and
+only where there are not too many.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+
+from .. import messages, text
+from ..browsing import Browsing
+from ..keys import bindings
+from ..model.types import Place
+from ..tables import MOST_ARRANGED, STEP, Arranged, Arrangement, Arranging, ItemSource, Mark, Shown, Source
+from ..widgets.facts import Facts, Pairs
+from ..widgets.lazy_table import LazyTable
+from .view import View, start
+
+T = TypeVar("T")
+
+
+class RowsView(View, Generic[T]):
+    """Subclasses say which columns there are, how rows are read, and where in the log a row is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("records")
+    NOUN = "rows"
+    FLEXIBLE: ClassVar[int | None] = None
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._source: ItemSource[T] = ItemSource(self.read, self.columns(), self.look, self.marks)
+        self._arrangement = Arrangement()
+        self._order: list[int] | None = None
+        # What the table shows is of this version of what is looked at.
+        self._version = -1
+        self._item: T | None = None
+        # The row under the cursor while it is read.
+        self._unread: int | None = None
+
+    @abstractmethod
+    def columns(self) -> list[Shown[T]]:
+        """Of the table."""
+
+    @abstractmethod
+    def read(self, first: int, count: int) -> Sequence[T]:
+        """In the partition's thread."""
+
+    @abstractmethod
+    def look(self, item: T) -> tuple[str, str]:
+        """Tone and symbol."""
+
+    def marks(self, item: T, cells: tuple[str, ...]) -> tuple[Mark, ...]:
+        """What stands out in a row."""
+        del item, cells
+        return ()
+
+    @abstractmethod
+    def total(self) -> int:
+        """How many rows there are so far."""
+
+    @abstractmethod
+    async def row_at_place(self) -> int | None:
+        """The row that all views agree on."""
+
+    @abstractmethod
+    async def place_of(self, item: T) -> Place | None:
+        """Where a row is."""
+
+    @abstractmethod
+    def facts(self, item: T) -> Pairs:
+        """About the row under the cursor."""
+
+    @abstractmethod
+    def problem(self, item: T) -> str | None:
+        """What is wrong with it."""
+
+    def compose(self) -> ComposeResult:
+        yield LazyTable([each.column for each in self._source.shown], flexible=self.FLEXIBLE)
+        with VerticalScroll(classes="panel", can_focus=False):
+            yield Facts()
+
+    @property
+    def table(self) -> LazyTable:
+        """The rows."""
+        return self.query_one(LazyTable)
+
+    async def appear(self) -> None:
+        self.table.following = self.browsing.at_end
+        if self._version != self.browsing.version:
+            self._show_anew(await self.row_at_place() or 0)
+        elif self._order is None:
+            self.table.reread(self.total())
+        else:
+            self.table.reread()
+        if not self.browsing.at_end:
+            await self._go_to_place()
+        elif self.table.count:
+            self.table.go(self.table.count - 1)
+        if self._item is not None:
+            self._show_facts(self._item)
+        self._tell_problem()
+
+    def _tell_problem(self) -> None:
+        """Of the row under the cursor; where there is none, of the segment."""
+        segment = self.browsing.segment
+        unread = None if segment is None else segment.problem
+        problem = unread if self._item is None else self.problem(self._item)
+        if problem is not None:
+            self.post_message(messages.Told(problem))
+
+    def _show_anew(self, cursor: int) -> None:
+        # Whoever is stopped where it waits has shown nothing: so nothing here waits.
+        self._version = self.browsing.version
+        self._arrangement, self._order, self._item = Arrangement(), None, None
+        self.table.show_sorted(None)
+        self._say_empty()
+        self.query_one(Facts).show([])
+        self.table.show(self._source, self.total(), self.browsing.desk, cursor=cursor)
+
+    async def _go_to_place(self) -> None:
+        row = await self.row_at_place()
+        if row is None:
+            return
+        if self._order is None:
+            self.table.go(row)
+        elif row in self._order:
+            self.table.go(self._order.index(row))
+
+    async def indexed(self) -> None:
+        self._say_empty()
+        if self.browsing.is_read and not self.total():
+            self._tell_problem()
+        if self._order is None and self._version == self.browsing.version:
+            self.table.grow(self.total())
+            # Begun once, not over again with every step of reading: it would never come to its end.
+            if self._item is None and self._unread is None:
+                self._start_to_look_at(self.table.cursor)
+
+    def _say_empty(self) -> None:
+        self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_read else "reading …"
+        self.table.refresh()
+
+    # The row under the cursor.
+
+    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+        message.stop()
+        self._start_to_look_at(message.row)
+
+    def _start_to_look_at(self, row: int) -> None:
+        self._unread = row
+        start(self, "row", self._look_at, row)
+
+    async def _look_at(self, row: int) -> None:
+        try:
+            await self._tell_row(row)
+        finally:
+            if self._unread == row:
+                self._unread = None
+
+    async def settle(self) -> None:
+        if self._unread is not None or self._item is None:
+            await self._tell_row(self.table.cursor)
+
+    async def _tell_row(self, row: int) -> None:
+        if self._order is not None:
+            row = self._order[row] if row < len(self._order) else 0
+        if row >= self.total():
+            return
+        for item in await self.browsing.ask(self.read, row, 1):
+            self._item = item
+            self._show_facts(item)
+            self.post_message(messages.Told(self.problem(item)))
+            place = await self.place_of(item)
+            if place is not None and not self.browsing.is_waiting and self.display:
+                self.browsing.place = place
+
+    def _show_facts(self, item: T) -> None:
+        self.query_one(Facts).show(self.facts(item), listed=self.screen.has_class("-wide"))
+
+    def on_resize(self) -> None:
+        if self._item is not None:
+            self._show_facts(self._item)
+
+    # Sorting and filtering.
+
+    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
+        message.stop()
+        self._arrange(Arrangement(message.column, message.reverse, self._arrangement.text))
+
+    def action_filter_rows(self) -> None:
+        def ended(value: str | None) -> None:
+            if value is not None:
+                self._arrange(Arrangement(self._arrangement.column, self._arrangement.reverse, value))
+
+        self.post_message(messages.Ask("show rows with: ", ended, self._arrangement.text))
+
+    def _arrange(self, wanted: Arrangement) -> None:
+        if not wanted.is_plain and self.total() > MOST_ARRANGED:
+            few = f"{MOST_ARRANGED:,}"
+            self.notify(f"{self.total():,} {self.NOUN}: more than {few} are neither sorted nor filtered", timeout=4)
+            return
+        self._arrangement = wanted
+        start(self, "arrange", self._work_out, wanted)
+
+    async def _work_out(self, wanted: Arrangement) -> None:
+        total = self.total()
+        order = None
+        if not wanted.is_plain:
+            arranging = Arranging(self._source, wanted)
+            for first in range(0, total, STEP):
+                self.table.when_empty = f"{100 * first // total}% …"
+                await self.browsing.ask(arranging.step, first, min(STEP, total - first))
+            order = await self.browsing.ask(arranging.order)
+        self._order = order
+        source: Source = self._source if order is None else Arranged(self._source, order)
+        self.table.show_sorted(wanted.column, wanted.reverse)
+        self.table.when_empty = f"no {self.NOUN} with {text.printable(wanted.text)!r}" if wanted.text else ""
+        self.table.show(source, total if order is None else len(order), self.browsing.desk)
+        if not wanted.text:
+            await self._go_to_place()
+
+    # Copying.
+
+    async def copied(self) -> str:
+        rows = sorted(self.table.marked) or [self.table.cursor]
+        lines = []
+        for row in rows:
+            number = row if self._order is None else self._order[row]
+            for each in await self.browsing.ask(self._source.rows, number, 1):
+                lines.append("\t".join(each.cells))
+        return "\n".join(lines)

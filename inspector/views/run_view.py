@@ -1,0 +1,119 @@
+"""What views that show a run have in common: a line about how far it has come, and looking at it while it goes on."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rich.text import Text
+from textual.binding import BindingType
+from textual.widget import Widget
+from textual.widgets import Static
+
+from .. import messages, text
+from ..jobs.runs import Run, Runs
+from ..keys import bindings
+from ..session import Session
+from ..widgets.lazy_table import LazyTable
+
+LOOKS_SECONDS = 0.1
+R = TypeVar("R", bound=Run[Any])
+
+
+class ShowsRun(Widget, Generic[R]):
+    """Mixed into a view. It draws anew when the run has something new, ten times a second at most."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("work")
+
+    session: Session
+    run: R | None = None
+    _seen: tuple[int | None, int] = (None, -1)
+
+    @property
+    def runs(self) -> Runs:
+        """All there are."""
+        return self.session.runs
+
+    def on_mount(self) -> None:
+        self._looks = self.set_interval(LOOKS_SECONDS, self._look)
+
+    def _look(self) -> None:
+        run = self.run
+        if run is None or not self.display or not self.screen.is_current:
+            return
+        seen = id(run), run.version
+        if seen != self._seen:
+            self._seen = seen
+            self.show_run()
+            self.post_message(messages.Told(self.problem(run)))
+            self.refresh_bindings()
+        self.show_heading()
+        if not run.is_running:
+            self._looks.pause()
+
+    def problem(self, run: R) -> str | None:
+        """What is wrong."""
+        return run.problem
+
+    def look_at(self, run: R | None) -> None:
+        """Another run."""
+        self.run = run
+        self._seen = (None, -1)
+        self._looks.resume()
+        self.show_run()
+        self.show_heading()
+        self._look()
+
+    @abstractmethod
+    def show_run(self) -> None:
+        """The run, as it is now."""
+
+    @abstractmethod
+    def headings(self) -> list[str]:
+        """What the line says, besides how far it has come; safe to show."""
+
+    def show_heading(self) -> None:
+        """The line."""
+        parts = [*self.headings(), *([] if self.run is None else _progress(self.run))]
+        line = Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
+        self.query_one(".heading", Static).update(line)
+
+    @property
+    def table(self) -> LazyTable:
+        """What has been found."""
+        return self.query_one(LazyTable)
+
+    def back(self) -> bool:
+        """Escape ends what runs."""
+        if self.run is not None and self.run.is_running:
+            self.run.cancel()
+            self._look()
+            return True
+        return False
+
+    @abstractmethod
+    def action_run(self) -> None:
+        """Once more, from the start."""
+
+
+def left_out(unreadable: int, problem: str | None) -> str | None:
+    """Of what could not be read: the first of 12 left out: 0....log: position 4096: the checksum does not hold."""
+    return f"the first of {unreadable:,} left out: {problem}" if unreadable > 1 else problem
+
+
+def _progress(run: Run[Any]) -> list[str]:
+    """50% of 1.0 GiB, 4 s  esc ends it | done in 8 s | ! cancelled at 50% after 4 s."""
+    progress = run.progress
+    share = 100 * progress.done_bytes // progress.total_bytes if progress.total_bytes else 0
+    if not run.is_running:
+        if run.state == "finished":
+            return [f"done in {_seconds(run.seconds)}"]
+        return [f"! {run.state} at {share}% after {_seconds(run.seconds)}"]
+    if not progress.total_bytes:
+        return ["begins …"]
+    read = f"{share}% of {text.size(progress.total_bytes)}"
+    return [f"{read}, {_seconds(run.seconds)}", "esc ends it"]
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"

@@ -1,0 +1,155 @@
+"""A partition: the segments, the watermarks on one bar, leader epochs and open transactions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from .. import columns, messages, text
+from ..browsing import Browsing
+from ..tables import ItemSource, Rows
+from ..widgets.lazy_table import LazyTable
+from ..widgets.watermark_bar import WatermarkBar, Watermarks
+from .view import View, start
+
+if TYPE_CHECKING:
+    from kafkalog.scan.transactions import Transactions
+
+    from ..model.types import SegmentRow
+
+EPOCHS_SHOWN = 4
+OPEN_SHOWN = 3
+GAPS_SHOWN = 2
+
+
+class SegmentsView(View):
+    """Enter opens the batches of a segment."""
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._source = ItemSource(self._read, columns.segments(self.session.times), columns.look_of_segment)
+        self._order: list[SegmentRow] = []
+        self._sorted: tuple[int, bool] | None = None
+        self._transactions: Transactions | None = None
+        self._seen_end: int | None = None
+        self._rest_until = 0.0
+        self._stable: int | None = None
+
+    def compose(self) -> ComposeResult:
+        yield WatermarkBar()
+        yield LazyTable([each.column for each in self._source.shown])
+        yield Static(classes="facts")
+
+    @property
+    def _table(self) -> LazyTable:
+        return self.query_one(LazyTable)
+
+    async def appear(self) -> None:
+        self._table.when_empty = "no segments"
+        self._show(self.browsing.base_offset)
+        await self.refreshed()
+
+    async def refreshed(self) -> None:
+        state = self.browsing.state
+        self._show_bar()
+        self._show()
+        if state.log_end != self._seen_end and time.monotonic() >= self._rest_until:
+            self._seen_end = state.log_end
+            start(self, "transactions", self._ask_transactions)
+        self._facts()
+
+    def _show_bar(self) -> None:
+        state = self.browsing.state
+        stable = self._stable if state.last_stable is None else state.last_stable
+        marks = Watermarks(state.log_start, state.recovery_point, stable, state.high_watermark, state.log_end)
+        self.query_one(WatermarkBar).show(marks)
+
+    async def _ask_transactions(self) -> None:
+        """What takes longer to tell; not again before ten times as long has gone by."""
+        began = time.monotonic()
+        if self.browsing.state.last_stable is None:
+            self._stable = await self.session.desk(self.browsing.reader.work_out_last_stable)
+            self._show_bar()
+        self._transactions = await self.session.desk(self.browsing.reader.transactions)
+        self._facts()
+        self._rest_until = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
+
+    def _read(self, first: int, count: int) -> list[SegmentRow]:
+        return self._order[first : first + count]
+
+    def _show(self, base_offset: int | None = None) -> None:
+        order = [self._with_check(row) for row in self.browsing.state.segments]
+        if self._sorted is not None:
+            order.sort(key=self._source.shown[self._sorted[0]].sort_key, reverse=self._sorted[1])
+        # The cursor stays at its segment, wherever that is now.
+        cursor = self._table.cursor
+        if base_offset is None and cursor < len(self._order):
+            base_offset = self._order[cursor].base_offset
+        self._order = order
+        bases = [row.base_offset for row in order]
+        cursor = bases.index(base_offset) if base_offset in bases else 0
+        self._table.show(Rows(map(self._source.row, order)), len(order), cursor=cursor)
+
+    def _with_check(self, row: SegmentRow) -> SegmentRow:
+        health, problem = self.session.checked(row.path)
+        return row if row.problem is not None else replace(row, checked=health, problem=problem)
+
+    def _facts(self) -> None:
+        epochs = self.browsing.state.epochs
+        shown = ", ".join(f"{epoch} from {text.number(offset)}" for epoch, offset in epochs[-EPOCHS_SHOWN:])
+        more = f"{len(epochs) - EPOCHS_SHOWN} earlier, " if len(epochs) > EPOCHS_SHOWN else ""
+        lines = [f"leader epochs: {more}{shown or 'none'}", *self._gap_lines(), *self._transaction_lines()]
+        self.query_one(".facts", Static).update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"))
+
+    def _gap_lines(self) -> list[str]:
+        gaps = self.browsing.state.gaps
+        further = len(gaps) - GAPS_SHOWN
+        more = [f"  and {'one further gap' if further == 1 else f'{further:,} further gaps'}"] if further > 0 else []
+        return [f"gap: {gap.note}" for gap in gaps[:GAPS_SHOWN]] + more
+
+    def _transaction_lines(self) -> list[str]:
+        found = self._transactions
+        if found is None:
+            return ["open transactions: …"]
+        if found.problem is not None:
+            return [f"! transactions: {text.printable(found.problem)}"]
+        if not found.open:
+            return [f"open transactions: none; aborted: {text.number(found.aborted_count)}"]
+        lines = [f"open transactions: {len(found.open)}; aborted: {text.number(found.aborted_count)}"]
+        for each in found.open[:OPEN_SHOWN]:
+            word = "! hanging" if each.hanging else "open"
+            since = self.session.times.short(each.start_timestamp)
+            lines.append(
+                f"  {word}: producer {each.producer_id} epoch {each.producer_epoch}"
+                f" from offset {text.number(each.first_offset)} since {since}"
+            )
+        return lines
+
+    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+        message.stop()
+        if message.row < len(self._order):
+            chosen = self._order[message.row]
+            if chosen.problem is not None:
+                self.post_message(messages.Told(chosen.problem))
+            if message.by_user and chosen.base_offset != self.browsing.base_offset:
+                self.post_message(messages.SelectSegment(chosen.base_offset))
+
+    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
+        message.stop()
+        if message.row < len(self._order):
+            self.post_message(messages.SelectSegment(self._order[message.row].base_offset, "batches"))
+
+    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
+        message.stop()
+        self._sorted = None if message.column is None else (message.column, message.reverse)
+        self._table.show_sorted(message.column, message.reverse)
+        self._show()
+
+    async def copied(self) -> str:
+        cursor = self._table.cursor
+        return str(self._order[cursor].path) if cursor < len(self._order) else ""

@@ -1,0 +1,181 @@
+"""The transactions of a partition: hanging and open ones, then those that have ended, the newest first.
+
+! hanging 1  open 0  aborted 18  committed 33  stable 1,411  done in 0.3 s
+    STATE      PRODUCER  EPOCH         FIRST  DURATION  RECORDS  BYTES
+  ! hanging        1000      0         1,411   3 d       40  5.2 KiB
+hanging: silent since 2023-11-16 00:44:01, for longer than any transaction may take; nobody else will end it. c copies:
+kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic orders --partition 0 --start-offset 1411
+
+They are read anew, some time later, where the log has grown; escape ends that, and `r` begins again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from kafkalog.scan.transactions import TransactionRow, TransactionsState
+
+from .. import columns, messages, text
+from ..browsing import Browsing
+from ..jobs.jobs import TransactionsJob
+from ..jobs.runs import TransactionsRun
+from ..model.types import Offset
+from ..tables import ItemSource
+from ..widgets.lazy_table import LazyTable
+from .run_view import ShowsRun
+from .view import View
+
+# The log has grown: not read again before so many seconds, and ten times as long as it took.
+PAUSE_SECONDS = 5.0
+LOOKS_AGAIN_SECONDS = 0.5
+
+
+class TransactionsView(ShowsRun[TransactionsRun], View):
+    """Enter goes to the first record of one."""
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._state: TransactionsState | None = None
+        self._rows: Sequence[TransactionRow] = ()
+        self._sorted: tuple[int, bool] | None = None
+        self._source = ItemSource(self._read, columns.transactions(self.session.times), columns.look_of_transaction)
+        self._read_end: int | None = None
+        self._rest_until = 0.0
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="heading")
+        yield LazyTable([each.column for each in self._source.shown])
+        yield Static(classes="command")
+
+    def _read(self, first: int, count: int) -> Sequence[TransactionRow]:
+        return self._rows[first : first + count]
+
+    async def appear(self) -> None:
+        run = self.runs.of(TransactionsRun, self.browsing.reader.path)
+        if run is None:
+            self.action_run()
+        else:
+            self.look_at(run)
+
+    def on_mount(self) -> None:
+        self.set_interval(LOOKS_AGAIN_SECONDS, self._read_anew)
+
+    def _read_anew(self) -> None:
+        """Where what was read is of the log as it was."""
+        run, is_seen = self.run, self.display and self.screen.is_current
+        is_old = run is not None and run.state == "finished" and self.browsing.state.log_end != self._read_end
+        if is_seen and is_old and time.monotonic() >= self._rest_until:
+            self.action_run()
+
+    def action_run(self) -> None:
+        self._read_end = self.browsing.state.log_end
+        self.look_at(self.runs.start(TransactionsRun(TransactionsJob(self.browsing.reader.path))))
+
+    # What is shown.
+
+    def show_run(self) -> None:
+        run, table = self.run, self.table
+        if run is None:
+            return
+        if not run.is_running:
+            self._rest_until = time.monotonic() + max(PAUSE_SECONDS, 10 * run.seconds)
+        # Read again: what was known stays until all is known anew.
+        is_whole = self._state is None or not self._state.progress.is_done or not run.is_running
+        if run.transactions is not None and is_whole:
+            self._state = run.transactions
+        table.when_empty = "reading …" if run.is_running else "no transactions"
+        self._show_rows()
+
+    def _show_rows(self) -> None:
+        rows: Sequence[TransactionRow] = () if self._state is None else self._state.rows
+        before = self._current()
+        if self._sorted is not None:
+            column, reverse = self._sorted
+            rows = sorted(rows, key=self._source.shown[column].sort_key, reverse=reverse)
+        self._rows = rows
+        same = (i for i, row in enumerate(rows) if before is not None and _name(row) == _name(before))
+        self.table.show(self._source, len(rows), cursor=next(same, self.table.cursor))
+        self._show_command()
+
+    def _current(self) -> TransactionRow | None:
+        cursor = self.table.cursor
+        return self._rows[cursor] if cursor < len(self._rows) else None
+
+    def headings(self) -> list[str]:
+        state = self._state
+        if state is None:
+            return []
+        hanging = f"! hanging {state.hanging:,}" if state.hanging else "hanging 0"
+        counts = f"{hanging}  open {state.open - state.hanging:,}  aborted {state.aborted:,}"
+        ended = state.aborted + state.committed
+        listed = sum(row.last_offset is not None for row in state.rows)
+        stable = "" if state.last_stable_offset is None else f"stable {state.last_stable_offset:,}"
+        newest = f"of ended ones the newest {listed:,}" if listed < ended else ""
+        return [f"{counts}  committed {state.committed:,}", stable, newest]
+
+    def problem(self, run: TransactionsRun) -> str | None:
+        """Also what could not be read."""
+        return run.problem or (None if run.transactions is None else run.transactions.problem)
+
+    def _show_command(self) -> None:
+        row = self._current()
+        about = "" if row is None else about_transaction(row, self.session.times)
+        self.query_one(".command", Static).update(Text(about))
+
+    # Keys.
+
+    def step(self, forwards: bool) -> None:
+        """To the next transaction in the list, or the one before."""
+        self.table.go(self.table.cursor + (1 if forwards else -1))
+
+    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+        message.stop()
+        self._show_command()
+
+    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
+        message.stop()
+        row = self._current()
+        if row is not None:
+            self.post_message(messages.Jump(Offset(row.first_offset), "records"))
+
+    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
+        message.stop()
+        self._sorted = None if message.column is None else (message.column, message.reverse)
+        self.table.show_sorted(message.column, message.reverse)
+        self._show_rows()
+
+    async def copied(self) -> str:
+        """The command that aborts it; of what has ended the row."""
+        rows = [self._rows[i] for i in sorted(self.table.marked) if i < len(self._rows)]
+        if not rows:
+            current = self._current()
+            rows = [] if current is None else [current]
+        return "\n".join(row.abort_command or "\t".join(self._source.row(row).cells) for row in rows)
+
+
+def _name(row: TransactionRow) -> tuple[int, int]:
+    """What tells transactions apart, also when one has ended in between."""
+    return row.producer_id, row.first_offset
+
+
+def about_transaction(row: TransactionRow, times: columns.Times) -> str:
+    """What it means that it is so, and the command, whole."""
+    since = times.short(row.last_timestamp) or "long ago"
+    if row.abort_command is not None:
+        what = (
+            f"hanging: its producer last wrote {since}, longer ago than any transaction may take; nobody will end it."
+            if row.state == "hanging"
+            else f"open: its producer last wrote {since}; its coordinator will end it."
+        )
+        return f"{what} c copies:\n{text.printable(row.abort_command)}"
+    where = f"{row.first_offset:,}..{text.number(row.last_offset)}"
+    if row.state == "undecided":
+        return f"undecided: no marker in this file ends it; it begins at offset {row.first_offset:,}"
+    if not row.batches:
+        return f"{row.state}: offsets {where}; no batches of it are here, only its marker"
+    return f"{row.state}: offsets {where}, in {row.batches:,} batches; the marker is the last"

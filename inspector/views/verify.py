@@ -1,0 +1,186 @@
+"""The check of a partition, or of a whole data directory, while the screen goes on; Enter goes to the byte.
+
+3 errors, 1 warning, 0 good to know   50% of 1.0 GiB, 4 s  esc ends it
+    SEVERITY  CODE          POSITION  TEXT                       OFFSET  FILE
+  ! error     crc-mismatch    40,960  checksum does not match     1,042  00000000000000000000.log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.message import Message
+from textual.widgets import Static
+
+from kafkalog.fsck import Finding, Severity
+
+from .. import columns, messages, text
+from ..jobs.jobs import VerifyJob
+from ..jobs.runs import LISTED, VerifyRun
+from ..keys import bindings
+from ..model.types import Byte, Offset, Target
+from ..session import Session
+from ..tables import ItemSource
+from ..widgets.lazy_table import LazyTable
+from .run_view import ShowsRun
+from .view import View
+
+# What has no room stands in the line below. Of a data directory one asks first which partition it is.
+ORDER = ("SEVERITY", "CODE", "POSITION", "TEXT", "OFFSET", "FILE")
+WIDE_ORDER = ("SEVERITY", "FILE", "CODE", "TEXT", "POSITION", "OFFSET")
+TEXT_COLUMN = 3
+
+
+class VerifyPanel(ShowsRun[VerifyRun]):
+    """path: what is checked; wide: it has directories. Whoever has it hears of what is chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("verify")
+
+    class Chosen(Message):
+        """Enter, at a finding."""
+
+        def __init__(self, finding: Finding) -> None:
+            self.finding = finding
+            super().__init__()
+
+    def __init__(self, session: Session, path: Path, *, wide: bool = False) -> None:
+        super().__init__()
+        self.session = session
+        self._path = path
+        self._deep = False
+        self._order: Sequence[Finding] = ()
+        shown = {each.title: each for each in columns.findings(path, wide=wide)}
+        ordered = [shown[title] for title in (WIDE_ORDER if wide else ORDER)]
+        self._source = ItemSource(self._read, ordered, columns.look_of_finding)
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="heading")
+        yield LazyTable([each.column for each in self._source.shown], flexible=TEXT_COLUMN)
+        yield Static(classes="detail")
+
+    def appear(self) -> None:
+        """Shown, perhaps again."""
+        run = self.runs.of(VerifyRun, self._path)
+        if run is not None and run is not self.run:
+            self._deep = run.job.deep
+        self.look_at(run)
+
+    def _read(self, first: int, count: int) -> Sequence[Finding]:
+        return self._order[first : first + count]
+
+    def show_run(self) -> None:
+        run, table = self.run, self.table
+        table.when_empty = self._when_empty()
+        table.sortable = run is not None and not run.is_running
+        found: Sequence[Finding] = () if run is None else run.findings
+        if self._order is found or (table.sorted_by is not None and len(self._order) == len(found)):
+            table.grow(len(found))
+        else:
+            table.show_sorted(None)
+            self._order = found
+            table.show(self._source, len(found), cursor=table.cursor)
+        table.refresh()
+        self._show_detail(table.cursor)
+
+    def _when_empty(self) -> str:
+        if self.run is None:
+            return "not checked so far; r begins"
+        words = {"running": "nothing found so far", "finished": "sound: nothing found"}
+        return words.get(self.run.state, "nothing found before it ended")
+
+    def headings(self) -> list[str]:
+        deep = "[deep]" if self._deep else "[not deep]"
+        if self.run is None:
+            return [f"check {deep}"]
+        counts = self.run.counts
+        found = [(Severity.ERROR, "! errors"), (Severity.WARNING, "? warnings"), (Severity.INFO, "i infos")]
+        listed = f"the first {LISTED:,} listed" if sum(counts.values()) > LISTED else ""
+        again = "" if self.run.job.deep == self._deep else "(r: again)"
+        return [deep + again, ", ".join(f"{word} {counts[severity]:,}" for severity, word in found), listed]
+
+    def _show_detail(self, row: int) -> None:
+        told = ""
+        if row < len(self._order):
+            finding = self._order[row]
+            # A long path would leave no room for what is wrong.
+            told = text.printable(str(replace(finding, path=columns.relative(finding.path, self._path))))
+        self.query_one(".detail", Static).update(Text(told))
+
+    # Keys.
+
+    def action_run(self) -> None:
+        self.look_at(self.runs.start(VerifyRun(VerifyJob(self._path, self._deep))))
+
+    def action_deep(self) -> None:
+        self._deep = not self._deep
+        self.show_heading()
+
+    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+        message.stop()
+        self._show_detail(message.row)
+
+    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
+        message.stop()
+        if message.row < len(self._order):
+            self.post_message(self.Chosen(self._order[message.row]))
+
+    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
+        message.stop()
+        if self.run is None:
+            return
+        found: Sequence[Finding] = self.run.findings
+        if message.column is not None:
+            found = sorted(found, key=self._source.shown[message.column].sort_key, reverse=message.reverse)
+        self._order = found
+        self.table.show_sorted(message.column, message.reverse)
+        self.table.show(self._source, len(found))
+
+    def copied(self) -> str:
+        """The marked findings, or that under the cursor, as `kafkalog verify` has them."""
+        rows = sorted(self.table.marked) or [self.table.cursor]
+        return "\n".join(str(self._order[row]) for row in rows if row < len(self._order))
+
+
+class VerifyView(View):
+    """Of a partition."""
+
+    def compose(self) -> ComposeResult:
+        yield VerifyPanel(self.session, self.browsing.reader.path)
+
+    @property
+    def _panel(self) -> VerifyPanel:
+        return self.query_one(VerifyPanel)
+
+    async def appear(self) -> None:
+        self._panel.appear()
+
+    def back(self) -> bool:
+        return self._panel.back()
+
+    async def copied(self) -> str:
+        return self._panel.copied()
+
+    def on_verify_panel_chosen(self, message: VerifyPanel.Chosen) -> None:
+        message.stop()
+        target = target_of(message.finding, self._base_offset(message.finding))
+        if target is None:
+            self.notify("this is of no byte in particular", timeout=2)
+        else:
+            self.post_message(messages.Jump(target, "hex"))
+
+    def _base_offset(self, finding: Finding) -> int | None:
+        name = Path(finding.path).name
+        return next((row.base_offset for row in self.browsing.state.segments if row.path.name == name), None)
+
+
+def target_of(finding: Finding, base_offset: int | None) -> Target | None:
+    """Its first byte, else its first offset."""
+    if finding.position is not None and base_offset is not None:
+        return Byte(finding.position, base_offset)
+    return None if finding.first_offset is None else Offset(finding.first_offset)

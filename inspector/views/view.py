@@ -1,0 +1,97 @@
+"""What all views of a partition have in common, and the way work is begun that may fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from .. import messages
+from ..widgets.lazy_table import LazyTable
+from ..widgets.paged import PagedView
+
+if TYPE_CHECKING:
+    from textual.worker import WorkType
+
+    from ..browsing import Browsing
+    from ..session import Session
+
+P = ParamSpec("P")
+
+
+def start(
+    widget: Widget, group: str, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs
+) -> None:
+    """Runs `work`, and no more what this widget has begun in the same group. What goes wrong is told in its place."""
+    # A function, not a coroutine: what is replaced before it has begun is never made.
+    guarded: WorkType[None] = partial(_guarded, widget, partial(work, *args, **kwargs))
+    widget.run_worker(guarded, group=group, exclusive=True, exit_on_error=False)
+
+
+async def _guarded(widget: Widget, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await work()
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - told in its place; the program goes on
+        widget.post_message(messages.Told(problem_text(error)))
+
+
+def problem_text(error: Exception) -> str:
+    """One line."""
+    from kafkalog.errors import KafkaLogError
+
+    if isinstance(error, (KafkaLogError, OSError)):
+        return str(error)
+    return f"internal error: {type(error).__name__}: {error}"
+
+
+class View(Vertical):
+    """A view of a partition.
+
+    The screen calls `appear` when it is shown, and again when what it shows may be another thing altogether (another
+    segment, a jump, another time zone); `refreshed` when the partition's state is new, `indexed` when more headers of
+    the segment have been read. Only the view that is shown is called.
+    """
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__()
+        self.browsing = browsing
+
+    @property
+    def session(self) -> Session:
+        """What all screens share."""
+        return self.browsing.session
+
+    @property
+    def focus_target(self) -> Widget | None:
+        """What the keys go to."""
+        return next(iter(self.query(LazyTable)), None)
+
+    async def appear(self) -> None:
+        """Show what is looked at now."""
+
+    async def refreshed(self) -> None:
+        """The state of the partition is new."""
+
+    async def indexed(self) -> None:
+        """More of the segment has been read."""
+
+    async def settle(self) -> None:
+        """Make what is under the cursor the place that views agree on, where it is not read so far."""
+
+    def back(self) -> bool:
+        """Whether escape means something here, which is then done; else it is one level back."""
+        return False
+
+    async def copied(self) -> str:
+        """What `c` copies; "" = nothing."""
+        return ""
+
+    def on_paged_view_failed(self, message: PagedView.Failed) -> None:
+        message.stop()
+        self.post_message(messages.Told(problem_text(message.error)))
