@@ -78,7 +78,9 @@ def epoch_findings(
     if log_start is not None and within and known and known[0].start_offset < max(log_start, first):
         # They are forgotten when the log start moves.
         code = "log-start-unlike-epochs" if log_start > first else "first-segment-missing"
-        message = "the leader epochs begin before the log start: nobody has deleted these records"
+        message = (
+            "the leader epochs begin before the log start: retention has not deleted these records, or was interrupted"
+        )
         begin = max(log_start, first)
         yield Finding(code, str(path), message, None, None, known[0].start_offset, begin - 1, begin,
                       known[0].start_offset)  # fmt: skip

@@ -92,14 +92,14 @@ class DirectoryStatus:
 
         Args:
             path: The directory.
-            is_data_dir: Whether to look also for what keeps a broker from starting; not in the parent of a partition,
-                whatever else is in it.
+            is_data_dir: Whether to look at the other names in it, which may keep a broker from starting; not in the
+                parent of a partition, whatever else is there.
 
         Raises:
             OSError: The directory cannot be listed.
         """
         self.path = path
-        self._refusals = _refused_of_directory(path) if is_data_dir else []
+        self._refusals = _refused_of_directory(path, is_data_dir)
         self._files = [
             OffsetCheckpointFile(path / name)
             for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
@@ -201,10 +201,10 @@ def _path_of(error: KafkaLogError | OSError) -> str | None:
     return error.path if isinstance(error, KafkaLogError) else error.filename
 
 
-def _refused_of_directory(path: Path) -> list[Finding]:
+def _refused_of_directory(path: Path, is_data_dir: bool) -> list[Finding]:
     """Return the checkpoints that a broker cannot read, and what else of a data directory keeps it from starting."""
     checkpoints = Checkpoints(path)
-    found = chain(checkpoints.file_findings(), directory_layout(path, names_in(path)))
+    found = [*checkpoints.file_findings(), *(directory_layout(path, names_in(path)) if is_data_dir else ())]
     return [each for each in found if each in checkpoints.faults or each.consequence is Consequence.NO_START]
 
 

@@ -131,11 +131,11 @@ def test_what_keeps_a_broker_from_starting_is_a_problem_of_the_directory(data: P
     else:
         (data / name).parent.mkdir(exist_ok=True)
         (data / name).write_text("{")
-    (problem,) = DirectoryStatus(data).problems
+    (problem,) = DirectoryStatus(data, is_data_dir=True).problems
     assert name in str(problem)
     assert status(data, "v2-deleted-records-0").health is Health.OK
     # Beside a single partition there may be anything.
-    assert len(DirectoryStatus(data, is_data_dir=False).problems) == (not name.startswith("v2"))
+    assert len(DirectoryStatus(data).problems) == (not name.startswith("v2"))
 
 
 def test_damage_of_a_partition_is_its_own(data: Path) -> None:
