@@ -102,3 +102,9 @@ def _advance(size: int) -> None:
     assert _done is not None
     with _done.get_lock():
         _done.value += size
+
+
+def done_by_all() -> int:
+    """Return, in a worker, the units of work that all workers have done."""
+    assert _done is not None
+    return _done.value

@@ -165,12 +165,13 @@ def _partition_findings(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A partition to check, its checkpoints, how to check it, and the file for its findings."""
+    """A partition to check, its checkpoints, how to check it, the file for its findings, and when all checks began."""
 
     place: PartitionDir
     checkpoints: Checkpoints
     options: Options
     file: Path
+    began: float
 
 
 class _Workers:
@@ -185,10 +186,9 @@ class _Workers:
         from kafkalog.fsck.processes import each_result
 
         jobs = min(options.jobs, len(place.partitions))
-        share = None if options.throttle is None else options.throttle / jobs
-        own = replace(options, progress=None, jobs=1, throttle=share, summary=Summary())
+        own = replace(options, progress=None, jobs=1, summary=Summary())
         tasks = [
-            _Task(each, checkpoints.only(each.topic_partition), own, directory / str(number))
+            _Task(each, checkpoints.only(each.topic_partition), own, directory / str(number), time.monotonic())
             for number, each in enumerate(place.partitions)
         ]
         tasks.sort(key=lambda task: -log_bytes(task.place))
@@ -220,7 +220,9 @@ class _Workers:
 
 def _check_partition(task: _Task, advance: Callable[[int], object]) -> tuple[PartitionDir, Summary]:
     """Write the findings of a partition to the file of the task; return what was counted."""
-    options = _throttled(replace(task.options, progress=advance, summary=Summary()))
+    from kafkalog.fsck.processes import done_by_all
+
+    options = _throttled(replace(task.options, progress=advance, summary=Summary()), task.began, done_by_all)
     findings = PartitionCheck(task.place, task.checkpoints, options).findings()
     try:
         with task.file.open("wb") as file:
@@ -232,20 +234,29 @@ def _check_partition(task: _Task, advance: Callable[[int], object]) -> tuple[Par
     return task.place, options.summary
 
 
-def _throttled(options: Options) -> Options:
-    """Return options whose `progress` sleeps if more than `throttle` bytes a second have been read."""
-    rate, progress, due = options.throttle, options.progress, time.monotonic()
+def _throttled(options: Options, began: float | None = None, total: Callable[[], int] | None = None) -> Options:
+    """Return options whose `progress` sleeps if more than `throttle` bytes a second have been read.
+
+    Args:
+        options: How to check.
+        began: When the bytes of `total` began to be read, as `time.monotonic` has it; None: now.
+        total: Returns the bytes that all processes have read; None: those of this process count.
+    """
+    rate, progress, start, own = options.throttle, options.progress, began or time.monotonic(), 0
     if rate is None:
         return options
 
     def advance(size: int) -> None:
-        nonlocal due
+        nonlocal own, start
         if progress is not None:
             progress(size)
-        now = time.monotonic()
-        # What a slow disk has not used is not made up for.
-        due = max(due + size / rate, now)
-        time.sleep(due - now)
+        own += size
+        ahead = start + (own if total is None else total()) / rate - time.monotonic()
+        if ahead > 0:
+            time.sleep(ahead)
+        else:
+            # What a slow disk has not used is not made up for.
+            start -= ahead
 
     return replace(options, progress=advance)
 
