@@ -106,13 +106,14 @@ def schema_of(names: Sequence[str] | None, schema: pa.Schema = SCHEMA) -> pa.Sch
     """Return the fields of `schema` with these names, in their order; all of them for None.
 
     Raises:
-        ValueError: There is no such field.
+        ValueError: There is no such field, or one is named twice.
     """
     if names is None:
         return schema
     wanted = [names] if isinstance(names, str) else list(names)
-    if isinstance(names, str) or not wanted or any(name not in schema.names for name in wanted):
-        raise ValueError(f"columns are names among {', '.join(schema.names)}; not {names!r}")
+    is_known = wanted and all(name in schema.names for name in wanted)
+    if isinstance(names, str) or not is_known or len({*wanted}) < len(wanted):
+        raise ValueError(f"columns are different names among {', '.join(schema.names)}; not {names!r}")
     return pa.schema([schema.field(name) for name in wanted])
 
 

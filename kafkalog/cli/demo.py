@@ -16,8 +16,10 @@ from typing import IO
 
 import click
 
+from kafkalog.cli import SOUND
 from kafkalog.cli.common_options import LogPath
-from kafkalog.cli.output import path_text, write_text
+from kafkalog.cli.output import complain, path_text, write_text
+from kafkalog.cli.signals import Terminated, raised
 
 SAMPLE = "sample.tar.xz"
 
@@ -45,14 +47,18 @@ def unpack(archive: Path | IO[bytes], directory: Path) -> None:
 
 @click.command(short_help="Write a small data directory of a real broker, to try this on.", epilog=EPILOG)
 @click.argument("directory", metavar="DIR", type=LogPath())
-def demo(directory: Path) -> None:
+def demo(directory: Path) -> int:
     """Write DIR, a new data directory with two partitions that a real broker wrote, and show what to try on it."""
     if os.path.lexists(directory):
         raise FileExistsError(errno.EEXIST, "it exists already; the demo writes a new directory", str(directory))
     try:
-        unpack(io.BytesIO(resources.files("kafkalog.cli").joinpath(SAMPLE).read_bytes()), directory)
-    except BaseException:
+        with raised():
+            unpack(io.BytesIO(resources.files("kafkalog.cli").joinpath(SAMPLE).read_bytes()), directory)
+    except BaseException as error:
         shutil.rmtree(directory, ignore_errors=True)
+        if isinstance(error, Terminated):
+            complain(error)
+            return error.exit_code
         raise
     path = shlex.quote(path_text(directory))
     write_text(
@@ -62,3 +68,4 @@ def demo(directory: Path) -> None:
         f"kafkalog dump {path}/v2-txn-0 --batches --limit 3\n"
         f"kafkalog inspect {path}\n"
     )
+    return SOUND

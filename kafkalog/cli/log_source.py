@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -221,7 +222,7 @@ class Source:
             yield from (self._log.starting_at(first) if first else self._log).header_runs()
             return
         first, segments = max(first, self._log.log_start_offset), self._log.segments
-        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        for segment, following in zip_longest(segments, segments[1:]):
             if first <= segment.base_offset:
                 yield from segment.log.header_runs()
             elif following is None or following.base_offset > first:

@@ -69,6 +69,7 @@ def salvage(  # noqa: PLR0917 # click passes them by name
     place = select(discover(source), topics)
     is_data_dir, partitions = isinstance(place, DataDir), _partitions(place)
     _refuse_misuse(source, destination, topic_id, partitions)
+    _refuse_foreign(destination if is_data_dir else destination.parent)
     silent, results = quiet or form == "json", list[Any]()
     progress, code = Progress(lambda: log_bytes(place), quiet=quiet), SOUND
 
@@ -130,6 +131,18 @@ def _refuse_misuse(source: Path, destination: Path, topic_id: str | None, partit
         raise click.UsageError(f"--topic-id {topic_id} is not a topic id: 22 characters of base64url, not all A")
     if len({each.topic_partition and each.topic_partition.topic for each in partitions}) > 1:
         raise click.UsageError("--topic-id is the id of one topic, and SRC has several: choose one with --topic")
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Refuse a data directory that would lie in another one."""
+    from kafkalog.storage.data_dir.discover import META_PROPERTIES
+    from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
+
+    above = Path(os.path.realpath(directory)).parent
+    if any((above / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT)):
+        raise click.UsageError(
+            f"{directory} would lie in the data directory {above}, and no broker would start on that"
+        )
 
 
 def _sentence(result: SalvagedPartition) -> str:

@@ -272,7 +272,7 @@ def _findings(path: Path, topics: tuple[str, ...], options: Options, *, quiet: b
     try:
         place = select(discover(path), topics)
     except (OSError, NotALogError) as error:
-        yield options.summary.count(not_readable(path, error), str(path))
+        yield options.summary.count(not_readable(path, error))
         return
     with Progress(lambda: log_bytes(place), quiet=quiet) as progress:
         for finding in verify_place(place, replace(options, progress=progress.advance)):

@@ -225,6 +225,12 @@ class Checkpoints:
         # Older brokers leave the file empty.
         if self.was_clean and mark.stat().st_size and read_broker_epoch(self.directory) is None:
             yield Finding("clean-shutdown-format", str(mark), "it has no epoch of a broker")
+        # Brokers without KRaft write it anew.
+        if (self.directory / f"{CLUSTER_METADATA_TOPIC}-0").is_dir() and not (
+            self.directory / META_PROPERTIES
+        ).exists():
+            message = "the ids of the cluster and of the broker are missing"
+            yield Finding("meta-properties-missing", str(self.directory / META_PROPERTIES), message)
         for path, code in (
             (self.directory / META_PROPERTIES, "meta-properties-format"),
             (self.directory / f"{CLUSTER_METADATA_TOPIC}-0" / QUORUM_STATE, "quorum-state-format"),

@@ -223,13 +223,14 @@ RULES: dict[str, Rule] = {
         _DOUBTFUL, "takes the stop for a clean one; its broker epoch is unknown", _SAME, _REPAIR
     ),
     "meta-properties-format": Rule(_NO_START, "does not start", _SAME),
+    "meta-properties-missing": Rule(_NO_START, "does not start", _SAME),
     "quorum-state-format": Rule(_NO_START, "does not start", _SAME),
     # What another version of Kafka does with the cluster's metadata.
     "feature-level": Rule(_NO_START, "does not start", _SAME),
     "setting-refused": Rule(_NO_START, _FATAL, _SAME, _SETTING),
     "setting-refused, broker": Rule(_DOUBTFUL, "ignores the setting, and logs an error", _SAME),
     "setting-ignored": Rule(_DOUBTFUL, "ignores the setting", _SAME),
-    "version-not-checked": Rule(_HARMLESS, "nothing: there is nothing to compare", _SAME),
+    "version-not-checked": Rule(_DOUBTFUL, "may refuse settings or features that were not checked", _SAME),
     # Names, links and modes.
     "foreign-directory": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkalog.fsck.consequences import RULES, Consequence, Rule, Severity
 
-UNREADABLE_CODES = ("unreadable", "not-a-log")
+UNREADABLE_CODES = ("unreadable", "not-a-log", "version-not-checked")
 _ORDER = {consequence: place for place, consequence in enumerate(Consequence)}
 _RANKS = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 

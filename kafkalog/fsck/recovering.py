@@ -107,6 +107,8 @@ def recover(
     if was_clean_shutdown(directory):
         return
     with ExitStack() as ends:
+        # Called last, when the marker is written.
+        ends.callback(_give_to_owner, directory)
         # Before anything is changed: the tasks read the checkpoints.
         tasks = _tasks(directory, config)
         session, targets = _begin(DirectoryLock(directory), ends), dict[Path, Session]()
@@ -181,6 +183,7 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
             opening = Opening(progress=progress)
             log = WritableLog.load_checkpointed(task.directory, task.config, opening, task.known)
             log.close()
+            _give_to_owner(task.directory)
         except (KafkaLogError, OSError) as error:
             return RecoveredPartition(
                 directory=task.directory, topic_partition=task.partition, messages=tuple(messages), error=error
@@ -195,6 +198,16 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
         recovery_point=log.recovery_point,
         first_base_offset=log.first_base_offset,
     )
+
+
+def _give_to_owner(directory: Path) -> None:
+    """Give the files of a directory to its owner, if the recovery runs as root: a broker may not write root's."""
+    owner = directory.stat()
+    if os.geteuid() == 0 != owner.st_uid:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == 0:
+                    os.chown(entry, owner.st_uid, owner.st_gid)
 
 
 @contextmanager

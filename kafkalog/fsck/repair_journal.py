@@ -290,7 +290,9 @@ class Journal:
             _move(old, path)
 
     def _ensure_untouched(self, *, done: bool) -> None:
-        touched = [str(step.path) for step in self.steps if not step.fits(done=done)]
+        # Of several steps for a path, the first shows how it was, the last how it is.
+        shown = {step.path: step for step in (self.steps if done else reversed(self.steps))}
+        touched = [str(path) for path, step in shown.items() if not step.fits(done=done)]
         if touched:
             what = "somebody has changed files since the repair: nothing is done"
             raise LogStateError(what, str(self.path), None, None, ", ".join(touched))
@@ -353,9 +355,9 @@ def _take(path: Path, directory: Path, journals: Journals) -> None:
         if os.path.lexists(path / _FILE):
             why = f"{error}: restore it from a copy, or an interrupted repair can be neither finished nor undone"
         else:
-            why = (
-                f"{path}: without {_FILE}, left by an interruption before the first change or after an undo: delete it"
-            )
+            kept = any(path.glob("old/*"))
+            what = "it holds what a repair has moved: look at old/ in it first" if kept else "delete it"
+            why = f"{path}: without {_FILE}, left by an interruption before the first change or after an undo: {what}"
         journals.strays[path] = why
         return
     # Another data directory of the same name may have its journals in the same place.

@@ -223,6 +223,10 @@ class Place:
     partitions: tuple[Path, ...]
     siblings: tuple[Path, ...]
 
+    def is_in_place_of_file(self, path: Path) -> bool:
+        """Return whether a path is a directory, and no partition."""
+        return path.is_dir() and path not in {self.data_dir, *self.partitions, *self.siblings}
+
     def holding(self, path: Path) -> Path | None:
         """Return the partition that a path is, or is in."""
         return next((each for each in (path, path.parent) if each in self.partitions), None)
@@ -439,6 +443,8 @@ class _Planning:
             )
         elif mending in REBUILDING and directory is None:
             why = "it is in no partition that a broker serves"
+        elif mending is not Mending.ASIDE and self._place.is_in_place_of_file(Path(finding.path)):
+            why = f"a directory is in the place of a file: mv {finding.path} ASIDE"
         elif mending is Mending.DROP and directory is not None and directory.name.startswith(CLUSTER_METADATA_TOPIC):
             why = "the log of the cluster's metadata must not have gaps: take it from another controller"
         elif mending is Mending.DROP and not self._drop_corrupt:

@@ -116,7 +116,7 @@ def verify_path(path: PathLike, options: Options | None = None) -> Iterator[Find
     try:
         place = discover(path)
     except (OSError, NotALogError) as error:
-        return _counted(iter([not_readable(to_path(path), error)]), options.summary, str(to_path(path)))
+        return _counted(iter([not_readable(to_path(path), error)]), options.summary)
     return verify_place(place, options)
 
 

@@ -71,7 +71,7 @@ def version_findings(
         version: The name of the version, in `VERSIONS`.
     """
     if cluster is None:
-        message = f"no metadata of the cluster are read here: its settings are not checked for Kafka {version}"
+        message = f"the cluster's metadata are absent or damaged here: its settings are not checked for Kafka {version}"
         yield Finding("version-not-checked", str(directory), message)
         return
     path, taken = str(directory / f"{CLUSTER_METADATA_TOPIC}-0"), VERSIONS[version]

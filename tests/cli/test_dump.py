@@ -444,3 +444,10 @@ def test_records_of_old_formats_have_the_timestamps_they_have(kafkalog: Kafkalog
         (None, "NoTimestampType"),
         (1000, "CreateTime"),
     ]
+
+
+def test_an_empty_partition_directory_alone_has_no_records(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    ran = kafkalog("dump", tmp_path / "t-0")
+    assert (ran.code, ran.out) == (0, "")
+    assert "empty" in ran.err

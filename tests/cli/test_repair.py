@@ -17,6 +17,7 @@ from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
 )
+from tests.helpers.broker_dirs import broker_dir
 from tests.helpers.running import Kafkalog, batch, offsets
 
 
@@ -249,3 +250,10 @@ def test_an_interrupted_repair_is_told_and_finished(
     assert "--undo" in told.out
     assert kafkalog("repair", "--apply", data_dir).code == 0
     assert not (data_dir / "notes").exists()
+
+
+def test_a_checkpoint_that_is_no_text_is_repaired(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, "v2-none-0")
+    (data / "replication-offset-checkpoint").write_bytes(b"\xff\xfe\x00\x81abc")
+    assert kafkalog("repair", "--apply", data).code == 0
+    assert kafkalog("verify", "--strict", data).code == 0

@@ -20,7 +20,6 @@ FEW = 25
 # and compaction, which leaves the same gaps.
 NOT_FOUND = {
     "log-segment-missing-compacted",
-    "meta-missing",
     "meta-no-directory-id",
     "meta-other-directory-id",
     "metadata-directory-missing",

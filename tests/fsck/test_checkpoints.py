@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,11 @@ def test_properties_that_a_broker_accepts(data: Path, content: str) -> None:
 def test_a_quorum_state_that_does_not_follow_the_format(data: Path, content: str) -> None:
     (data / METADATA / "quorum-state").write_text(content)
     assert told(data) == [("quorum-state-format", "no-start", f"{METADATA}/quorum-state")]
+
+
+def test_a_broker_of_kraft_does_not_start_without_meta_properties(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, PLAIN, METADATA)
+    (data / "meta.properties").unlink()
+    assert ("meta-properties-missing", "no-start", "meta.properties") in told(data)
+    shutil.rmtree(data / METADATA)
+    assert told(data) == []

@@ -303,7 +303,7 @@ def test_without_metadata_it_is_told_that_nothing_is_checked_for_the_version(tmp
     data = broker_dir(tmp_path, COMPACTED)
     for place in (data, data / COMPACTED, segments(data, COMPACTED)[0]):
         (found,) = findings(place, for_version="4.2")
-        assert (found.code, found.consequence) == ("version-not-checked", Consequence.HARMLESS)
+        assert (found.code, found.consequence) == ("version-not-checked", Consequence.DOUBTFUL)
 
 
 def test_a_version_that_is_not_known_is_refused() -> None:

@@ -18,6 +18,7 @@ from kafkalog import LogConfig, LogManager, Record
 from kafkalog.errors import CorruptCheckpointError, CorruptRecordError, LogLockedError, NotALogError
 from kafkalog.fsck import bytes_to_recover, recover
 from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT, offset_file
+from tests.helpers.broker_dirs import broker_dir
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=500)
 PARTITIONS = 4
@@ -245,3 +246,14 @@ def test_a_killed_worker_is_an_error(running: subprocess.Popen[bytes], crashed: 
     assert b"worker" in errors
     assert b"--debug" not in errors
     assert {each.log_end_offset for each in recover(crashed, CONFIG)} == {99, 100}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_recovery_by_root_leaves_all_files_to_the_owner_of_the_directory(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, "v2-none-0", "v2-txn-0")
+    (data / CLEAN_SHUTDOWN_FILE).unlink()
+    for path in (data, *data.rglob("*")):
+        os.chown(path, 65534, 65534)
+    assert all(each.error is None for each in recover(data))
+    assert {path.stat().st_uid for path in (data, *data.rglob("*"))} == {65534}
+    assert (data / CLEAN_SHUTDOWN_FILE).exists()

@@ -584,3 +584,32 @@ def test_a_segment_with_batches_of_another_one_and_a_tail_is_mended_at_once(tmp_
     assert plan_repair(data, drop_corrupt=True).changes == ()
     undo_repair(journal)
     assert tree(data) == before
+
+
+def test_two_changes_of_one_file_are_undone(tmp_path: Path, small: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(small, data)
+    log = data / "v2-none-0" / f"{0:020}.log"
+    log.rename(log.with_name(log.name + ".swap"))
+    before = tree(data)
+    journal = apply_repair(plan_repair(data, drop_corrupt=True))
+    assert journal is not None
+    undo_repair(journal)
+    assert tree(data) == before
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata", f"{0:020}.txnindex"])
+def test_a_directory_in_the_place_of_a_file_is_left_and_the_rest_is_mended(
+    tmp_path: Path, small: Path, name: str
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(small, data)
+    (data / "v2-none-0" / f"{0:020}.index").unlink()
+    path = data / "v2-txn-0" / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    plan = plan_repair(data)
+    apply_repair(plan)
+    assert (data / "v2-none-0" / f"{0:020}.index").exists()
+    assert any("a directory is in the place of a file" in each.why for each in plan.left)
+    assert path.is_dir()

@@ -153,3 +153,21 @@ def test_a_killed_consumer_sees_each_record_again_or_further_on_but_leaves_none_
     assert seen[0] == 0
     # One that was printed but not committed comes again.
     assert all(later in (earlier, earlier + 1) for earlier, later in pairwise(seen))
+
+
+@pytest.mark.parametrize("content", [b"", b"0\n0\n", b"0\n2\n0 5\n0 3\n"])
+def test_a_position_file_without_its_one_line_is_damaged(log: WritableLog, content: bytes) -> None:
+    (log.directory / "billing.position").write_bytes(content)
+    with pytest.raises(CorruptCheckpointError, match="a position has one line"):
+        log.consumer("billing")
+
+
+@pytest.mark.parametrize("position", [2.5, -1, 1 << 63])
+def test_what_is_no_offset_is_not_committed(log: WritableLog, position: Any) -> None:
+    consumer = log.consumer("billing")
+    consumer.position = 5
+    consumer.commit()
+    consumer.position = position
+    with pytest.raises((TypeError, ValueError)):
+        consumer.commit()
+    assert log.consumer("billing").position == 5

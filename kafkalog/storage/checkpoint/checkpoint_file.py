@@ -22,7 +22,7 @@ from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.files.durable import write_atomically
-from kafkalog.storage.files.small_file import read_small_text
+from kafkalog.storage.files.small_file import read_small_file, read_small_text
 from kafkalog.storage.remote_path import BELIEVED_SECONDS, RemotePath
 
 Entry = TypeVar("Entry")
@@ -61,7 +61,7 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
 def readable_offsets(path: Path) -> dict[TopicPartition, int]:
     """Return the offset per partition of those lines of a damaged file that follow the format, the first of each."""
     found: dict[TopicPartition, int] = {}
-    for line in _read_text(path).split("\n"):
+    for line in _lines_of_damaged(path):
         with suppress(ValueError):
             found.setdefault(*_offset_entry(line))
     return found
@@ -70,7 +70,7 @@ def readable_offsets(path: Path) -> dict[TopicPartition, int]:
 def dropped_lines(path: Path) -> list[str]:
     """Return the lines of a damaged file that `readable_offsets` passes over, but for version and number of lines."""
     known, dropped = set[TopicPartition](), []
-    for line in _read_text(path).split("\n")[2:]:
+    for line in _lines_of_damaged(path)[2:]:
         try:
             partition, _ = _offset_entry(line)
         except ValueError:
@@ -153,6 +153,14 @@ def write_leader_epoch_checkpoint(path: Path, entries: Iterable[tuple[int, int]]
 def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
     text = "".join(f"{line}\n" for line in (_VERSION, len(lines), *lines))
     write_atomically(path, text.encode(), sync=sync)
+
+
+def _lines_of_damaged(path: Path) -> list[str]:
+    """Return the lines of a file, none of a missing one; bytes that are not UTF-8 are replaced."""
+    try:
+        return read_small_file(path, MAX_BYTES).decode(errors="replace").split("\n")
+    except FileNotFoundError:
+        return []
 
 
 def _read_text(path: Path) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalog._speedups.arguments import INT64_MAX, whole
 from kafkalog._speedups.record import Record
-from kafkalog.errors import LogTruncatedError
+from kafkalog.errors import CorruptCheckpointError, LogTruncatedError
 from kafkalog.storage.checkpoint.checkpoint_file import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
 from kafkalog.storage.checkpoint.leader_epoch_cache import UNDEFINED_EPOCH
 from kafkalog.storage.fetch_data_info import IsolationLevel, IsolationName
@@ -45,7 +46,10 @@ class Consumer:
         self._log = log
         self._isolation = isolation
         self._on_out_of_range = on_out_of_range
-        for epoch, position in read_leader_epoch_checkpoint(path):
+        entries = read_leader_epoch_checkpoint(path)
+        if len(entries) != path.exists():
+            raise CorruptCheckpointError("a position has one line", str(path), None, 1, len(entries))
+        for epoch, position in entries:
             known, end = log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
             was_truncated = known != UNDEFINED_EPOCH and end < position
             if was_truncated and on_out_of_range == "raise":
@@ -77,9 +81,11 @@ class Consumer:
         The file is replaced atomically: after a crash it has this position or the one before.
 
         Raises:
+            TypeError, ValueError: The position has been set to what is no offset.
             OSError: The file was not written.
         """
         if self.position is not None:
+            self.position = whole("position", self.position, 0, INT64_MAX)
             epoch = self._log.leader_epochs.epoch_for_offset(self.position - 1)
             entry = UNDEFINED_EPOCH if epoch is None else epoch, self.position
             write_leader_epoch_checkpoint(self.path, [entry])
