@@ -49,15 +49,10 @@ OFFSETS_GO = {"offset-gap", "segment-gap"}
 HEX = "0123456789abcdef0123456789abcdef"
 
 
-@pytest.fixture
-def source(golden_logs: Path) -> Path:
-    return golden_logs / "kafka-3.9" / "data"
-
-
 @pytest.fixture(scope="session")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with the partitions that kinds of damage are made of."""
-    return broker_dir(tmp_path_factory.mktemp("small"), METADATA, *sorted({kind.partition for kind in KINDS}))
+    return broker_dir(tmp_path_factory.mktemp("source"), METADATA, "v2-zstd-0", *sorted({kind.partition for kind in KINDS}))
 
 
 def findings(path: Path) -> set[tuple[str, str]]:
@@ -97,9 +92,9 @@ def ensure_mended(plan: RepairPlan) -> None:
     ],
 )
 def test_every_kind_of_damage_is_mended_and_comes_back(
-    kind: Kind, drop_corrupt: bool, tmp_path: Path, small: Path
+    kind: Kind, drop_corrupt: bool, tmp_path: Path, source: Path
 ) -> None:
-    data = damaged(kind, tmp_path / "data", small)
+    data = damaged(kind, tmp_path / "data", source)
     partition, before = data / kind.partition, tree(data)
     plan = plan_repair(data, drop_corrupt=drop_corrupt)
     assert tree(data) == before
@@ -586,9 +581,9 @@ def test_a_segment_with_batches_of_another_one_and_a_tail_is_mended_at_once(tmp_
     assert tree(data) == before
 
 
-def test_two_changes_of_one_file_are_undone(tmp_path: Path, small: Path) -> None:
+def test_two_changes_of_one_file_are_undone(tmp_path: Path, source: Path) -> None:
     data = tmp_path / "data"
-    shutil.copytree(small, data)
+    shutil.copytree(source, data)
     log = data / "v2-none-0" / f"{0:020}.log"
     log.rename(log.with_name(log.name + ".swap"))
     before = tree(data)
@@ -600,10 +595,10 @@ def test_two_changes_of_one_file_are_undone(tmp_path: Path, small: Path) -> None
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata", f"{0:020}.txnindex"])
 def test_a_directory_in_the_place_of_a_file_is_left_and_the_rest_is_mended(
-    tmp_path: Path, small: Path, name: str
+    tmp_path: Path, source: Path, name: str
 ) -> None:
     data = tmp_path / "data"
-    shutil.copytree(small, data)
+    shutil.copytree(source, data)
     (data / "v2-none-0" / f"{0:020}.index").unlink()
     path = data / "v2-txn-0" / name
     path.unlink(missing_ok=True)

@@ -79,7 +79,7 @@ def test_a_range_and_some_columns_are_read_in_the_order_asked_for(log: WritableL
 @pytest.mark.parametrize("columns", [["offset", "size"], "offset", [], [["offset"]]])
 def test_columns_that_there_are_not_are_refused_at_once(log: WritableLog, columns: Any) -> None:
     with pytest.raises(
-        ValueError, match="columns are names among offset, timestamp, timestamp_type, key, value, headers"
+        ValueError, match="columns are different names among offset, timestamp, timestamp_type, key, value, headers"
     ):
         log.to_arrow_reader(columns=columns)
 
