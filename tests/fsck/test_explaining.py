@@ -28,7 +28,7 @@ from tests.helpers.golden import partitions, unpacked
 
 ARCHIVES = sorted({each.archive for each in partitions()})
 # Of so many rows one is in the fast tier.
-FEW = 120
+FEW = 240
 EVERY_STOP = "clean", "unclean", "unflushed"
 _ELSEWHERE = "server.properties decide, or metadata that are gone; or compaction leaves the same"
 _EMPTIED = "no rule has it: a broker empties a segment whose index refuses the offsets"

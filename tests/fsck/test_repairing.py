@@ -41,7 +41,7 @@ from tests.helpers.golden import Partition
 from tests.helpers.partitions import sampled_partition
 
 # Of so many kinds one is in the fast tier.
-FEW = 60
+FEW = 100
 # How often a repair is killed; with KAFKALOG_KILLS in the environment, that often.
 TIMES = int(os.environ.get("KAFKALOG_KILLS", "30"))
 OFFSETS_GO = {"offset-gap", "segment-gap"}
@@ -52,7 +52,9 @@ HEX = "0123456789abcdef0123456789abcdef"
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with the partitions that kinds of damage are made of."""
-    return broker_dir(tmp_path_factory.mktemp("source"), METADATA, "v2-zstd-0", *sorted({kind.partition for kind in KINDS}))
+    return broker_dir(
+        tmp_path_factory.mktemp("source"), METADATA, "v2-zstd-0", *sorted({kind.partition for kind in KINDS})
+    )
 
 
 def findings(path: Path) -> set[tuple[str, str]]:
