@@ -358,3 +358,26 @@ def test_a_log_whose_segments_are_all_deleted_is_empty(log: WritableLog) -> None
         for _, path in segment_files(log.directory):
             path.unlink()
         assert (other.log_start_offset, other.log_end_offset) == (0, 0)
+
+
+def test_a_batch_that_is_being_written_after_a_truncation_is_waited_for(tmp_path: Path) -> None:
+    """The file is as long as before, but the new batch is not whole yet."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        write(log, 0, 3000, size=1000)
+    path = offset_file(tmp_path / "t-0", 0, ".log")
+    data = path.read_bytes()
+    middle = len(data) // 2
+
+    def put(rest: bytes) -> None:
+        with path.open("r+b") as file:
+            file.seek(middle)
+            file.write(rest)
+
+    with kafkalog.open(tmp_path / "t-0") as reader:
+        found = reader.records()
+        assert [next(found).offset for _ in range(20)] == list(range(20))
+        put(bytes(len(data) - middle))
+        written = threading.Timer(0.3, put, [data[middle:]])
+        written.start()
+        assert [record.offset for record in found] == list(range(20, 3000))
+        written.join()

@@ -256,7 +256,7 @@ class Walk:
         """Check that the log may end at a position of its last segment.
 
         Raises:
-            CorruptRecordError: There are other bytes than batches before the end to reach.
+            ChangedWhileReading: There are other bytes than batches before the end to reach.
             LogTruncatedError: The log ends before the end to reach.
         """
         goal = self._goal
@@ -270,7 +270,8 @@ class Walk:
             if position < end <= message_set.size_in_bytes:
                 message = f"no batch follows, but the log ended at offset {goal.message_offset} when reading began"
                 found = f"an end at offset {self._log_end().message_offset}"
-                raise CorruptRecordError(message, message_set.path, position, f"batches up to {end}", found)
+                # A writer may have truncated the file, and be writing a batch.
+                raise ChangedWhileReading(message, message_set.path, position, f"batches up to {end}", found)
         raise self._truncated(at)
 
     def _check_is_there(self, last: LastBatch | None, segment: LogSegment) -> None:
