@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC
-from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 METADATA_VERSION = "metadata.version"
@@ -137,6 +136,8 @@ def read_cluster_metadata(data_dir: Path) -> ClusterMetadata | None:
 
 def _values(directory: Path) -> Iterator[bytes]:
     """Yield the values of the newest snapshot, and those of the log after it."""
+    from kafkalog.storage.read_only_log import ReadOnlyLog
+
     names = (_SNAPSHOT.fullmatch(path.name) for path in directory.iterdir())
     newest = max((match for match in names if match), key=lambda match: match[0], default=None)
     start = 0

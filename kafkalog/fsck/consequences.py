@@ -92,7 +92,7 @@ _REPAIR = "kafkalog repair {directory}"
 _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recover of its data directory"
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
 _SETTING = "kafka-configs.sh ... --alter --entity-type topics --entity-name TOPIC --add-config NAME=VALUE"
-_RENAME = "mv {path} {directory}/TOPIC-PARTITION"
+_RENAME = "mv {path} {partition}"
 _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog.fsck.consequences import RULES, Consequence, Rule, Severity
+from kafkalog.storage.file_names import parse_partition_dir
 
 UNREADABLE_CODES = ("unreadable", "not-a-log", "version-not-checked")
 _ORDER = {consequence: place for place, consequence in enumerate(Consequence)}
@@ -68,8 +69,9 @@ class Finding:
         """The command that mends it; None if there is nothing to mend."""
         directory = self.path.rpartition("/")[0] or "."
         name = os.path.basename(os.path.abspath(directory))  # noqa: PTH100, PTH119 - a URL has one too
-        path, directory, name = map(shlex.quote, (self.path, directory, name))
-        return self.rule.mend.format(path=path, directory=directory, name=name) or None
+        partition = f"{directory}/{parse_partition_dir(self.path.rpartition('/')[2])}"
+        path, directory, name, partition = map(shlex.quote, (self.path, directory, name, partition))
+        return self.rule.mend.format(path=path, directory=directory, name=name, partition=partition) or None
 
     @property
     def end(self) -> int | None:

@@ -19,7 +19,6 @@ from kafkalog.storage.file_names import (
     PARTITION_METADATA,
     TopicPartition,
 )
-from kafkalog.storage.read_only_log import ReadOnlyLog
 
 # So many leader epochs are told in a finding.
 _TOLD = 10
@@ -93,6 +92,8 @@ def epoch_findings(
 
 def _end_now(directory: Path, walked: int) -> int:
     """Return the present log end, if it is after the end that a walk has found."""
+    from kafkalog.storage.read_only_log import ReadOnlyLog
+
     with suppress(KafkaLogError, OSError), ReadOnlyLog(directory, from_first_segment=True) as log:
         return max(walked, log.log_end_offset)
     return walked

@@ -201,8 +201,8 @@ def _looked_at(root: Path, session: Session | None, row: Row) -> Row:
     if row.change == "create":
         # A broker sets a partition aside whose creation failed before its topic id was written.
         damage = [each for each in damage if each.code != "partition-metadata-missing"]
-    if row.change == "retention":
-        # The leader epochs follow a deletion later: after an interrupted one nothing shows that it was retention.
+    if row.change in {"retention", "truncate fully"}:
+        # The leader epochs follow a deletion later: after an interrupted one nothing shows that it was meant.
         damage = [each for each in damage if each.code != "first-segment-missing"]
     assert not damage, (row, damage)
     shutil.rmtree(crashed)

@@ -40,7 +40,8 @@ def keep_from_starting() -> set[str]:
     """The kinds after which a broker did not start, but for those that cannot be found, or end as a lost partition."""
     rows = [row for row in json.loads(TABLE.read_text()) if row["version"] == VERSION]
     named = {row["kind"] for row in rows if row["consequence"] == Consequence.NO_START}
-    return (named & BY_NAME.keys()) - NOT_FOUND - {"directory-is-a-file"}
+    # Another node's id is found by the partitions that are not this node's then.
+    return (named & BY_NAME.keys()) - NOT_FOUND - {"directory-is-a-file", "meta-other-node"}
 
 
 def damaged(kind: Kind, directory: Path) -> Path:
