@@ -13,7 +13,7 @@ import click
 
 from kafkalog.cli import SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath
-from kafkalog.cli.output import abandon, complain, is_terminal
+from kafkalog.cli.output import complain, is_terminal
 from kafkalog.errors import NotALogError
 from kafkalog.storage.remote_path import is_remote
 
@@ -102,12 +102,7 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
         return UNREADABLE
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise click.UsageError("the inspector needs a terminal; --headless SCREEN prints the content of a screen")
-    code = app.run(path, settings())
-    if code > 128:  # ended by a signal
-        # The terminal may have gone.
-        abandon(sys.stdout)
-        abandon(sys.stderr)
-    return code
+    return app.run(path, settings())
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
