@@ -13,7 +13,7 @@ import click
 
 from kafkalog.cli import SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath
-from kafkalog.cli.output import complain, is_terminal
+from kafkalog.cli.output import abandon, complain, is_terminal
 from kafkalog.errors import NotALogError
 from kafkalog.storage.remote_path import is_remote
 
@@ -102,7 +102,14 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
         return UNREADABLE
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise click.UsageError("the inspector needs a terminal; --headless SCREEN prints the content of a screen")
-    return app.run(path, settings())
+    code = app.run(path, settings())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # The terminal has gone.
+            abandon(stream)
+    return code
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
