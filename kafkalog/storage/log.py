@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 # What to do if the first offset wanted is before the log start or after the log end.
 OnOutOfRange: TypeAlias = Literal["raise", "earliest", "latest"]
+_CHOICES = get_args(OnOutOfRange)
 _Part = TypeVar("_Part", RecordColumns, RecordBatch)
 
 
@@ -637,8 +638,8 @@ class Log(ABC):
 
 
 def _check_choice(on_out_of_range: OnOutOfRange) -> None:
-    if on_out_of_range not in get_args(OnOutOfRange):
-        raise ValueError(f"on_out_of_range is {on_out_of_range!r}, not one of {', '.join(get_args(OnOutOfRange))}")
+    if on_out_of_range not in _CHOICES:
+        raise ValueError(f"on_out_of_range is {on_out_of_range!r}, not one of {', '.join(_CHOICES)}")
 
 
 def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:

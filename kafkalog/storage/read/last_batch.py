@@ -31,9 +31,6 @@ class LastBatch:
 
     Attributes:
         base_offset: The base offset of its segment.
-        position: Its position in the file.
-        end: The position of the next batch.
-        last_offset: The offset of its last record.
     """
 
     def __init__(self, directory: Path, base_offset: int, row: np.void, file: int | ByteSource) -> None:
@@ -46,12 +43,24 @@ class LastBatch:
             file: The descriptor of the file in which it was read; it stays open. A file in a store does not change.
         """
         self.base_offset = base_offset
-        self.position = int(row["position"])
-        self.end = self.position + int(row["size_in_bytes"])
-        self.last_offset = int(row["last_offset"])
         self._directory = directory
         self._row = row
         self._file = file
+
+    @property
+    def position(self) -> int:
+        """Its position in the file."""
+        return int(self._row["position"])
+
+    @property
+    def end(self) -> int:
+        """The position of the next batch."""
+        return self.position + int(self._row["size_in_bytes"])
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record."""
+        return int(self._row["last_offset"])
 
     @property
     def path(self) -> Path:
