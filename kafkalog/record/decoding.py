@@ -9,7 +9,7 @@ entries before it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from kafkalog.record.batch_validity import check_entries
 from kafkalog.record.framing import end_of
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.record.wrapper import decompressed_messages, wrapper_value
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 # The first buffer is four times the size of the compressed records, but at most so many bytes larger.
 MOST_GUESSED_BYTES = 4 << 20
@@ -213,14 +210,25 @@ def _decompressed(entries: Entries, limit: int, error: KafkaLogError | None) -> 
     rows = entries.rows
     starts, ends = stored_regions(rows, entries.position)
     sizes = ends - starts
+    columns = starts, ends, *(rows[name] for name in ("magic", "compression_type", "records_count"))
     first, out = 0, Gathered(sizes)
-    for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+    # As lists: to take the fields from each row costs several times as much.
+    for i, (start, end, magic, codec, count) in enumerate(zip(*(each.tolist() for each in columns), strict=True)):
+        region = entries.view[start:end]
         try:
-            region = memoryview(_region(rows[i], entries.view[start:end], limit))
-        except KafkaLogError as found:
-            rows, error = rows[:i], found.at(None, int(rows["position"][i]))
+            if codec == CompressionType.NONE:
+                pass
+            elif magic < 2:
+                region = memoryview(decompressed_messages(rows[i], region, limit))
+            elif count:
+                region = memoryview(decompress.decompress(codec, region, limit=limit, memory=out.memory))
+            else:
+                # Kafka does not decompress a batch that claims no records.
+                region = region[:0]
+        except KafkaLogError as damage:
+            rows, error = rows[:i], damage.at(None, int(rows["position"][i]))
             break
-        if out.size and out.size + region.nbytes > BYTES_A_PIECE:
+        if out.size and out.size + len(region) > BYTES_A_PIECE:
             yield out.regions(rows[first:i])
             first, out = i, Gathered(sizes[i:])
         out.append(region)
@@ -242,25 +250,33 @@ class Gathered:
         stored = int(sizes.sum())
         self._bytes = memoryview(Block(min(stored + min(3 * stored, MOST_GUESSED_BYTES), BYTES_A_PIECE)))
         self._ends: list[int] = []
+        # The number of bytes so far.
+        self.size = 0
 
-    @property
-    def size(self) -> int:
-        """The number of bytes so far."""
-        return self._ends[-1] if self._ends else 0
+    def memory(self, size: int) -> memoryview:
+        """Return memory for the next chunk, which `append` need not copy if it is in place already."""
+        end = self.size + size
+        if end > BYTES_A_PIECE:
+            return memoryview(Block(size))
+        self._reserve(end)
+        return self._bytes[self.size : end]
 
     def append(self, data: memoryview) -> None:
         """Append a copy of a chunk, or the chunk itself if it is the first and large."""
-        start = self.size
-        end = start + data.nbytes
-        self._ends.append(end)
-        if not start and end >= BYTES_A_PIECE:
+        end = self.size + len(data)
+        if not self.size and end >= BYTES_A_PIECE:
             self._bytes = data
-            return
-        if end > len(self._bytes):
-            larger = memoryview(Block(end + end // 2))
-            larger[:start] = self._bytes[:start]
+        elif data.obj is not self._bytes.obj:
+            self._reserve(end)
+            self._bytes[self.size : end] = data
+        self._ends.append(end)
+        self.size = end
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self._bytes):
+            larger = memoryview(Block(size + size // 2))
+            larger[: self.size] = self._bytes[: self.size]
             self._bytes = larger
-        self._bytes[start:end] = data
 
     def regions(self, rows: NDArray[np.void], error: KafkaLogError | None = None) -> _Regions:
         """Return the chunks, which are the regions of `rows`, and keep no reference to them."""
@@ -269,17 +285,6 @@ class Gathered:
         view = self._bytes[: self.size].toreadonly()
         self._bytes, self._ends = memoryview(b""), []
         return _Regions(view, rows, starts, ends, error)
-
-
-def _region(row: np.void, stored: memoryview, limit: int) -> "ReadableBuffer":
-    """Return the decompressed bytes of the records of one row."""
-    codec = int(row["compression_type"])
-    if codec == CompressionType.NONE:
-        return stored
-    if row["magic"] >= 2:
-        # Kafka does not decompress a batch that claims no records.
-        return decompress.decompress(codec, stored, limit=limit) if row["records_count"] else b""
-    return decompressed_messages(row, stored, limit)
 
 
 def has_linked_lz4_blocks(entry: Entries) -> bool:

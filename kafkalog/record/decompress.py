@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from kafkalog._speedups.buffer_pool import Block
 from kafkalog.attributes import CompressionType
 from kafkalog.errors import DecompressedSizeError, InvalidRecordError
 from kafkalog.record import codecs
@@ -48,15 +49,32 @@ LZ4_FLAGS_AT = 4
 LZ4_INDEPENDENT_BLOCKS = 0x20
 
 
-def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> "ReadableBuffer":
+Memory = Callable[[int], memoryview]
+"""Returns writable memory of a number of bytes, whose content is undefined."""
+
+
+def _new_memory(size: int) -> memoryview:
+    return memoryview(Block(size))
+
+
+def decompress(
+    codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2, memory: Memory = _new_memory
+) -> "ReadableBuffer":
     """Decompress `data` as Kafka's reader of format `magic` does.
+
+    Args:
+        codec: The number of the codec.
+        data: The compressed bytes.
+        limit: The number of bytes that they may decompress to.
+        magic: The format of the batch.
+        memory: Called for the memory of the result where a codec states its size; the others allocate it themselves.
 
     Raises:
         InvalidRecordError: An incomplete or damaged stream, or an unknown codec.
         DecompressedSizeError: The data decompresses to more than `limit` bytes.
         MemoryError: There is too little memory.
     """
-    return _CODECS[codec_of(codec)](data, limit, magic)
+    return _CODECS[codec_of(codec)](data, limit, magic, memory)
 
 
 def _too_large(limit: int) -> DecompressedSizeError:
@@ -90,13 +108,13 @@ def _appended(output: bytes | bytearray, piece: bytes, limit: int) -> bytes | by
     return output
 
 
-def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
+def _nothing(data: memoryview, limit: int, _magic: int, _memory: Memory) -> "ReadableBuffer":
     if len(data) > limit:
         raise _too_large(limit)
     return data
 
 
-def _gzip(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
+def _gzip(data: memoryview, limit: int, _magic: int, _memory: Memory) -> "ReadableBuffer":
     """Decompress all members. Bytes after the last one are ignored, as by Java's reader."""
     output: bytes | bytearray | None = None
     step = len(data)
@@ -133,7 +151,7 @@ def _gzip_member(data: memoryview, limit: int, step: int, output: bytes | bytear
     return output, at - len(stream.unused_data)
 
 
-def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
+def _snappy(data: memoryview, limit: int, _magic: int, memory: Memory) -> "ReadableBuffer":
     cramjam = codecs.library("cramjam")
     snappy = cramjam.snappy
     blocks = list(_xerial_blocks(data)) if data[:8] == codecs.XERIAL_MAGIC else [data]
@@ -146,7 +164,7 @@ def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
                 )
         if sum(sizes) > limit:
             raise _too_large(limit)
-        output = memoryview(bytearray(sum(sizes)))
+        output = memory(sum(sizes))
         at = 0
         for block, size in zip(blocks, sizes, strict=True):
             at += snappy.decompress_raw_into(block, output[at : at + size])
@@ -173,21 +191,24 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         at += 4 + size
 
 
-def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+def _lz4(data: memoryview, limit: int, magic: int, _memory: Memory) -> "ReadableBuffer":
     frame = codecs.library("lz4.frame")
-    stream = frame.LZ4FrameDecompressor()
+    # After an error, or in the middle of a frame, a context is of no use for the next one.
+    context = _of_thread.__dict__.pop("lz4", None) or frame.create_decompression_context()
     output: bytes | bytearray = b""
+    ended = False
     try:
-        source: ReadableBuffer = _mend_lz4_header(data) if magic == 0 else data
-        while not stream.eof:
+        source = memoryview(_mend_lz4_header(data)) if magic == 0 else data
+        while not ended:
             # The library allocates max_length bytes at once; mostly one chunk of this size is enough.
             room = min(limit + 1 - len(output), max(65536, 5 * len(data)), BYTES_AT_A_TIME)
-            piece = stream.decompress(source, max_length=room)
-            if not piece and not stream.eof:
+            piece, size, ended = frame.decompress_chunk(context, source, max_length=room)
+            if not piece and not ended:
                 raise _damaged(CompressionType.LZ4, "it ends before the frame does")
-            output, source = _appended(output, piece, limit), b""
+            output, source = _appended(output, piece, limit), source[size:]
     except (RuntimeError, EOFError) as error:
         raise _failed(CompressionType.LZ4, error) from None
+    _of_thread.lz4 = context
     return output
 
 
@@ -204,7 +225,7 @@ def _mend_lz4_header(data: memoryview) -> bytes:
     return codecs.with_lz4_checksum(data, size, data[4:size])
 
 
-def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
+def _zstd(data: memoryview, limit: int, magic: int, _memory: Memory) -> "ReadableBuffer":
     if magic < 2:
         raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
     zstandard = codecs.library("zstandard")
@@ -304,7 +325,7 @@ def _zstd_decompressor() -> Any:
 
 _of_thread = threading.local()
 
-_CODECS: dict[int, Callable[[memoryview, int, int], "ReadableBuffer"]] = {
+_CODECS: dict[int, Callable[[memoryview, int, int, Memory], "ReadableBuffer"]] = {
     CompressionType.NONE: _nothing,
     CompressionType.GZIP: _gzip,
     CompressionType.SNAPPY: _snappy,

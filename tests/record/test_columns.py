@@ -152,6 +152,16 @@ def test_threads_decompress_no_more_ahead_than_the_limit(monkeypatch: pytest.Mon
     assert len(made) == 40
 
 
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_a_damaged_batch_changes_nothing_in_the_reading_of_the_next_one(codec: CompressionType) -> None:
+    whole = bytes(ByteBufferMessageSet.from_records([Record(b"v" * 5_000, b"k")] * 20, compression_type=codec))
+    for size in range(70, len(whole), max(1, len(whole) // 20)):
+        cut = whole[:8] + (size - 12).to_bytes(4, "big") + whole[12:size]
+        with pytest.raises((CorruptRecordError, InvalidRecordError)):
+            list(ByteBufferMessageSet(cut).columns(check_crcs=False))
+        assert [record.value for record in ByteBufferMessageSet(whole)] == [b"v" * 5_000] * 20
+
+
 def test_a_large_batch_is_decompressed_once_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batches behind it do not change it either."""
     monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 10_000)
