@@ -27,7 +27,7 @@ _LARGEST_CODEC = int(CompressionType.ZSTD)
 
 
 class Validity(NamedTuple):
-    """The result of `check_entries`.
+    """How many entries are valid, and what kinds of batches they are.
 
     Attributes:
         valid: The number of valid rows before the first invalid one.

@@ -194,7 +194,7 @@ class Search:
         start: int | None = None,
         backwards: bool = False,
     ) -> None:
-        """Look at which files there are.
+        """Note which files there are.
 
         Args:
             path: A partition directory or a segment file.

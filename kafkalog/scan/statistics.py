@@ -177,7 +177,7 @@ class LogStatistics:
     """
 
     def __init__(self, path: Path) -> None:
-        """Look at which files there are."""
+        """Note which files there are."""
         extent = extent_of(path)
         self._deleted = RecordScan(extent, stop=extent.log_start)
         self._scan = RecordScan(extent, start=extent.log_start, control=True)
@@ -188,7 +188,7 @@ class LogStatistics:
         self._states = None if self._log is None else TransactionStates(self._log)
 
     def step(self, seconds: float) -> Progress:
-        """Go on for about so long."""
+        """Continue the scan for about so many seconds, and return its progress."""
         until = time.monotonic() + seconds
         for columns, is_kept in self._parts:
             if is_kept:
@@ -207,7 +207,7 @@ class LogStatistics:
 
     @property
     def progress(self) -> Progress:
-        """How far it has come."""
+        """The progress of the scan, in bytes of segments."""
         scans = self._deleted.progress, self._scan.progress
         return Progress(sum(each.done_bytes for each in scans), sum(each.total_bytes for each in scans))
 

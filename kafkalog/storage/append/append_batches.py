@@ -56,7 +56,7 @@ class BatchAppender:
     def append_as_leader(
         self, message_set: MessageSet, leader_epoch: int, origin: AppendOrigin, transaction_version: int
     ) -> LogAppendInfo:
-        """See `WritableLog.append_as_leader`."""
+        """Append batches as `WritableLog.append_as_leader` does."""
         origin, leader_epoch = member("origin", origin, AppendOrigin), whole("leader_epoch", leader_epoch, 0, INT32_MAX)
         transaction_version = whole("transaction_version", transaction_version, -1, INT16_MAX)
         given, limit = origin is AppendOrigin.RAFT_LEADER, self._config.max_message_bytes
@@ -65,7 +65,7 @@ class BatchAppender:
         )
 
     def append_as_follower(self, message_set: MessageSet, leader_epoch: int) -> LogAppendInfo:
-        """See `WritableLog.append_as_follower`."""
+        """Append batches as `WritableLog.append_as_follower` does."""
         leader_epoch = whole("leader_epoch", leader_epoch, -1, INT32_MAX)
         return self._append(
             message_set, AppendRules(self._path, AppendOrigin.REPLICATION, leader_epoch, None, True, -1)

@@ -96,7 +96,7 @@ class RecordAppender:
         except BaseException as error:
             # The iterator of records may append as well.
             there = range(start, (end or local.log_end).message_offset)
-            _tell_of_those_before(error, there)
+            _attach_appended(error, there)
             if there:
                 self._watermarks.replicated_to_end()
             raise
@@ -172,8 +172,8 @@ def _together(first: LogAppendInfo, then: LogAppendInfo) -> LogAppendInfo:
     )
 
 
-def _tell_of_those_before(error: BaseException, offsets: range) -> None:
-    """Attach to the error the range of offsets appended before it, which the caller must not append again."""
+def _attach_appended(error: BaseException, offsets: range) -> None:
+    """Attach to an error the offsets that were appended before it: the caller must not append them again."""
     with suppress(AttributeError):
         error.appended = offsets  # type: ignore[attr-defined]
     if offsets:

@@ -63,7 +63,7 @@ class LocalLog:
 
     @contextmanager
     def whole(self, *errors: type[Exception]) -> Iterator[None]:
-        """A context for a change that must be complete: one of `errors`, or a signal, becomes the log's `failure`."""
+        """Take the log offline if the `with` block, which must be complete, ends in one of `errors` or a signal."""
         try:
             yield
         except BaseException as error:

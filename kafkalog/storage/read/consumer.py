@@ -49,7 +49,8 @@ class Consumer:
         entries = read_leader_epoch_checkpoint(path)
         if len(entries) != path.exists():
             raise CorruptCheckpointError("a position has one line", str(path), None, 1, len(entries))
-        for epoch, position in entries:
+        if entries:
+            ((epoch, position),) = entries
             known, end = log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
             was_truncated = known != UNDEFINED_EPOCH and end < position
             if was_truncated and on_out_of_range == "raise":
