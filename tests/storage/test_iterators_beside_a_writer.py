@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -16,6 +16,7 @@ from kafkalog import ByteBufferMessageSet, Log, LogConfig, Record, WritableLog
 from kafkalog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
 from kafkalog.record.framing import Stop
 from kafkalog.storage.file_names import offset_file, segment_files
+from kafkalog.storage.read import count_records
 from kafkalog.storage.read.last_batch import LastBatch
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
@@ -381,3 +382,19 @@ def test_a_batch_that_is_being_written_after_a_truncation_is_waited_for(tmp_path
         written.start()
         assert [record.offset for record in found] == list(range(20, 3000))
         written.join()
+
+
+def test_a_count_leaves_no_segment_out_that_is_deleted_while_it_counts(
+    log: WritableLog, reader: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts all three, or counts anew without the deleted ones."""
+    in_first = count_records.count_records
+
+    def and_delete(*arguments: Any) -> int:
+        found = in_first(*arguments)
+        if log.delete_records(40):
+            assert log.delete_old_segments() == 2
+        return found
+
+    monkeypatch.setattr(count_records, "count_records", and_delete)
+    assert reader.count() in {60, 20}

@@ -60,11 +60,12 @@ def count_in_segments(segments: LogSegments, start: int, end: int, left_out: Row
         CorruptRecordError, InvalidRecordError: As `count_records`.
     """
     total = 0
-    segment = segments.floor(start) or segments.first
-    while segment is not None and segment.base_offset < end:
+    # The segments as of one moment: retention may delete the next one while this one is read.
+    for segment in segments.from_floor(start):
+        if segment.base_offset >= end:
+            break
         with segment.opened() if segment.base_offset >= start else segment.entries_from(start) as message_set:
             total += count_records(message_set, start, end, left_out)
-        segment = segments.higher(segment.base_offset)
     return total
 
 

@@ -167,6 +167,11 @@ class LogSegments:
             segments[following] if following < len(segments) else None,
         )
 
+    def from_floor(self, offset: int) -> tuple[LogSegment, ...]:
+        """Return `floor(offset)`, or else the first segment, and all segments after it, as of one moment."""
+        bases, segments = self._sorted
+        return segments[max(0, bisect_right(bases, offset) - 1) :]
+
     def higher_segments(self, offset: int) -> tuple[LogSegment, ...]:
         """Return the segments whose base offset is above `offset`."""
         bases, segments = self._sorted
