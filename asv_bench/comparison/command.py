@@ -78,7 +78,9 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
         chosen -= NOT_BY_CPU
     kinds = options.codec or KINDS
     for kind in kinds:
-        comparisons = [comparison for comparison in COMPARISONS if comparison.group in chosen]
+        comparisons = [
+            comparison for comparison in COMPARISONS if comparison.group in chosen and comparison.applies_to(kind)
+        ]
         if comparisons:
             rounds = Rounds(options.rounds, records_count(kind, options.scale), options.clock)
             results = measure(_segment(kind, options), comparisons, rounds)

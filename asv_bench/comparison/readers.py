@@ -63,6 +63,17 @@ def kafkalog_crc(path: Path) -> Reading:
     return Reading(len(messages.headers()), -1)
 
 
+def kafkalog_valid(path: Path) -> Reading:
+    """Every batch's CRC, asked of one batch after the other."""
+    from kafkalog import FileMessageSet
+
+    items = 0
+    for batch in FileMessageSet(path).batches():
+        batch.ensure_valid()
+        items += 1
+    return Reading(items, -1)
+
+
 def aiokafka_objects(data: bytes, *, check_crcs: bool) -> Reading:
     """aiokafka's compiled records, key and value read."""
     from aiokafka.record.memory_records import MemoryRecords
@@ -117,6 +128,19 @@ def kafka_python_objects(data: bytes) -> Reading:
     return Reading(items, size)
 
 
+def _limit(case: str, *arguments: Any) -> Case:
+    """A case of `limit.py`."""
+
+    def prepared(path: Path) -> Callable[[], Reading]:
+        sys.path.append(str(Path(__file__).resolve().parents[2]))
+        from asv_bench.comparison import limit
+
+        read = getattr(limit, case)(path, *arguments)
+        return lambda: Reading(*read())
+
+    return prepared
+
+
 def _of_path(read: Callable[..., Reading], **options: Any) -> Case:
     return lambda path: partial(read, path, **options)
 
@@ -141,12 +165,19 @@ READERS: dict[str, dict[str, Case]] = {
         "objects_crc": _of_path(kafkalog_objects),
         "headers": _of_path(kafkalog_headers),
         "crc": _of_path(kafkalog_crc),
+        "valid": _of_path(kafkalog_valid),
     },
     "aiokafka": {
         "objects": _of_bytes(aiokafka_objects, check_crcs=False),
         "objects_crc": _of_bytes(aiokafka_objects, check_crcs=True),
         "headers": _of_bytes(aiokafka_headers),
         "crc": _of_bytes(aiokafka_crc),
+    },
+    "limit": {
+        "columns_crc": _limit("limit"),
+        "headers": _limit("headers"),
+        "calls": _limit("bare_calls", 1),
+        "calls_2": _limit("bare_calls", 2),
     },
     "kafka-python": {"objects": _of_bytes(kafka_python_objects, part=SLICE)},
 }

@@ -10,7 +10,7 @@ figures.
 from dataclasses import asdict, dataclass
 
 from asv_bench.comparison.dump import Dump
-from asv_bench.comparison.goals import DUMP_GOAL, Comparison
+from asv_bench.comparison.goals import CALLS, CALLS_2, DUMP_GOAL, Comparison
 from asv_bench.comparison.rounds import Results
 from asv_bench.comparison.workers import Memory
 
@@ -35,16 +35,16 @@ class Row:
 
 def compared(kind: str, comparison: Comparison, results: Results) -> Row:
     """The row of one comparison."""
-    keys = ("kafkalog", comparison.case), (comparison.peer, comparison.peer_case)
+    keys = (comparison.reader, comparison.case), (comparison.peer, comparison.peer_case)
     unit = "M batches/s" if comparison.group in {"headers", "crc"} else "M records/s"
     ours, theirs = (results.best.get(key) for key in keys)
     reasons = dict.fromkeys(results.missing[key] for key in keys if key in results.missing)
-    goal = comparison.goal(kind)
+    goal = comparison.goal(kind) if comparison.gain is None else _gained(comparison.gain, results)
     ratio = ours.rate / theirs.rate if ours and theirs else None
     return Row(
         kind,
         comparison.title,
-        comparison.peer if comparison.peer != "kafkalog" else f"kafkalog {comparison.peer_case}",
+        comparison.peer if comparison.peer != comparison.reader else f"{comparison.peer} {comparison.peer_case}",
         unit,
         ours.rate if ours else None,
         theirs.rate if theirs else None,
@@ -55,6 +55,12 @@ def compared(kind: str, comparison: Comparison, results: Results) -> Row:
         ours.seconds if ours else None,
         theirs.seconds if theirs else None,
     )
+
+
+def _gained(part: float, results: Results) -> float | None:
+    """The goal for two threads; None for uncompressed batches, for which no package is called."""
+    best = results.best
+    return part * best[CALLS_2].rate / best[CALLS].rate if {CALLS, CALLS_2} <= best.keys() else None
 
 
 def dumped(ours: Dump, theirs: Dump) -> Row:
