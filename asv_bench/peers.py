@@ -1,6 +1,7 @@
 """The comparison that `make bench` prints: kafkalog beside Kafka's own Java, aiokafka and kafka-python.
 
     python asv_bench/peers.py [--codec lz4] [--scale 0.06] [--rounds 5] [--only columns] [-o json]
+    python asv_bench/peers.py --only columns --only objects --page docs/performance/readings.md
     python asv_bench/peers.py --only writing        building batches; without --only, after all readings
     python asv_bench/peers.py --only log            the log beside Kafka's UnifiedLog; without --only, after those
     python asv_bench/peers.py --only spark          the data source beside Spark's own; without --only, last

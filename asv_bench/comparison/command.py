@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from asv_bench.comparison import report
+from asv_bench.comparison import page, report
 from asv_bench.comparison.dump import measure_dumps
 from asv_bench.comparison.goals import CASES, COMPARISONS, MEMORY
 from asv_bench.comparison.report import Row
 from asv_bench.comparison.rounds import Rounds, measure
+from asv_bench.comparison.where import shares
 from asv_bench.comparison.workers import ReaderFailed, peak_memory
 from asv_bench.segments import KINDS, default_scale, records_count, segment
 from tests.oracle.java import JavaUnavailable
@@ -44,6 +45,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output == "json":
         described = {"machine": _machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
         print(json.dumps(described | {"rows": [report.as_dict(row) for row in rows]}, indent=1))
+    if options.page is not None:
+        note = NOTE.format(rounds=options.rounds, clock=options.clock, machine=_machine(), scale=options.scale)
+        found = {kind: shares(_segment(kind, options)) for kind in options.codec or KINDS if kind != "single"}
+        page.write(options.page, note, rows, {kind: each for kind, each in found.items() if each is not None})
     missed = [row for row in rows if row.met is False]
     if missed:
         print(f"{len(missed)} goals missed", file=sys.stderr)
@@ -68,6 +73,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help=clock_help)
     parser.add_argument("--scale", type=float, default=default_scale(), help="of the 357 MB (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="where the segments are kept (default: build/bench)")
+    parser.add_argument("--page", type=Path, help="also write the readings as Markdown, and where the time goes (perf)")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     return parser.parse_args(arguments)
 
