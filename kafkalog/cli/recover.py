@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND
-from kafkalog.cli.common_options import LogPath
+from kafkalog.cli.common_options import LogPath, document_option, quiet_option
 from kafkalog.cli.json_shapes import JSON_VERSION, known, of_place, text_of
 from kafkalog.cli.output import complain, counted, human_size, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
@@ -49,11 +49,8 @@ Examples:
     "-j", "--jobs", metavar="N", type=click.IntRange(min=1), default=None,
     help="The number of processes.  [default: one per processor]",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text for people, or one JSON document.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@document_option
+@quiet_option
 def recover(directory: Path, jobs: int | None, form: str, quiet: bool) -> int:
     """Do what a broker does in the data directory DIR after an unclean stop, with several processes, and mark the
     directory as closed cleanly. A broker then starts on it without recovery.

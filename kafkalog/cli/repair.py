@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND
-from kafkalog.cli.common_options import LogPath
+from kafkalog.cli.common_options import LogPath, document_option, quiet_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, text_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
@@ -63,11 +63,8 @@ Examples:
     "--journal", "journals", type=LogPath(), metavar="DIR",
     help="Where to make the journal; give it again after an interruption.  [default: beside the data directory]",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text for people, or one JSON document.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@document_option
+@quiet_option
 def repair(  # noqa: PLR0917 # click passes them by name
     path: Path | None, applied: bool, undo: Path | None, drop_corrupt: bool, topic_id: str | None,
     journals: Path | None, form: str, quiet: bool,
