@@ -14,10 +14,10 @@ from typing import Self
 
 from kafkalog.errors import CorruptCheckpointError
 from kafkalog.fsck.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.layout_checks import TIERED_STORAGE_CACHE, Names
 from kafkalog.fsck.log_history import LogHistory
-from kafkalog.fsck.state_checks import of_error, unreadable
+from kafkalog.fsck.state_checks import of_error
 from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_offset_checkpoint
 from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown
 from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
@@ -37,7 +37,7 @@ from kafkalog.storage.file_names import (
 )
 
 _ONCE_REACHED = {HIGH_WATERMARK_CHECKPOINT: "high watermark", RECOVERY_POINT_CHECKPOINT: "recovery point"}
-_CHECKPOINTS = *_ONCE_REACHED, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT
+OFFSET_CHECKPOINTS = *_ONCE_REACHED, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT
 
 
 def _is_renamed(name: str) -> bool:
@@ -58,7 +58,7 @@ class Checkpoints:
         self.offsets: dict[str, dict[TopicPartition, int]] = {}
         self.faults: list[Finding] = []
         self.was_clean = was_clean_shutdown(directory)
-        for name in _CHECKPOINTS:
+        for name in OFFSET_CHECKPOINTS:
             path = directory / name
             try:
                 self.offsets[name] = read_offset_checkpoint(path)

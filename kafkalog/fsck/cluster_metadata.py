@@ -160,7 +160,7 @@ def _opened(value: bytes) -> tuple[int, "_Fields"]:
 
 
 class _Fields:
-    """Reads the fields of a message in Kafka's flexible encoding. What is not there raises ValueError."""
+    """A reader of the fields of a message in Kafka's flexible encoding. It raises ValueError for what is not there."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

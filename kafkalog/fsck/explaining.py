@@ -43,7 +43,7 @@ from kafkalog.storage.remote_path import local_path
 
 
 class Stage(StrEnum):
-    """A part of a broker's start, in its order."""
+    """A stage of a broker's start. They are in the order in which a broker goes through them."""
 
     IDENTITY = "identity"
     METADATA = "metadata"

@@ -61,7 +61,7 @@ class Scope:
 
 
 class Watcher(Protocol):
-    """What else is compared with the batches, while they are in memory."""
+    """A further check, which sees the batches of a file while they are in memory."""
 
     def see(self, item: Item, file: Source) -> None:
         """Take note of the next batches, or of lost bytes."""

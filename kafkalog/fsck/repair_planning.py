@@ -6,7 +6,6 @@ follows from the log; so nothing is rebuilt beside a damaged log until its damag
 
 import os
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,32 +16,27 @@ from typing import NamedTuple
 
 from kafkalog._speedups.row_counts import count_rows
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
-from kafkalog.fsck.checkpoint_checks import Checkpoints
+from kafkalog.fsck.checkpoint_checks import OFFSET_CHECKPOINTS, Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
-from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
-from kafkalog.fsck.verifying import Options, verify_path
+from kafkalog.fsck.verifying import Options, scope_of, verify_path
 from kafkalog.storage.checkpoint.checkpoint_file import dropped_lines
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
 from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
-    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
-    HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
     SWAP_SUFFIX,
     parse_partition_dir,
     real_path,
     segment_base_offset,
-    segment_files,
 )
 from kafkalog.storage.files.small_file import read_small_text
 from kafkalog.storage.remote_path import local_path
@@ -98,12 +92,6 @@ _BLOCKING = {
                     "the log cannot be read as a whole: mend that first"),
     "control-record": "a control record is damaged: salvage the partition",
 }  # fmt: skip
-_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
 _ANEW = "write it anew from the lines that can be read"
@@ -211,7 +199,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What to repair.
+    """The directories of a repair.
 
     Attributes:
         data_dir: The data directory.
@@ -335,10 +323,12 @@ def _place_of(found: DataDir | PartitionDir) -> Place:
 
 def _journal_stem(place: Place, path: Path, journals: PathLike | None) -> Path:
     """Return the path of the journal but for the time: beside the data directory, or a partition that is in none."""
-    by_broker = any((place.data_dir / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *_CHECKPOINTS))
+    by_broker = any(
+        (place.data_dir / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *OFFSET_CHECKPOINTS)
+    )
     beside = real_path(place.data_dir if by_broker else path)
     home = beside.parent if journals is None else real_path(journals)
-    if real_path(place.data_dir if by_broker else path) in {home, *home.parents}:
+    if beside in {home, *home.parents}:
         raise ValueError(f"{journals} is in the data directory, which a broker would not start with")
     return home / beside.name
 
@@ -356,7 +346,7 @@ _Found = tuple[Finding, Mending | None]
 
 
 class _Planning:
-    """Makes changes of findings."""
+    """The making of a plan: the changes that mend findings."""
 
     def __init__(
         self,
@@ -517,10 +507,8 @@ def _follows(found: _Found, *, log_start_lost: bool) -> _Found:
 
 
 def _lost(mending: Mending, path: Path, findings: Sequence[Finding]) -> Iterator[Offsets]:
-    if mending is Mending.DROP and (base := segment_base_offset(path.name)) is not None:
-        bases = [each for each, _ in segment_files(path.parent)]
-        at = bisect_right(bases, base)
-        yield from lost_offsets(path, Bounds(base, bases[at] if at < len(bases) else None))
+    if mending is Mending.DROP and segment_base_offset(path.name) is not None:
+        yield from lost_offsets(path, scope_of(path).bounds)
     elif mending in {Mending.CUT, Mending.ACCEPT_LOSS}:
         yield from dict.fromkeys(
             (each.first_offset, each.last_offset) for each in findings if each.first_offset is not None

@@ -149,7 +149,7 @@ def _locked(place: Place) -> Iterator[tuple[dict[Path, int], list[Path]]]:
 
 
 class _Staging:
-    """Makes all new files of a plan in the journal."""
+    """The making of all new files of a plan, in the journal."""
 
     def __init__(self, plan: RepairPlan, journal: Journal) -> None:
         self._plan = plan

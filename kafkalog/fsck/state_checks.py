@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError
 from kafkalog.fsck.cluster_metadata import ClusterMetadata
-from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.log_history import LogHistory
 from kafkalog.storage.checkpoint.checkpoint_file import EpochEntry, read_leader_epoch_checkpoint
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
@@ -31,11 +31,6 @@ def of_error(code: str, path: Path, error: KafkaLogError) -> Finding:
         for value in (error.expected, error.found)
     )
     return Finding(code, str(path), error.message, error.position, expected=expected, found=found)
-
-
-def unreadable(path: Path, error: OSError) -> Finding:
-    """Return the finding about a file that cannot be read."""
-    return Finding("unreadable", str(path), error.strerror or str(error))
 
 
 def epoch_findings(

@@ -26,7 +26,7 @@ from kafkalog.errors import NotALogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
-from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary
+from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary, unreadable
 from kafkalog.fsck.gathering import Gathering
 from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.index_checks import IndexCheck
@@ -60,7 +60,7 @@ files. layout: names, links and modes."""
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to check.
+    """The options of a check.
 
     Attributes:
         deep: Whether to decompress and parse every record.
@@ -419,7 +419,7 @@ def not_readable(path: Path, error: OSError | NotALogError) -> Finding:
     if isinstance(error, NotALogError):
         expected, found = (value if isinstance(value, (int, str)) else None for value in (error.expected, error.found))
         return Finding("not-a-log", str(path), error.message, error.position, expected=expected, found=found)
-    return Finding("unreadable", str(path), error.strerror or str(error))
+    return unreadable(path, error)
 
 
 def _next_base_offset(path: Path, base: int) -> int | None:
