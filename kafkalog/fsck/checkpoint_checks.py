@@ -40,6 +40,11 @@ _ONCE_REACHED = {HIGH_WATERMARK_CHECKPOINT: "high watermark", RECOVERY_POINT_CHE
 OFFSET_CHECKPOINTS = *_ONCE_REACHED, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT
 
 
+def _short(name: str) -> str:
+    """Return the name of an offset checkpoint as the situation of a finding."""
+    return name.removesuffix("-offset-checkpoint")
+
+
 def _is_renamed(name: str) -> bool:
     return name.endswith(("-delete", "-stray"))
 
@@ -63,7 +68,7 @@ class Checkpoints:
             try:
                 self.offsets[name] = read_offset_checkpoint(path)
             except CorruptCheckpointError as error:
-                situation = name.removesuffix("-offset-checkpoint") if error.expected == A_NUMBER else ""
+                situation = _short(name) if error.expected == A_NUMBER else ""
                 self.faults.append(replace(of_error("checkpoint-format", path, error), situation=situation))
             except OSError as error:
                 self.faults.append(unreadable(path, error))
@@ -218,9 +223,23 @@ class Checkpoints:
                     yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
                                   offset - 1, partition=str(partition))  # fmt: skip
 
+    def _emptied(self) -> Iterator[Finding]:
+        """Yield the findings about checkpoints without a byte.
+
+        A new broker creates them so; when it stops, it writes those that it has offsets for.
+        """
+        has_records = any(offset > 0 for offset in self.offsets.get(RECOVERY_POINT_CHECKPOINT, {}).values())
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            path = self.directory / name
+            written = self.was_clean and (has_records or name != HIGH_WATERMARK_CHECKPOINT)
+            if written and path.is_file() and not path.stat().st_size:
+                yield Finding("checkpoint-empty", str(path), "it has no bytes, though the last writer stopped cleanly",
+                              situation=_short(name))  # fmt: skip
+
     def file_findings(self) -> Iterator[Finding]:
         """Yield the findings about the format of the files of the directory."""
         yield from self.faults
+        yield from self._emptied()
         mark = self.directory / CLEAN_SHUTDOWN_FILE
         # Older brokers leave the file empty.
         if self.was_clean and mark.stat().st_size and read_broker_epoch(self.directory) is None:

@@ -118,6 +118,9 @@ RULES: dict[str, Rule] = {
     "torn-tail": Rule(
         _REBUILT, "appends behind the incomplete batch, which no consumer gets past", "cuts it off", _TAIL
     ),
+    "torn-tail, stopped": Rule(
+        _LOST, "appends behind the incomplete batch, which no consumer gets past", "cuts it off", _REPAIR
+    ),
     "preallocated-tail": Rule(_HARMLESS, _ACCEPTS, "cuts it off"),
     "preallocated-tail, stopped": Rule(_NO_START, "does not start: a size of 0 is damage", "cuts it off", _TAIL),
     "zeroed-tail": _damaged,
@@ -214,6 +217,12 @@ RULES: dict[str, Rule] = {
         _WRONG, "serves deleted records again, from the first segments on", _SAME, _REPAIR
     ),
     "checkpoint-format, cleaner": Rule(_DOUBTFUL, "compacts nothing in the directory", _SAME, _REPAIR),
+    # It was written when the broker stopped, if only without a line.
+    "checkpoint-empty": Rule(_DOUBTFUL, "finds out the high watermarks again", _SAME),
+    "checkpoint-empty, recovery-point": Rule(_REBUILT, _ACCEPTS, "recovers all logs"),
+    "checkpoint-empty, log-start": Rule(
+        _WRONG, "serves deleted records again, from the first segments on", _SAME, _REPAIR
+    ),
     "log-start-unlike-epochs": Rule(_DELETED, "deletes the segments before the log start", _SAME, _REPAIR),
     "log-start-before-log": Rule(_WRONG, "serves deleted records again, from the first segment on", _SAME, _REPAIR),
     "log-start-beyond-end": Rule(_DELETED, "deletes all segments, and begins anew at the log start", _SAME, _REPAIR),

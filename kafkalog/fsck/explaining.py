@@ -63,7 +63,7 @@ _STAGES = {
     Stage.IDENTITY: ("meta-properties",),
     Stage.METADATA: ("quorum-state",),
     Stage.CLEAN_MARK: ("clean-shutdown",),
-    Stage.CHECKPOINTS: ("checkpoint-format",),
+    Stage.CHECKPOINTS: ("checkpoint-",),
     Stage.LEFTOVERS: ("left-over", "swap-damaged", "directory-delete"),
     Stage.SEGMENTS: (
         *("foreign-", "partition-twice", "directory-", "dangling-link", "mode", "orphaned-index", "index-missing"),
@@ -258,9 +258,7 @@ def _routine(checkpoints: Checkpoints, *, clean: bool) -> Iterator[Step]:
 
 
 def _stage_of(finding: Finding) -> Stage:
-    if finding.code == "checkpoint-format" and finding.path.endswith(
-        (HIGH_WATERMARK_CHECKPOINT, "cleaner-offset-checkpoint")
-    ):
+    if finding.code in {"checkpoint-format", "checkpoint-empty"} and finding.path.endswith(_READ_LAST):
         return Stage.SERVING
     return next((stage for stage, codes in _STAGES.items() if finding.code.startswith(codes)), Stage.RECOVERY)
 

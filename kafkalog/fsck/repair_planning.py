@@ -33,6 +33,7 @@ from kafkalog.storage.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
     SWAP_SUFFIX,
     parse_partition_dir,
     real_path,
@@ -75,8 +76,8 @@ _CODES: dict[Mending, str] = {
     Mending.EPOCHS: "leader-epoch-format; leader-epoch-order; leader-epoch-beyond-end; leader-epoch-missing;"
     " leader-epoch-differs",
     Mending.SETTLE: "left-over",
-    Mending.CHECKPOINT: "checkpoint-format; log-start-unlike-epochs; log-start-before-log; log-start-beyond-end;"
-    " cleaner-offset-beyond-end",
+    Mending.CHECKPOINT: "checkpoint-format; checkpoint-empty, log-start; log-start-unlike-epochs;"
+    " log-start-before-log; log-start-beyond-end; cleaner-offset-beyond-end",
     Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs",
     Mending.CLEAN_MARK: "clean-shutdown-format",
     Mending.ORPHANS: "orphaned-index",
@@ -94,7 +95,7 @@ _BLOCKING = {
 }  # fmt: skip
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
-_ANEW = "write it anew from the lines that can be read"
+_FROM_LINES, _FROM_EPOCHS = "write it anew from the lines that can be read", "write it anew from the leader epochs"
 # So many dropped lines are told, and so many characters of each.
 _LINES_TOLD, _LINE_TOLD = 10, 120
 _TEXTS = {
@@ -162,11 +163,12 @@ class Change:
     def __str__(self) -> str:
         """Return one line for people."""
         wrong = {_wrong_offset(each) for each in self.findings if not _is_of_form(each)}
+        anew = _FROM_EPOCHS if any(each.code == "checkpoint-empty" for each in self.findings) else _FROM_LINES
         what = _TEXTS[self.mending].format(
             size=sum(each.length or 0 for each in self.findings),
             count=len(self.findings),
             topic_id=self.topic_id,
-            correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else _ANEW,
+            correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else anew,
         )
         lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
         told = [repr(line[:_LINE_TOLD]) for line in self.dropped_lines[:_LINES_TOLD]]
@@ -179,7 +181,7 @@ class Change:
 
 
 def _is_of_form(finding: Finding) -> bool:
-    return finding.code == "checkpoint-format"
+    return finding.code in {"checkpoint-format", "checkpoint-empty"}
 
 
 def _wrong_offset(finding: Finding) -> str:
@@ -371,7 +373,11 @@ class _Planning:
     def plan(self, findings: Iterable[Finding]) -> tuple[list[Change], list[Left]]:
         """Return the changes, and what is left."""
         by_partition: dict[Path | None, list[_Found]] = {}
-        self._log_starts_lost = False
+        starts_file = self._place.data_dir / LOG_START_OFFSET_CHECKPOINT
+        # A broker that writes leader epochs writes both checkpoints.
+        self._log_starts_lost = not _size_of(starts_file) and bool(
+            _size_of(starts_file.with_name(RECOVERY_POINT_CHECKPOINT))
+        )
         for finding in findings:
             # Of what is normal, only left-over files are looked after.
             if finding.code == "left-over" or finding.severity is not Severity.INFO:
@@ -533,6 +539,11 @@ def _held_in(path: Path) -> Held | None:
         except (KafkaLogError, OSError):
             is_exact = False
     return Held(files, size, records, is_exact) if records or (files and path.is_dir()) else None
+
+
+def _size_of(path: Path) -> int:
+    """Return the size of a file; 0 if there is none."""
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _topic_of(directory: Path) -> str | None:

@@ -68,10 +68,37 @@ def test_an_offset_that_is_no_number_is_met_in_another_way(data: Path, name: str
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_checkpoint_may_be_empty_or_missing(data: Path, name: str) -> None:
-    (data / name).write_text("")
-    assert findings(data) == []
+def test_a_checkpoint_may_be_missing_or_as_a_new_broker_creates_it(data: Path, name: str) -> None:
     (data / name).unlink()
+    assert findings(data) == []
+    (data / name).write_text("")
+    (data / ".kafka_cleanshutdown").unlink()
+    assert findings(data) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "consequence"),
+    [
+        (RECOVERY_POINT_CHECKPOINT, "rebuilt"),
+        (HIGH_WATERMARK_CHECKPOINT, "doubtful"),
+        (LOG_START_OFFSET_CHECKPOINT, "served-wrongly"),
+    ],
+)
+def test_a_checkpoint_without_a_byte_is_none_that_a_broker_leaves_when_it_stops(
+    data: Path, name: str, consequence: str
+) -> None:
+    (data / name).write_text("")
+    assert told(data) == [("checkpoint-empty", consequence, name)]
+
+
+def test_a_cleaner_that_never_ran_leaves_its_checkpoint_without_a_byte(data: Path) -> None:
+    (data / CLEANER_OFFSET_CHECKPOINT).write_text("")
+    assert findings(data) == []
+
+
+def test_a_broker_without_records_may_have_no_high_watermark(data: Path) -> None:
+    (data / HIGH_WATERMARK_CHECKPOINT).write_text("")
+    write_offset_checkpoint(data / RECOVERY_POINT_CHECKPOINT, {TopicPartition("v2-none", 0): 0})
     assert findings(data) == []
 
 

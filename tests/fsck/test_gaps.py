@@ -85,6 +85,18 @@ def test_a_torn_tail_does_not_hide_that_committed_records_are_gone(data: Path) -
     ]
 
 
+def test_no_broker_cuts_off_a_torn_tail_after_a_clean_stop(data: Path) -> None:
+    log = segments(data, PLAIN)[-1]
+    log.write_bytes(log.read_bytes()[:-3])
+    torn = next(each for each in findings(data) if each.code == "torn-tail")
+    assert (torn.consequence, torn.mend) == ("records-lost", f"kafkalog repair {data / PLAIN}")
+    assert "stopped cleanly" in torn.message
+    (data / ".kafka_cleanshutdown").unlink()
+    torn = next(each for each in findings(data) if each.code == "torn-tail")
+    assert torn.consequence == "rebuilt"
+    assert "recovery cuts it off" in torn.message
+
+
 @pytest.mark.parametrize("keep_directory", [True, False])
 def test_a_partition_without_segments_or_without_directory_has_lost_its_records(
     data: Path, keep_directory: bool

@@ -470,12 +470,15 @@ def test_a_topic_id_that_is_given_is_written_also_where_nothing_seems_wrong(tmp_
         plan_repair(data, topic_ids={"v2-none": "short"})
 
 
-def test_a_lost_log_start_is_taken_from_the_leader_epochs(tmp_path: Path, source: Path) -> None:
-    data = damaged(BY_NAME["log-start-malformed"], tmp_path / "data", source)
+@pytest.mark.parametrize("how", ["malformed", "empty", "missing"])
+def test_a_lost_log_start_is_taken_from_the_leader_epochs(tmp_path: Path, source: Path, how: str) -> None:
+    data = damaged(BY_NAME[f"log-start-{how}"], tmp_path / "data", source)
     known = read_offset_checkpoint(source / LOG_START_OFFSET_CHECKPOINT)
     apply_repair(plan_repair(data))
     partition = TopicPartition(DELETED_RECORDS.removesuffix("-0"), 0)
     assert read_offset_checkpoint(data / LOG_START_OFFSET_CHECKPOINT)[partition] == known[partition]
+    assert contents(data / DELETED_RECORDS) == contents(source / DELETED_RECORDS)
+    assert findings(data) == set()
 
 
 def test_the_offsets_that_go_are_named(tmp_path: Path) -> None:
