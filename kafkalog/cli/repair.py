@@ -14,7 +14,7 @@ import click
 
 from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath, document_option, quiet_option
-from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, text_of
+from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import Terminated, raised
@@ -231,7 +231,7 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
                 "path": path_text(change.path),
                 "description": path_text(str(change)),
                 "topic_id": change.topic_id,
-                "lost_offsets": [{"first_offset": first, "last_offset": last} for first, last in change.lost],
+                "lost_offsets": of_ranges(change.lost),
                 "holds": None
                 if change.holds is None
                 else {
