@@ -362,7 +362,7 @@ class PartitionCheck:
                 bases.append(base)
                 path = self._directory / name
                 scope = Scope(str(path), Bounds(base), sealed=True)
-                for finding in _file(path, scope, replace(self._options, progress=None, summary=Summary())):
+                for finding in _file(path, scope, replace(self._options, summary=Summary())):
                     if finding.severity is Severity.ERROR:
                         yield Finding("swap-damaged", str(path), finding.message, finding.position, finding.length,
                                       finding.first_offset, finding.last_offset)  # fmt: skip
@@ -388,7 +388,7 @@ class PartitionCheck:
         yield from epoch_findings(
             self._directory,
             self._history,
-            by_broker=names.by_broker,
+            names,
             log_start=self._checkpoints.log_start(self._partition),
         )
 

@@ -157,6 +157,16 @@ def test_a_first_segment_that_nobody_deleted_is_missing_but_not_of_tiered_storag
     assert findings(data) == []
 
 
+def test_a_first_segment_that_is_being_deleted_is_not_lost(data: Path) -> None:
+    for path in segments(data, PLAIN)[0].parent.glob("00000000000000000000.*"):
+        path.rename(f"{path}.deleted")
+    assert told(data) == [("left-over", "harmless", f"{PLAIN}/00000000000000000000.index.deleted")]
+    # A segment that nobody renamed is gone, whatever else is being deleted.
+    for path in segments(data, PLAIN)[0].parent.glob("*.deleted"):
+        path.rename(str(path).replace("00000.", "00064."))
+    assert [code for code, *_ in told(data)] == ["left-over", "first-segment-missing"]
+
+
 def test_compaction_behind_the_logs_end_begins_again(data: Path) -> None:
     checkpointed(data, CLEANER_OFFSET_CHECKPOINT, COMPACTED, 9999)
     assert told(data) == [("cleaner-offset-beyond-end", "doubtful", CLEANER_OFFSET_CHECKPOINT)]
