@@ -61,7 +61,8 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--journal", "journals", type=LogPath(), metavar="DIR",
-    help="Where to make the journal; give it again after an interruption.  [default: beside the data directory]",
+    help="The directory in which the journal is made, as one of its own; give DIR again after an interruption.  "
+    "[default: the directory that the data directory is in]",
 )  # fmt: skip
 @document_option
 @quiet_option
@@ -231,6 +232,7 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
                 "path": path_text(change.path),
                 "description": path_text(str(change)),
                 "topic_id": change.topic_id,
+                "cluster_topic_id": change.cluster_topic_id,
                 "lost_offsets": of_ranges(change.lost),
                 "holds": None
                 if change.holds is None

@@ -163,13 +163,13 @@ RULES: dict[str, Rule] = {
         _LOST,
         "lowers the high watermark: committed records are gone",
         _SAME,
-        f"{_REPAIR}    # or, if other replicas have them: mv {{directory}} ASIDE",
+        f"{_REPAIR} --drop-corrupt    # or, if other replicas have them: mv {{directory}} ASIDE",
     ),
     "log-too-short, empty": Rule(
         _LOST,
         "lowers the high watermark: committed records are gone",
         _SAME,
-        "kafkalog repair {path}    # or, if other replicas have them: mv {path} ASIDE",
+        "kafkalog repair {path} --drop-corrupt    # or, if other replicas have them: mv {path} ASIDE",
     ),
     # Indexes.
     "index-missing": Rule(_REBUILT, "reads the segment and rebuilds its indexes", _SAME, _REPAIR),

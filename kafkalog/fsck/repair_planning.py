@@ -38,6 +38,7 @@ from kafkalog.storage.file_names import (
     parse_partition_dir,
     real_path,
     segment_base_offset,
+    segment_files,
 )
 from kafkalog.storage.files.small_file import read_small_text
 from kafkalog.storage.remote_path import local_path
@@ -150,6 +151,7 @@ class Change:
         lost: The ranges of offsets, first and last, that are gone then; None where that is not known.
         holds: The logs in what is moved aside; None: there are none, or nothing is moved.
         dropped_lines: The lines of a checkpoint that cannot be read, and go.
+        cluster_topic_id: The topic id that the cluster's metadata have, if another one is given and written.
     """
 
     mending: Mending
@@ -159,6 +161,7 @@ class Change:
     lost: tuple[Offsets, ...] = ()
     holds: Held | None = None
     dropped_lines: tuple[str, ...] = ()
+    cluster_topic_id: str | None = None
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -174,8 +177,10 @@ class Change:
         told = [repr(line[:_LINE_TOLD]) for line in self.dropped_lines[:_LINES_TOLD]]
         more = len(self.dropped_lines) - len(told)
         lines = ", ".join([*told, *([f"and {more} more"] if more else [])])
+        other = self.cluster_topic_id
         return (
-            f"{self.path}: {what}{f'; offsets {lost} are lost' if lost else ''}"
+            f"{self.path}: {what}{f'; the cluster has {other}, and a broker sets the partition aside' if other else ''}"
+            f"{f'; offsets {lost} are lost' if lost else ''}"
             f"{f'; it holds {self.holds}' if self.holds else ''}{f'; without the lines {lines}' if lines else ''}"
         )
 
@@ -324,11 +329,14 @@ def _place_of(found: DataDir | PartitionDir) -> Place:
 
 
 def _journal_stem(place: Place, path: Path, journals: PathLike | None) -> Path:
-    """Return the path of the journal but for the time: beside the data directory, or a partition that is in none."""
-    by_broker = any(
-        (place.data_dir / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *OFFSET_CHECKPOINTS)
-    )
-    beside = real_path(place.data_dir if by_broker else path)
+    """Return the path of the journal but for the time: beside the data directory, or a partition that is in none.
+
+    A directory is a data directory if it has the files of one, or another partition with segments.
+    """
+    own_files = (place.data_dir / name for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *OFFSET_CHECKPOINTS))
+    others = (each for each in place.siblings if each not in place.partitions)
+    is_inside = any(each.exists() for each in own_files) or any(map(segment_files, others))
+    beside = real_path(place.data_dir if is_inside else path)
     home = beside.parent if journals is None else real_path(journals)
     if beside in {home, *home.parents}:
         raise ValueError(f"{journals} is in the data directory, which a broker would not start with")
@@ -399,6 +407,7 @@ class _Planning:
                 tuple(_lost(mending, path, found)),
                 _held_in(path) if mending is Mending.ASIDE else None,
                 tuple(dropped_lines(path)) if any(map(_is_of_form, found)) else (),
+                self._other_id_of_cluster(path),
             )
             for (mending, path), found in self._changes.items()
         ]
@@ -482,6 +491,11 @@ class _Planning:
         if given is not None and (Mending.TOPIC_ID, path) not in self._changes and _id_in(path) != given:
             self._changes[Mending.TOPIC_ID, path] = []
             self._ids[path] = given
+
+    def _other_id_of_cluster(self, path: Path) -> str | None:
+        """Return the topic id that the cluster has, if another one is written to a `partition.metadata`."""
+        known = self._cluster_ids.get(_topic_of(path.parent) or "")
+        return None if self._ids.get(path) in {None, known} else known
 
     def _topic_id(self, directory: Path, finding: Finding) -> str | None:
         """Return the topic id of a partition, as given, or as the cluster has it, or most of its siblings.
