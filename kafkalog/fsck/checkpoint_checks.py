@@ -12,12 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from kafkalog.errors import CorruptCheckpointError
-from kafkalog.fsck.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.errors import CorruptCheckpointError, KafkaLogError
+from kafkalog.fsck.cluster_metadata import ClusterMetadata, load_cluster_metadata
 from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.layout_checks import TIERED_STORAGE_CACHE, Names
 from kafkalog.fsck.log_history import LogHistory
-from kafkalog.fsck.state_checks import of_error
+from kafkalog.fsck.metadata_checks import snapshot_findings
+from kafkalog.fsck.state_checks import holds_metadata, of_error
 from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_offset_checkpoint
 from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown
 from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
@@ -78,7 +79,7 @@ class Checkpoints:
         part = copy(self)
         part.faults = []
         # It may be large, and only the check of a partition with a gap reads it again.
-        part.__dict__.pop("cluster", None)
+        part.__dict__.pop("_loaded", None)
         part.offsets = {
             name: {each: offset for each, offset in offsets.items() if each == partition}
             for name, offsets in self.offsets.items()
@@ -89,15 +90,34 @@ class Checkpoints:
         """Return the offset of a partition in a checkpoint; None if there is none."""
         return None if partition is None else self.offsets.get(name, {}).get(partition)
 
+    def trusts_log(self, partition: TopicPartition | None) -> bool:
+        """Return whether a broker reads no segment of a partition when it starts; it always recovers its metadata."""
+        return self.was_clean and not holds_metadata(partition)
+
     def recovery_point(self, partition: TopicPartition | None) -> int:
         """Return the offset before which a broker trusts all segments; 0 if it recovers all after an unclean stop."""
-        is_metadata = partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
-        return 0 if is_metadata else self.offset(RECOVERY_POINT_CHECKPOINT, partition) or 0
+        return 0 if holds_metadata(partition) else self.offset(RECOVERY_POINT_CHECKPOINT, partition) or 0
 
-    @cached_property
+    @property
     def cluster(self) -> ClusterMetadata | None:
         """The cluster's metadata, if they are in the directory and can be read."""
-        return read_cluster_metadata(self.directory)
+        return self._loaded[0]
+
+    @cached_property
+    def _loaded(self) -> tuple[ClusterMetadata | None, Exception | None]:
+        """The cluster's metadata, and why they are not read."""
+        try:
+            return load_cluster_metadata(self.directory), None
+        except (KafkaLogError, OSError, ValueError) as error:
+            return None, error
+
+    def not_compared(self) -> Iterator[Finding]:
+        """Yield the finding that partitions are not compared with the cluster's metadata, which are there."""
+        _, error = self._loaded
+        if error is not None:
+            path = error.path if isinstance(error, KafkaLogError) else None
+            message = f"partitions are not compared with the cluster's metadata, which are not read: {error}"
+            yield Finding("metadata-not-compared", path or self._path(f"{CLUSTER_METADATA_TOPIC}-0"), message)
 
     @cached_property
     def node(self) -> tuple[int | None, str | None]:
@@ -244,6 +264,7 @@ class Checkpoints:
         # Older brokers leave the file empty.
         if self.was_clean and mark.stat().st_size and read_broker_epoch(self.directory) is None:
             yield Finding("clean-shutdown-format", str(mark), "it has no epoch of a broker")
+        yield from snapshot_findings(self.directory)
         # Brokers without KRaft write it anew.
         if (self.directory / f"{CLUSTER_METADATA_TOPIC}-0").is_dir() and not (
             self.directory / META_PROPERTIES

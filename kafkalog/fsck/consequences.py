@@ -93,6 +93,7 @@ _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recove
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
 _SETTING = "kafka-configs.sh ... --alter --entity-type topics --entity-name TOPIC --add-config NAME=VALUE"
 _RENAME = "mv {path} {partition}"
+_OLDER = "mv {path} ASIDE    # if the log or an older snapshot has the rest; else take both from another controller"
 _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
@@ -233,6 +234,11 @@ RULES: dict[str, Rule] = {
     ),
     "meta-properties-format": Rule(_NO_START, "does not start", _SAME),
     "meta-properties-missing": Rule(_NO_START, "does not start", _SAME),
+    "metadata-snapshot": Rule(_NO_START, "does not start", _SAME, _OLDER),
+    "metadata-snapshot, torn": Rule(
+        _ASIDE, "takes partitions whose topics are missing in it for stray ones, and renames them -stray", _SAME, _OLDER
+    ),
+    "metadata-not-compared": Rule(_HARMLESS, "reads them as it does; no partition was compared with them here", _SAME),
     "quorum-state-format": Rule(_NO_START, "does not start", _SAME),
     # What another version of Kafka does with the cluster's metadata.
     "feature-level": Rule(_NO_START, "does not start", _SAME),

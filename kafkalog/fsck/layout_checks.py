@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkalog.fsck.cluster_metadata import SNAPSHOT
 from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.storage.file_names import (
     CLEANED_SUFFIX,
@@ -129,7 +130,9 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
         return
     try:
         own = directory.stat()
-        for name in sorted(names.files | names.directories):
+        # Kafka makes them read-only.
+        snapshots = {name for name in names.files if SNAPSHOT.fullmatch(name)}
+        for name in sorted((names.files | names.directories) - snapshots):
             # A data directory has hundreds of thousands of files: no Path for each.
             path = f"{directory}/{name}"
             try:

@@ -158,7 +158,7 @@ def metadata_findings(
             if metadata is not None:
                 ids[directory] = metadata.topic_id
     for directory in partitions.keys() - ids.keys() - found.keys() if ids else ():
-        if _is_of_cluster(partitions[directory]):
+        if holds_metadata(partitions[directory]):
             # A broker writes it anew.
             continue
         path, message = directory / PARTITION_METADATA, "the file is missing, though other partitions have one"
@@ -167,7 +167,8 @@ def metadata_findings(
     return {**found, **others}
 
 
-def _is_of_cluster(partition: TopicPartition | None) -> bool:
+def holds_metadata(partition: TopicPartition | None) -> bool:
+    """Return whether a partition is that of the cluster's metadata."""
     return partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
 
 
@@ -178,7 +179,7 @@ def _unlike_cluster(
     found = {}
     for directory, topic_id in ids.items():
         partition = partitions[directory]
-        if partition is not None and not _is_of_cluster(partition):
+        if partition is not None and not holds_metadata(partition):
             finding = _of_cluster(directory, partition, topic_id, cluster, node)
             if finding is not None:
                 found[directory] = finding

@@ -270,6 +270,8 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
     if "checkpoints" in options.only:
         yield from checkpoints.file_findings()
         yield from checkpoints.gone(names)
+    if "state" in options.only:
+        yield from checkpoints.not_compared()
     if "layout" in options.only:
         yield from directory_layout(place.path, names, checkpoints.needed(names))
     if options.for_version is not None:
@@ -329,7 +331,7 @@ class PartitionCheck:
     def _segment(self, path: Path, bounds: Bounds, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         base, sealed, only = bounds.base or 0, bounds.following is not None, self._options.only
         synced = bounds.following is not None and bounds.following <= self._checkpoints.recovery_point(self._partition)
-        scope = Scope(str(path), bounds, sealed, self._checkpoints.was_clean, synced)
+        scope = Scope(str(path), bounds, sealed, self._checkpoints.trusts_log(self._partition), synced)
         indexes = None
         if "indexes" in only:
             indexes = IndexCheck(path, base, scope)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.storage.file_names import CLEANER_OFFSET_CHECKPOINT
-from tests.helpers.broker_dirs import COMPACTED, PLAIN, broker_dir, checkpointed, findings, segments, told
+from tests.helpers.broker_dirs import COMPACTED, METADATA, PLAIN, broker_dir, checkpointed, findings, segments, told
 from tests.helpers.damage_kinds import places_of
 
 
@@ -95,6 +95,14 @@ def test_no_broker_cuts_off_a_torn_tail_after_a_clean_stop(data: Path) -> None:
     torn = next(each for each in findings(data) if each.code == "torn-tail")
     assert torn.consequence == "rebuilt"
     assert "recovery cuts it off" in torn.message
+
+
+def test_a_broker_recovers_its_metadata_also_after_a_clean_stop(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, METADATA)
+    log = segments(data, METADATA)[-1]
+    log.write_bytes(log.read_bytes()[:-3])
+    (torn,) = findings(data)
+    assert (torn.code, torn.consequence) == ("torn-tail", "rebuilt")
 
 
 @pytest.mark.parametrize("keep_directory", [True, False])
