@@ -12,6 +12,8 @@ The public names are imported on first use, so that `import kafkalog` is fast.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from kafkalog.lazy_names import homes_of, imported
+
 if TYPE_CHECKING:
     import os
 
@@ -77,28 +79,29 @@ __all__ = [
 # `open` is public, too. It is not in the list, so that `from kafkalog import *` does not replace the built-in one.
 
 # The home of each name. `TYPE_CHECKING` and `__all__` say the same to type checkers, which need literals.
-_NAMES = {
-    "kafkalog._speedups.output_stream": "BufferingOutputStream ReservedOutput",
-    "kafkalog._speedups.record": "Record",
-    "kafkalog.attributes": "CompressionType TimestampType",
-    "kafkalog.record.framing": "EndKind EndOfData",
-    "kafkalog.record.log_validator": "AppendOrigin ValidationResult validate_messages_and_assign_offsets",
-    "kafkalog.record.message_set": "ByteBufferMessageSet MessageSet batches_of_records",
-    "kafkalog.record.message_writer": "MessageWriter",
-    "kafkalog.record.record_batch": "RecordBatch",
-    "kafkalog.record.record_columns": "RecordColumns",
-    "kafkalog.record.records_builder": "BatchSettings RecordsBuilder",
-    "kafkalog.storage.fetch_data_info": "AbortedTransaction FetchDataInfo IsolationLevel LogAppendInfo",
-    "kafkalog.storage.file_names": "TopicPartition",
-    "kafkalog.storage.log": "Log",
-    "kafkalog.storage.log_config": "LogConfig",
-    "kafkalog.storage.log_manager": "Intervals LogManager",
-    "kafkalog.storage.log_offset_metadata": "LogOffsetMetadata",
-    "kafkalog.storage.read_only_log": "ReadOnlyLog",
-    "kafkalog.storage.segment.file_message_set": "FileMessageSet OffsetPosition TimestampAndOffset",
-    "kafkalog.storage.unified_log": "WritableLog",
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_HOMES = homes_of(
+    {
+        "kafkalog._speedups.output_stream": "BufferingOutputStream ReservedOutput",
+        "kafkalog._speedups.record": "Record",
+        "kafkalog.attributes": "CompressionType TimestampType",
+        "kafkalog.record.framing": "EndKind EndOfData",
+        "kafkalog.record.log_validator": "AppendOrigin ValidationResult validate_messages_and_assign_offsets",
+        "kafkalog.record.message_set": "ByteBufferMessageSet MessageSet batches_of_records",
+        "kafkalog.record.message_writer": "MessageWriter",
+        "kafkalog.record.record_batch": "RecordBatch",
+        "kafkalog.record.record_columns": "RecordColumns",
+        "kafkalog.record.records_builder": "BatchSettings RecordsBuilder",
+        "kafkalog.storage.fetch_data_info": "AbortedTransaction FetchDataInfo IsolationLevel LogAppendInfo",
+        "kafkalog.storage.file_names": "TopicPartition",
+        "kafkalog.storage.log": "Log",
+        "kafkalog.storage.log_config": "LogConfig",
+        "kafkalog.storage.log_manager": "Intervals LogManager",
+        "kafkalog.storage.log_offset_metadata": "LogOffsetMetadata",
+        "kafkalog.storage.read_only_log": "ReadOnlyLog",
+        "kafkalog.storage.segment.file_message_set": "FileMessageSet OffsetPosition TimestampAndOffset",
+        "kafkalog.storage.unified_log": "WritableLog",
+    }
+)
 
 
 @overload
@@ -171,11 +174,7 @@ def open(  # noqa: A001 - as above
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("kafkalog.errors")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    return imported(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

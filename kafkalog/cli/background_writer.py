@@ -12,7 +12,7 @@ PORTION_BYTES = 1 << 21
 
 
 class Sink:
-    """Writes to a stream in a background thread: `with Sink(stream) as sink: sink.write(piece)`.
+    """A background thread that writes to a stream: `with Sink(stream) as sink: sink.write(piece)`.
 
     All is written at the end of the `with`.
 

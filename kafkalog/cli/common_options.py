@@ -1,4 +1,4 @@
-"""Arguments and options of several commands: `PATH...`, `--topic`, `--wide`."""
+"""Arguments and options of several commands: `PATH...`, `--topic`, `--wide`, `--output`, `--quiet`."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ topic_option = click.option(
     help="In a data directory, only partitions whose topic or topic-partition matches. Repeatable.",
 )  # fmt: skip
 wide_option = click.option("-w", "--wide", is_flag=True, help="All columns in full width, even on a narrow terminal.")
+document_option = click.option(
+    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="Text for people, or one JSON document.",
+)  # fmt: skip
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 
 
 def select(place: DataDir | PartitionDir | LogFile, topics: tuple[str, ...]) -> DataDir | PartitionDir | LogFile:

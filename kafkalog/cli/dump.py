@@ -102,7 +102,7 @@ class Options:
 
 
 class Dump:
-    """Prints logs one after the other until the limit is reached, and stores the most severe exit code.
+    """The output of logs, one after the other until the limit is reached, and the most severe exit code.
 
     Attributes:
         options: The options.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
-from kafkalog.cli.common_options import LogPath
+from kafkalog.cli.common_options import LogPath, document_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_place, text_of
 from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
@@ -57,10 +57,7 @@ Examples:
     help="Assume that the last broker stopped so.  [default: by .kafka_cleanshutdown]",
 )  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="All partitions and all steps.")
-@click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text for people, or one JSON document.",
-)  # fmt: skip
+@document_option
 def explain(directory: Path, as_if: str | None, verbose: bool, form: str) -> int:
     """Tell what a broker would do if it started on the data directory DIR, in its order, without doing it: what it
     recovers, rebuilds, cuts off, deletes and sets aside, where the logs begin and end then, and whether it starts.

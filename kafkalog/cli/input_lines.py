@@ -49,7 +49,7 @@ class _Line(msgspec.Struct):
 
 
 class Lines:
-    """Converts pieces of input of any length to records.
+    """A converter of pieces of input, of any length, to records.
 
     Args:
         form: "lines" or "jsonl".

@@ -34,7 +34,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class JsonLines:
-    """Encodes the records and batches of one log as lines."""
+    """An encoder of the records and batches of one log as lines."""
 
     def __init__(self, partition: TopicPartition | None, path: str | PathLike[str]) -> None:
         """Prepare the fields that all lines share.
@@ -134,7 +134,7 @@ def _producers_of(part: RecordColumns, states: NDArray[np.uint8]) -> list[NDArra
 
 
 class Array:
-    """Joins lines, or pieces of them, to one JSON array. Strings have no line breaks, because these are escaped."""
+    """One JSON array, joined from lines or pieces of them. Strings have no line breaks, because these are escaped."""
 
     def __init__(self) -> None:
         self._begun = False

@@ -169,6 +169,11 @@ def of_batch(located: Located, facts: BatchFacts) -> dict[str, Any]:
     return dict(zip(BATCH_FIELDS, values, strict=True))
 
 
+def of_ranges(ranges: Iterable[tuple[int | None, int | None]]) -> list[dict[str, int | None]]:
+    """Return ranges of offsets, given the first and the last one of each."""
+    return [{"first_offset": first, "last_offset": last} for first, last in ranges]
+
+
 def of_place(path: str | PathLike[str], partition: TopicPartition | None) -> dict[str, Any]:
     """Return the path of a partition, a segment or a file, and the partition that it belongs to."""
     return {

@@ -6,7 +6,7 @@ from kafkalog.cli.output import complain
 
 
 class LogLines(logging.Handler):
-    """Prints a line for each warning, with its error if there is one, but without a traceback."""
+    """A handler that prints a line for each warning, with its error if there is one, but without a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -19,6 +19,7 @@ from kafkalog.cli.output import (
     Column,
     colour_wanted,
     complain,
+    hint_of,
     human_size,
     printable,
     rfc3339,
@@ -186,7 +187,7 @@ def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, li
 
 
 class Listing:
-    """Prints rows in the selected form, and stores the most severe exit code."""
+    """The printed list, in the selected form, and the most severe exit code."""
 
     def __init__(self, form: str, *, wide: bool = False) -> None:
         self.form = form
@@ -244,8 +245,7 @@ class Listing:
     def finish(self) -> None:
         """Write the hint about hidden columns, and the JSON array."""
         if self._hidden:
-            hint = f"(hidden: {', '.join(self._hidden)}; --wide shows all)"
-            write_text(styled(hint, colour_wanted(), dim=True) + "\n")
+            write_text(styled(hint_of(self._hidden), colour_wanted(), dim=True) + "\n")
         if self.form == "json":
             write_text(text_of(self.documents, indent=2) + "\n")
 

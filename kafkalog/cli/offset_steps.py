@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OffsetSteps:
-    """Counts where an offset is not followed by the next one; control records count like others."""
+    """The number of places where an offset is not followed by the next one; control records count like others."""
 
     def __init__(self) -> None:
         self._last: int | None = None

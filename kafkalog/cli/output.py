@@ -220,6 +220,11 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
     return Table(lines, [columns[i].title for i in filled if i not in shown])
 
 
+def hint_of(hidden: Iterable[str]) -> str:
+    """Return the hint that columns are hidden."""
+    return f"(hidden: {', '.join(hidden)}; --wide shows all)"
+
+
 def _fitting(columns: Sequence[Column], widths: Sequence[int], filled: Sequence[int], width: int) -> list[int]:
     """Return the columns that fit: those that must stay, then others by falling priority."""
     shown = {i for i in filled if columns[i].keep >= MUST_STAY}

@@ -13,7 +13,7 @@ BETWEEN_UPDATES_SECONDS = 0.1
 
 
 class Progress:
-    """Shows progress in bytes: `with Progress(measure) as progress: progress.advance(n)`.
+    """A line that shows progress in bytes: `with Progress(measure) as progress: progress.advance(n)`.
 
     Args:
         measure: Returns the bytes of all work. It is not called if nothing is shown: that may take long.

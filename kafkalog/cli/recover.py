@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND
-from kafkalog.cli.common_options import LogPath
-from kafkalog.cli.json_shapes import JSON_VERSION, known, of_place, text_of
+from kafkalog.cli.common_options import LogPath, document_option, quiet_option
+from kafkalog.cli.json_shapes import JSON_VERSION, known, of_place, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, human_size, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import Terminated, raised
@@ -32,8 +32,9 @@ Exit codes:
 
 As a broker does after an unclean stop, this reads each partition from its
 recovery point on, rebuilds indexes, leader epochs and producer state, and cuts
-off what is incomplete; each removal is reported. It changes files: no broker
-may run. Interrupted, it goes on from where it was when it is run again.
+off what is incomplete; each removal is reported, with the offsets that are
+lost by it. It changes files: no broker may run. Interrupted, it goes on from
+where it was when it is run again.
 
 \b
 Examples:
@@ -49,11 +50,8 @@ Examples:
     "-j", "--jobs", metavar="N", type=click.IntRange(min=1), default=None,
     help="The number of processes.  [default: one per processor]",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text for people, or one JSON document.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@document_option
+@quiet_option
 def recover(directory: Path, jobs: int | None, form: str, quiet: bool) -> int:
     """Do what a broker does in the data directory DIR after an unclean stop, with several processes, and mark the
     directory as closed cleanly. A broker then starts on it without recovery.
@@ -90,7 +88,7 @@ def recover(directory: Path, jobs: int | None, form: str, quiet: bool) -> int:
 def _summary(results: list[RecoveredPartition], size: int, seconds: float) -> dict[str, Any]:
     return {
         "partitions": len(results),
-        "changed": sum(bool(each.messages) for each in results),
+        "changed": sum(bool(each.messages or each.lost_offsets) for each in results),
         "failed": sum(each.error is not None for each in results),
         "bytes": size,
         "seconds": round(seconds, 3),
@@ -101,6 +99,9 @@ def _show(result: RecoveredPartition, *, silent: bool) -> None:
     """Print what was changed in a partition, unless `silent`; and an error."""
     if not silent:
         write_text("".join(printable(message) + "\n" for message in result.messages))
+        if result.lost_offsets is not None:
+            first, last = result.lost_offsets
+            write_text(f"{result.topic_partition}: offsets {first}..{last} are lost\n")
     if result.error is not None:
         complain(f"{result.topic_partition} was not recovered: {result.error}")
 
@@ -111,6 +112,7 @@ def _fields(result: RecoveredPartition) -> dict[str, Any]:
         "log_start_offset": known(result.log_start_offset),
         "log_end_offset": known(result.log_end_offset),
         "high_watermark": known(result.high_watermark),
+        "lost_offsets": of_ranges([] if result.lost_offsets is None else [result.lost_offsets]),
         "messages": [path_text(each) for each in result.messages],
         "error": None if result.error is None else path_text(str(result.error)),
     }

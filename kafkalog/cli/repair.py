@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND
-from kafkalog.cli.common_options import LogPath
-from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, text_of
+from kafkalog.cli.common_options import LogPath, document_option, quiet_option
+from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import Terminated, raised
@@ -61,13 +61,11 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--journal", "journals", type=LogPath(), metavar="DIR",
-    help="Where to make the journal; give it again after an interruption.  [default: beside the data directory]",
+    help="The directory in which the journal is made, as one of its own; give DIR again after an interruption.  "
+    "[default: the directory that the data directory is in]",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text for people, or one JSON document.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@document_option
+@quiet_option
 def repair(  # noqa: PLR0917 # click passes them by name
     path: Path | None, applied: bool, undo: Path | None, drop_corrupt: bool, topic_id: str | None,
     journals: Path | None, form: str, quiet: bool,
@@ -234,7 +232,8 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
                 "path": path_text(change.path),
                 "description": path_text(str(change)),
                 "topic_id": change.topic_id,
-                "lost_offsets": [{"first_offset": first, "last_offset": last} for first, last in change.lost],
+                "cluster_topic_id": change.cluster_topic_id,
+                "lost_offsets": of_ranges(change.lost),
                 "holds": None
                 if change.holds is None
                 else {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
-from kafkalog.cli.common_options import LogPath, select, topic_option
+from kafkalog.cli.common_options import LogPath, document_option, quiet_option, select, topic_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_place, text_of
 from kafkalog.cli.output import complain, counted, human_size, printable, write_text
 from kafkalog.cli.progress import Progress
@@ -52,11 +52,8 @@ Examples:
 @click.argument("destination", metavar="DEST", type=LogPath())
 @topic_option
 @click.option("--topic-id", metavar="ID", help="The topic id, 22 characters.  [default: that of SRC]")
-@click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text for people, or one JSON document.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@document_option
+@quiet_option
 def salvage(  # noqa: PLR0917 # click passes them by name
     source: Path, destination: Path, topics: tuple[str, ...], topic_id: str | None, form: str, quiet: bool
 ) -> int:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND
-from kafkalog.cli.common_options import LogPath, select, topic_option, wide_option
+from kafkalog.cli.common_options import LogPath, document_option, select, topic_option, wide_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_place, text_of
 from kafkalog.cli.output import (
     Column,
     colour_wanted,
     complain,
+    hint_of,
     human_size,
     path_text,
     printable,
@@ -61,10 +62,7 @@ Examples:
 @click.command(short_help="Show offsets, watermarks and health, at a glance.", epilog=EPILOG)
 @click.argument("path", metavar="PATH", type=LogPath())
 @topic_option
-@click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text for people, or one JSON document.",
-)  # fmt: skip
+@document_option
 @wide_option
 def status(path: Path, topics: tuple[str, ...], form: str, wide: bool) -> int:
     """Show a line for each partition of a data directory: where the log starts and ends, its last stable offset and
@@ -102,7 +100,7 @@ def _print(found: DirectoryStatus, rows: list[PartitionStatus], width: int | Non
     for row, line in zip(rows, lines, strict=True):
         write_text((styled(line, colour, fg="red") if row.problem else line) + "\n")
     if shown.hidden:
-        write_text(styled(f"(hidden: {', '.join(shown.hidden)}; --wide shows all)", colour, dim=True) + "\n")
+        write_text(styled(hint_of(shown.hidden), colour, dim=True) + "\n")
     for row in rows:
         if row.problem is not None:
             write_text(f"{printable(row.partition.name)}: {printable(row.problem)}\n")

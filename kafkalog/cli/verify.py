@@ -65,7 +65,7 @@ Examples:
 
 
 class Report:
-    """Writes findings and summary in the selected form; nothing if `quiet`."""
+    """The printed findings and summary, in the selected form; nothing if `quiet`."""
 
     def __init__(self, form: str, *, quiet: bool) -> None:
         self._form = form

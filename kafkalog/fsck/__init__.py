@@ -14,8 +14,9 @@ a damaged partition to a new one.
 The public names are imported on first use, so that a check does not import what recovers and repairs.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from kafkalog.lazy_names import homes_of, imported
 
 if TYPE_CHECKING:
     from kafkalog.fsck.batch_search import SoundEntries
@@ -54,26 +55,23 @@ __all__ = [
 ]
 
 # The home of each name. `TYPE_CHECKING` and `__all__` say the same to type checkers, which need literals.
-_NAMES = {
-    "kafkalog.fsck.batch_search": "SoundEntries",
-    "kafkalog.fsck.consequences": "Consequence Severity",
-    "kafkalog.fsck.explaining": "Explanation explain",
-    "kafkalog.fsck.findings": "Finding Summary Verdict",
-    "kafkalog.fsck.recovering": "RecoveredPartition bytes_to_recover recover",
-    "kafkalog.fsck.repair_planning": "Change Left Mending RepairPlan plan_repair",
-    "kafkalog.fsck.repairing": "apply_repair undo_repair",
-    "kafkalog.fsck.salvaging": "SalvagedPartition salvage",
-    "kafkalog.fsck.verifying": "Options verify_path",
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_HOMES = homes_of(
+    {
+        "kafkalog.fsck.batch_search": "SoundEntries",
+        "kafkalog.fsck.consequences": "Consequence Severity",
+        "kafkalog.fsck.explaining": "Explanation explain",
+        "kafkalog.fsck.findings": "Finding Summary Verdict",
+        "kafkalog.fsck.recovering": "RecoveredPartition bytes_to_recover recover",
+        "kafkalog.fsck.repair_planning": "Change Left Mending RepairPlan plan_repair",
+        "kafkalog.fsck.repairing": "apply_repair undo_repair",
+        "kafkalog.fsck.salvaging": "SalvagedPartition salvage",
+        "kafkalog.fsck.verifying": "Options verify_path",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kafkalog.fsck' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    return imported(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

@@ -12,12 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from kafkalog.errors import CorruptCheckpointError
-from kafkalog.fsck.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from kafkalog.fsck.findings import Finding
+from kafkalog.errors import CorruptCheckpointError, KafkaLogError
+from kafkalog.fsck.cluster_metadata import ClusterMetadata, load_cluster_metadata
+from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.layout_checks import TIERED_STORAGE_CACHE, Names
 from kafkalog.fsck.log_history import LogHistory
-from kafkalog.fsck.state_checks import of_error, unreadable
+from kafkalog.fsck.metadata_checks import snapshot_findings
+from kafkalog.fsck.state_checks import holds_metadata, of_error
 from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_offset_checkpoint
 from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown
 from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
@@ -37,7 +38,12 @@ from kafkalog.storage.file_names import (
 )
 
 _ONCE_REACHED = {HIGH_WATERMARK_CHECKPOINT: "high watermark", RECOVERY_POINT_CHECKPOINT: "recovery point"}
-_CHECKPOINTS = *_ONCE_REACHED, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT
+OFFSET_CHECKPOINTS = *_ONCE_REACHED, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT
+
+
+def _short(name: str) -> str:
+    """Return the name of an offset checkpoint as the situation of a finding."""
+    return name.removesuffix("-offset-checkpoint")
 
 
 def _is_renamed(name: str) -> bool:
@@ -58,12 +64,12 @@ class Checkpoints:
         self.offsets: dict[str, dict[TopicPartition, int]] = {}
         self.faults: list[Finding] = []
         self.was_clean = was_clean_shutdown(directory)
-        for name in _CHECKPOINTS:
+        for name in OFFSET_CHECKPOINTS:
             path = directory / name
             try:
                 self.offsets[name] = read_offset_checkpoint(path)
             except CorruptCheckpointError as error:
-                situation = name.removesuffix("-offset-checkpoint") if error.expected == A_NUMBER else ""
+                situation = _short(name) if error.expected == A_NUMBER else ""
                 self.faults.append(replace(of_error("checkpoint-format", path, error), situation=situation))
             except OSError as error:
                 self.faults.append(unreadable(path, error))
@@ -73,7 +79,7 @@ class Checkpoints:
         part = copy(self)
         part.faults = []
         # It may be large, and only the check of a partition with a gap reads it again.
-        part.__dict__.pop("cluster", None)
+        part.__dict__.pop("_loaded", None)
         part.offsets = {
             name: {each: offset for each, offset in offsets.items() if each == partition}
             for name, offsets in self.offsets.items()
@@ -84,15 +90,34 @@ class Checkpoints:
         """Return the offset of a partition in a checkpoint; None if there is none."""
         return None if partition is None else self.offsets.get(name, {}).get(partition)
 
+    def trusts_log(self, partition: TopicPartition | None) -> bool:
+        """Return whether a broker reads no segment of a partition when it starts; it always recovers its metadata."""
+        return self.was_clean and not holds_metadata(partition)
+
     def recovery_point(self, partition: TopicPartition | None) -> int:
         """Return the offset before which a broker trusts all segments; 0 if it recovers all after an unclean stop."""
-        is_metadata = partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
-        return 0 if is_metadata else self.offset(RECOVERY_POINT_CHECKPOINT, partition) or 0
+        return 0 if holds_metadata(partition) else self.offset(RECOVERY_POINT_CHECKPOINT, partition) or 0
 
-    @cached_property
+    @property
     def cluster(self) -> ClusterMetadata | None:
         """The cluster's metadata, if they are in the directory and can be read."""
-        return read_cluster_metadata(self.directory)
+        return self._loaded[0]
+
+    @cached_property
+    def _loaded(self) -> tuple[ClusterMetadata | None, Exception | None]:
+        """The cluster's metadata, and why they are not read."""
+        try:
+            return load_cluster_metadata(self.directory), None
+        except (KafkaLogError, OSError, ValueError) as error:
+            return None, error
+
+    def not_compared(self) -> Iterator[Finding]:
+        """Yield the finding that partitions are not compared with the cluster's metadata, which are there."""
+        _, error = self._loaded
+        if error is not None:
+            path = error.path if isinstance(error, KafkaLogError) else None
+            message = f"partitions are not compared with the cluster's metadata, which are not read: {error}"
+            yield Finding("metadata-not-compared", path or self._path(f"{CLUSTER_METADATA_TOPIC}-0"), message)
 
     @cached_property
     def node(self) -> tuple[int | None, str | None]:
@@ -218,13 +243,28 @@ class Checkpoints:
                     yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
                                   offset - 1, partition=str(partition))  # fmt: skip
 
+    def _emptied(self) -> Iterator[Finding]:
+        """Yield the findings about checkpoints without a byte.
+
+        A new broker creates them so; when it stops, it writes those that it has offsets for.
+        """
+        has_records = any(offset > 0 for offset in self.offsets.get(RECOVERY_POINT_CHECKPOINT, {}).values())
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            path = self.directory / name
+            written = self.was_clean and (has_records or name != HIGH_WATERMARK_CHECKPOINT)
+            if written and path.is_file() and not path.stat().st_size:
+                yield Finding("checkpoint-empty", str(path), "it has no bytes, though the last writer stopped cleanly",
+                              situation=_short(name))  # fmt: skip
+
     def file_findings(self) -> Iterator[Finding]:
         """Yield the findings about the format of the files of the directory."""
         yield from self.faults
+        yield from self._emptied()
         mark = self.directory / CLEAN_SHUTDOWN_FILE
         # Older brokers leave the file empty.
         if self.was_clean and mark.stat().st_size and read_broker_epoch(self.directory) is None:
             yield Finding("clean-shutdown-format", str(mark), "it has no epoch of a broker")
+        yield from snapshot_findings(self.directory)
         # Brokers without KRaft write it anew.
         if (self.directory / f"{CLUSTER_METADATA_TOPIC}-0").is_dir() and not (
             self.directory / META_PROPERTIES

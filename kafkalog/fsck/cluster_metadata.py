@@ -17,6 +17,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -28,7 +29,8 @@ from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 METADATA_VERSION = "metadata.version"
 _DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
-_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+SNAPSHOT = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
+"""The name of a snapshot: the offset after its last record, and the leader epoch of that."""
 _FRAME_VERSION = 1
 _BEGIN, _END, _ABORT = 23, 24, 25
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
@@ -106,46 +108,65 @@ class ClusterMetadata:
 
 
 def read_cluster_metadata(data_dir: Path) -> ClusterMetadata | None:
-    """Return the metadata in a data directory, up to the last whole batch.
+    """Return the metadata in a data directory; None if there are none, or if not all of them can be read."""
+    with suppress(KafkaLogError, OSError, ValueError):
+        return load_cluster_metadata(data_dir)
+    return None
 
-    Returns:
-        None if there are none, or if not all of them can be read. What is damaged is told by the check of the
-        partition.
+
+def load_cluster_metadata(data_dir: Path) -> ClusterMetadata | None:
+    """Return the metadata in a data directory, up to the last whole batch; None if it has none.
+
+    Raises:
+        KafkaLogError: The newest snapshot or the log is damaged.
+        OSError: A file cannot be read.
+        ValueError: A record is not understood, or the metadata have no beginning.
     """
     directory = data_dir / _DIRECTORY
+    if not directory.is_dir():
+        return None
     metadata = ClusterMetadata()
     pending: list[bytes] | None = None
-    try:
-        for value in _values(directory):
-            key, _ = _opened(value)
-            if key == _BEGIN:
-                pending = []
-            elif key in {_END, _ABORT}:
-                for each in pending or () if key == _END else ():
-                    metadata.apply(each)
-                pending = None
-            elif pending is not None:
-                pending.append(value)
-            else:
-                metadata.apply(value)
-    except (KafkaLogError, OSError, ValueError):
-        return None
+    for value in _values(data_dir):
+        key, _ = _opened(value)
+        if key == _BEGIN:
+            pending = []
+        elif key in {_END, _ABORT}:
+            for each in pending or () if key == _END else ():
+                metadata.apply(each)
+            pending = None
+        elif pending is not None:
+            pending.append(value)
+        else:
+            metadata.apply(value)
     # Each snapshot and each log begins with the level.
-    return metadata if METADATA_VERSION in metadata.features else None
+    if METADATA_VERSION not in metadata.features:
+        raise ValueError(f"no record has the level of {METADATA_VERSION}")
+    return metadata
 
 
-def _values(directory: Path) -> Iterator[bytes]:
+def newest_snapshot(data_dir: Path) -> Path | None:
+    """Return the newest snapshot of the metadata in a data directory; None if there is none.
+
+    Raises:
+        OSError: The directory of the metadata cannot be listed.
+    """
+    directory = data_dir / _DIRECTORY
+    names = (path.name for path in directory.iterdir()) if directory.is_dir() else ()
+    newest = max(filter(SNAPSHOT.fullmatch, names), default=None)
+    return None if newest is None else directory / newest
+
+
+def _values(data_dir: Path) -> Iterator[bytes]:
     """Yield the values of the newest snapshot, and those of the log after it."""
     from kafkalog.storage.read_only_log import ReadOnlyLog
 
-    names = (_SNAPSHOT.fullmatch(path.name) for path in directory.iterdir())
-    newest = max((match for match in names if match), key=lambda match: match[0], default=None)
-    start = 0
+    newest, start = newest_snapshot(data_dir), 0
     if newest is not None:
-        start = int(newest[1])
-        with FileMessageSet(directory / newest[0], sealed=True) as snapshot:
+        start = int(newest.name.partition("-")[0])
+        with FileMessageSet(newest, sealed=True) as snapshot:
             yield from (record.value or b"" for record in snapshot)
-    with ReadOnlyLog(directory, from_first_segment=True) as log:
+    with ReadOnlyLog(data_dir / _DIRECTORY, from_first_segment=True) as log:
         # A broker lets the log begin anew if it ends before the snapshot.
         if log.log_end_offset > start:
             yield from (record.value or b"" for record in log.records(start))
@@ -160,7 +181,7 @@ def _opened(value: bytes) -> tuple[int, "_Fields"]:
 
 
 class _Fields:
-    """Reads the fields of a message in Kafka's flexible encoding. What is not there raises ValueError."""
+    """A reader of the fields of a message in Kafka's flexible encoding. It raises ValueError for what is not there."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

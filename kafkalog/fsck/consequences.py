@@ -93,6 +93,7 @@ _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recove
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
 _SETTING = "kafka-configs.sh ... --alter --entity-type topics --entity-name TOPIC --add-config NAME=VALUE"
 _RENAME = "mv {path} {partition}"
+_OLDER = "mv {path} ASIDE    # if the log or an older snapshot has the rest; else take both from another controller"
 _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
@@ -117,6 +118,9 @@ RULES: dict[str, Rule] = {
     "wrong-size": _damaged,
     "torn-tail": Rule(
         _REBUILT, "appends behind the incomplete batch, which no consumer gets past", "cuts it off", _TAIL
+    ),
+    "torn-tail, stopped": Rule(
+        _LOST, "appends behind the incomplete batch, which no consumer gets past", "cuts it off", _REPAIR
     ),
     "preallocated-tail": Rule(_HARMLESS, _ACCEPTS, "cuts it off"),
     "preallocated-tail, stopped": Rule(_NO_START, "does not start: a size of 0 is damage", "cuts it off", _TAIL),
@@ -160,13 +164,13 @@ RULES: dict[str, Rule] = {
         _LOST,
         "lowers the high watermark: committed records are gone",
         _SAME,
-        f"{_REPAIR}    # or, if other replicas have them: mv {{directory}} ASIDE",
+        f"{_REPAIR} --drop-corrupt    # or, if other replicas have them: mv {{directory}} ASIDE",
     ),
     "log-too-short, empty": Rule(
         _LOST,
         "lowers the high watermark: committed records are gone",
         _SAME,
-        "kafkalog repair {path}    # or, if other replicas have them: mv {path} ASIDE",
+        "kafkalog repair {path} --drop-corrupt    # or, if other replicas have them: mv {path} ASIDE",
     ),
     # Indexes.
     "index-missing": Rule(_REBUILT, "reads the segment and rebuilds its indexes", _SAME, _REPAIR),
@@ -214,6 +218,12 @@ RULES: dict[str, Rule] = {
         _WRONG, "serves deleted records again, from the first segments on", _SAME, _REPAIR
     ),
     "checkpoint-format, cleaner": Rule(_DOUBTFUL, "compacts nothing in the directory", _SAME, _REPAIR),
+    # It was written when the broker stopped, if only without a line.
+    "checkpoint-empty": Rule(_DOUBTFUL, "finds out the high watermarks again", _SAME),
+    "checkpoint-empty, recovery-point": Rule(_REBUILT, _ACCEPTS, "recovers all logs"),
+    "checkpoint-empty, log-start": Rule(
+        _WRONG, "serves deleted records again, from the first segments on", _SAME, _REPAIR
+    ),
     "log-start-unlike-epochs": Rule(_DELETED, "deletes the segments before the log start", _SAME, _REPAIR),
     "log-start-before-log": Rule(_WRONG, "serves deleted records again, from the first segment on", _SAME, _REPAIR),
     "log-start-beyond-end": Rule(_DELETED, "deletes all segments, and begins anew at the log start", _SAME, _REPAIR),
@@ -224,6 +234,11 @@ RULES: dict[str, Rule] = {
     ),
     "meta-properties-format": Rule(_NO_START, "does not start", _SAME),
     "meta-properties-missing": Rule(_NO_START, "does not start", _SAME),
+    "metadata-snapshot": Rule(_NO_START, "does not start", _SAME, _OLDER),
+    "metadata-snapshot, torn": Rule(
+        _ASIDE, "takes partitions whose topics are missing in it for stray ones, and renames them -stray", _SAME, _OLDER
+    ),
+    "metadata-not-compared": Rule(_HARMLESS, "reads them as it does; no partition was compared with them here", _SAME),
     "quorum-state-format": Rule(_NO_START, "does not start", _SAME),
     # What another version of Kafka does with the cluster's metadata.
     "feature-level": Rule(_NO_START, "does not start", _SAME),

@@ -23,6 +23,7 @@ from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import RULES, Consequence, Severity
 from kafkalog.fsck.findings import UNREADABLE_CODES, Finding
 from kafkalog.fsck.recovering import unflushed
+from kafkalog.fsck.state_checks import holds_metadata
 from kafkalog.fsck.verifying import Options, verify_place
 from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
 from kafkalog.storage.data_dir.directory_lock import holder_of
@@ -30,7 +31,6 @@ from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, Partiti
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
-    CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
@@ -43,7 +43,7 @@ from kafkalog.storage.remote_path import local_path
 
 
 class Stage(StrEnum):
-    """A part of a broker's start, in its order."""
+    """A stage of a broker's start. They are in the order in which a broker goes through them."""
 
     IDENTITY = "identity"
     METADATA = "metadata"
@@ -61,9 +61,9 @@ _ORDER = {stage: place for place, stage in enumerate(Stage)}
 # The stages of findings, by the beginning of their codes. What is not here is about the bytes of segments.
 _STAGES = {
     Stage.IDENTITY: ("meta-properties",),
-    Stage.METADATA: ("quorum-state",),
+    Stage.METADATA: ("quorum-state", "metadata-"),
     Stage.CLEAN_MARK: ("clean-shutdown",),
-    Stage.CHECKPOINTS: ("checkpoint-format",),
+    Stage.CHECKPOINTS: ("checkpoint-",),
     Stage.LEFTOVERS: ("left-over", "swap-damaged", "directory-delete"),
     Stage.SEGMENTS: (
         *("foreign-", "partition-twice", "directory-", "dangling-link", "mode", "orphaned-index", "index-missing"),
@@ -170,7 +170,9 @@ class Explanation:
     @property
     def bytes_to_recover(self) -> int:
         """The bytes that are read in a recovery, those of the cluster's metadata left out."""
-        return sum(each.bytes_to_recover for each in self.partitions if not _is_metadata(each.partition))
+        return sum(
+            each.bytes_to_recover for each in self.partitions if not holds_metadata(each.partition.topic_partition)
+        )
 
     @property
     def severities(self) -> set[Severity]:
@@ -210,7 +212,7 @@ def explain(
         owner = served.get(finding.partition or "") or owners.get(finding.path) or owners.get(directory)
         (own if owner is None else of_partitions.setdefault(owner.path, [])).append(finding)
     # The cluster's metadata is loaded first.
-    partitions = sorted(place.partitions, key=lambda each: not _is_metadata(each))
+    partitions = sorted(place.partitions, key=lambda each: not holds_metadata(each.topic_partition))
     starts = tuple(
         _Start(each, checkpoints, clean=assumed).told(of_partitions.get(each.path, [])) for each in partitions
     )
@@ -219,10 +221,6 @@ def explain(
     return Explanation(
         path=place.path, was_clean=checkpoints.was_clean, clean=assumed, steps=tuple(steps), partitions=starts
     )
-
-
-def _is_metadata(partition: PartitionDir) -> bool:
-    return partition.topic_partition is not None and partition.topic_partition.topic == CLUSTER_METADATA_TOPIC
 
 
 def _routine(checkpoints: Checkpoints, *, clean: bool) -> Iterator[Step]:
@@ -258,9 +256,7 @@ def _routine(checkpoints: Checkpoints, *, clean: bool) -> Iterator[Step]:
 
 
 def _stage_of(finding: Finding) -> Stage:
-    if finding.code == "checkpoint-format" and finding.path.endswith(
-        (HIGH_WATERMARK_CHECKPOINT, "cleaner-offset-checkpoint")
-    ):
+    if finding.code in {"checkpoint-format", "checkpoint-empty"} and finding.path.endswith(_READ_LAST):
         return Stage.SERVING
     return next((stage for stage, codes in _STAGES.items() if finding.code.startswith(codes)), Stage.RECOVERY)
 
@@ -288,7 +284,7 @@ class _Start:
     def __init__(self, partition: PartitionDir, checkpoints: Checkpoints, *, clean: bool) -> None:
         self._partition = partition
         self._checkpoints = checkpoints
-        self._clean = clean and not _is_metadata(partition)
+        self._clean = clean and not holds_metadata(partition.topic_partition)
         self._point = checkpoints.recovery_point(partition.topic_partition)
         self._files: list[tuple[int, Path]] = []
         self._recovered: list[tuple[int, Path]] = []
@@ -387,7 +383,7 @@ class _Start:
         if self._recovered:
             text = f"recovers {len(self._recovered)} of them, from recovery point {self._point} on"
             yield Step(stage=Stage.RECOVERY, path=path, does=text)
-        if mark == "stray" or _is_metadata(self._partition):
+        if mark == "stray" or holds_metadata(self._partition.topic_partition):
             return
         # Those that recovery leaves.
         before = sum(following <= start for following, _ in self._files[1:])

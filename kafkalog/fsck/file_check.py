@@ -61,7 +61,7 @@ class Scope:
 
 
 class Watcher(Protocol):
-    """What else is compared with the batches, while they are in memory."""
+    """A further check, which sees the batches of a file while they are in memory."""
 
     def see(self, item: Item, file: Source) -> None:
         """Take note of the next batches, or of lost bytes."""
@@ -153,7 +153,7 @@ def lost_finding(source: Source, item: Lost | Tail, scope: Scope) -> Finding:
     if isinstance(item, Tail) and item.kind is EndKind.ZEROED and not sealed:
         message = "only zeros up to the end of the file: preallocated, or not written back; recovery cuts them off"
         return Finding("preallocated-tail", scope.path, message, item.start, size, situation=scope.situation)
-    code, message, expected, found = _loss(item, sealed=sealed, is_last=is_last)
+    code, message, expected, found = _loss(item, scope, is_last=is_last)
     last = item.previous_offset
     first = scope.bounds.base if last is None else last + 1
     following = None
@@ -169,16 +169,19 @@ def lost_finding(source: Source, item: Lost | Tail, scope: Scope) -> Finding:
 _Figure = int | str | None
 
 
-def _loss(item: Lost | Tail, *, sealed: bool, is_last: bool) -> tuple[str, str, _Figure, _Figure]:
+def _loss(item: Lost | Tail, scope: Scope, *, is_last: bool) -> tuple[str, str, _Figure, _Figure]:
     """Return code, message, and the expected and the found value."""
     cause, expected, found = _cause(item.why)
     if isinstance(item, Tail):
         if item.kind is EndKind.ZEROED:
             message = "only zeros up to the end of the file, though the segment has a successor"
             return "zeroed-tail", message, None, None
-        message = "though the segment has a successor" if sealed else "recovery cuts it off"
-        message = f"the last batch is incomplete{', ' if sealed else '; '}{message}: {cause}"
-        return "torn-tail", message, expected, found
+        why = "recovery cuts it off"
+        if scope.sealed:
+            why = "though the segment has a successor"
+        elif scope.stopped:
+            why = "though the last writer stopped cleanly"
+        return "torn-tail", f"the last batch is incomplete, {why}: {cause}", expected, found
     if item.sizes is not None:
         message = "only the size field is wrong: with the size expected, the checksum holds"
         return "wrong-size", message, *item.sizes

@@ -120,6 +120,11 @@ class Finding:
         return details
 
 
+def unreadable(path: str | os.PathLike[str], error: OSError) -> Finding:
+    """Return the finding about a file or a directory that cannot be read."""
+    return Finding("unreadable", os.fspath(path), error.strerror or str(error))
+
+
 @dataclass(slots=True)
 class Verdict:
     """The findings of one file, partition or data directory, taken together.

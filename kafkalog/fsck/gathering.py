@@ -65,7 +65,7 @@ class Batches:
 
 
 class BatchWatcher(Protocol):
-    """What is compared with the batches of a segment."""
+    """A check that sees the batches of a segment."""
 
     def see(self, batches: Batches) -> None:
         """Take note of the next batches."""
@@ -75,7 +75,7 @@ class BatchWatcher(Protocol):
 
 
 class Gathering:
-    """Watches the walk over a segment, and passes on what it gathers."""
+    """A watcher of the walk over a segment, which gathers the batches and passes them on."""
 
     def __init__(self, base: int, *watchers: BatchWatcher) -> None:
         self._watchers = watchers

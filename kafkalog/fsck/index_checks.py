@@ -18,7 +18,7 @@ import numpy as np
 
 from kafkalog.errors import CorruptIndexError
 from kafkalog.fsck.file_check import Scope
-from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.gathering import Batches
 from kafkalog.fsck.header_checks import Flags, Longs
 from kafkalog.fsck.walk import Item
@@ -124,7 +124,7 @@ class IndexCheck:
         except CorruptIndexError as error:
             self._unreadable.append(Finding("unreadable", str(path), error.message))
         except OSError as error:
-            self._unreadable.append(Finding("unreadable", str(path), error.strerror or str(error)))
+            self._unreadable.append(unreadable(path, error))
         return None
 
     def lose(self, item: Item) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.cluster_metadata import SNAPSHOT
+from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.storage.file_names import (
     CLEANED_SUFFIX,
     CLUSTER_METADATA_TOPIC,
@@ -129,7 +130,9 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
         return
     try:
         own = directory.stat()
-        for name in sorted(names.files | names.directories):
+        # Kafka makes them read-only.
+        snapshots = {name for name in names.files if SNAPSHOT.fullmatch(name)}
+        for name in sorted((names.files | names.directories) - snapshots):
             # A data directory has hundreds of thousands of files: no Path for each.
             path = f"{directory}/{name}"
             try:
@@ -144,7 +147,7 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
                 message = "it belongs to another user than its directory"
                 yield Finding("mode", path, message, expected=own.st_uid, found=status.st_uid)
     except OSError as error:
-        yield Finding("unreadable", str(directory), error.strerror or str(error))
+        yield unreadable(directory, error)
 
 
 def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()) -> Iterator[Finding]:

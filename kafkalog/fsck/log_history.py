@@ -53,7 +53,7 @@ class EpochRange(NamedTuple):
 
 
 class LogHistory:
-    """Watches the walk over the segments, in order.
+    """What the walk over the segments has shown so far; it sees them in order.
 
     Attributes:
         first_base: The base offset of the first segment, which may not be walked.

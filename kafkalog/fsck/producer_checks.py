@@ -15,9 +15,9 @@ import numpy as np
 
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import CorruptIndexError, CorruptSnapshotError, KafkaLogError
-from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.header_checks import Rows
-from kafkalog.fsck.state_checks import of_error, unreadable
+from kafkalog.fsck.state_checks import of_error
 from kafkalog.fsck.walk import Item, Run, Source
 from kafkalog.record.decoding import Reading
 from kafkalog.record.log_validator import AppendOrigin
@@ -37,7 +37,7 @@ _ROWS = 8192
 
 
 class ProducerCheck:
-    """Watches the walk over the segments of a partition, and replays its producers."""
+    """The check of producers: it watches the walk over the segments of a partition, and replays the producers."""
 
     def __init__(self, directory: Path) -> None:
         """List the snapshots of a partition.

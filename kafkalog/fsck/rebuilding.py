@@ -12,17 +12,15 @@ Recovery cuts a segment at the first damage, also one behind a link: so the dama
 
 import re
 import shutil
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from filecmp import cmp
 from pathlib import Path
 
 from kafkalog.errors import CorruptRecordError
-from kafkalog.fsck.file_check import Scope
-from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.recovering import collected_messages
 from kafkalog.fsck.salvaging import Copy
+from kafkalog.fsck.verifying import scope_of
 from kafkalog.storage.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -35,7 +33,6 @@ from kafkalog.storage.file_names import (
     parse_partition_dir,
     real_path,
     segment_base_offset,
-    segment_files,
 )
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.recovery.log_loader import Opening
@@ -116,13 +113,10 @@ def rebuilt(directory: Path, scratch: Path, work: Work, log_start_offset: int) -
 
 
 def _fill(directory: Path, made: Path, work: Work) -> None:
-    bases = [base for base, _ in segment_files(directory)]
     for name in sorted(set(file_names(directory)) - work.left_out):
         path, base = directory / name, segment_base_offset(name)
         if name in work.drops and base is not None:
-            at = bisect_right(bases, base)
-            following = bases[at] if at < len(bases) else None
-            Copy(made, lambda _: None).add(path, Scope(str(path), Bounds(base, following), following is not None))
+            Copy(made, lambda _: None).add(path, scope_of(path))
         elif name in work.cuts:
             _copy_first(path, made / name, work.cuts[name])
         elif base is not None or (work.settles and _is_replacement(name)):

@@ -49,6 +49,8 @@ class RecoveredPartition:
         high_watermark: Its high watermark.
         recovery_point: The offset before which everything is synced to disk: the log end.
         first_base_offset: The base offset of its first segment.
+        lost_offsets: The first and the last offset of those at the log's end that are gone, as far as the checkpoints
+            and the names of the segments tell; None if they tell of none.
     """
 
     directory: Path
@@ -60,6 +62,7 @@ class RecoveredPartition:
     high_watermark: int = -1
     recovery_point: int = -1
     first_base_offset: int = -1
+    lost_offsets: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,7 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
 
     with collected_messages() as messages:
         try:
+            bases = [base for base, _ in segment_files(task.directory)]
             opening = Opening(progress=progress)
             log = WritableLog.load_checkpointed(task.directory, task.config, opening, task.known)
             log.close()
@@ -188,15 +192,18 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
             return RecoveredPartition(
                 directory=task.directory, topic_partition=task.partition, messages=tuple(messages), error=error
             )
+    known = (offsets.get(task.partition, 0) for offsets in (task.known.high_watermarks, task.known.recovery_points))
+    end, once = log.log_end_offset, max(*bases[-1:], *known)
     return RecoveredPartition(
         directory=task.directory,
         topic_partition=task.partition,
         messages=tuple(messages),
         log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
+        log_end_offset=end,
         high_watermark=log.high_watermark,
         recovery_point=log.recovery_point,
         first_base_offset=log.first_base_offset,
+        lost_offsets=(end, once - 1) if end < once else None,
     )
 
 

@@ -56,7 +56,7 @@ def state_of(path: Path) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step.
+    """One change of a repair: to a file, or the removal of a directory.
 
     Attributes:
         path: The file to create, to replace, to remove or to cut; or a directory to remove.
@@ -92,7 +92,7 @@ class Journal:
     def __init__(
         self, path: Path, directory: Path, *, state: str, steps: list[Step], times: dict[Path, int], locks: list[Path]
     ) -> None:
-        """See the attributes; locks: the lock files that the repair created."""
+        """Create a journal of these attributes; `locks`: the lock files that the repair created."""
         self.path = path
         self.directory = directory
         self.state = state

@@ -6,7 +6,6 @@ follows from the log; so nothing is rebuilt beside a damaged log until its damag
 
 import os
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,22 +16,19 @@ from typing import NamedTuple
 
 from kafkalog._speedups.row_counts import count_rows
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
-from kafkalog.fsck.checkpoint_checks import Checkpoints
+from kafkalog.fsck.checkpoint_checks import OFFSET_CHECKPOINTS, Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
-from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
-from kafkalog.fsck.verifying import Options, verify_path
+from kafkalog.fsck.verifying import Options, scope_of, verify_path
 from kafkalog.storage.checkpoint.checkpoint_file import dropped_lines
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
 from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
-    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
-    HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
@@ -81,8 +77,8 @@ _CODES: dict[Mending, str] = {
     Mending.EPOCHS: "leader-epoch-format; leader-epoch-order; leader-epoch-beyond-end; leader-epoch-missing;"
     " leader-epoch-differs",
     Mending.SETTLE: "left-over",
-    Mending.CHECKPOINT: "checkpoint-format; log-start-unlike-epochs; log-start-before-log; log-start-beyond-end;"
-    " cleaner-offset-beyond-end",
+    Mending.CHECKPOINT: "checkpoint-format; checkpoint-empty, log-start; log-start-unlike-epochs;"
+    " log-start-before-log; log-start-beyond-end; cleaner-offset-beyond-end",
     Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs",
     Mending.CLEAN_MARK: "clean-shutdown-format",
     Mending.ORPHANS: "orphaned-index",
@@ -98,15 +94,9 @@ _BLOCKING = {
                     "the log cannot be read as a whole: mend that first"),
     "control-record": "a control record is damaged: salvage the partition",
 }  # fmt: skip
-_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
-_ANEW = "write it anew from the lines that can be read"
+_FROM_LINES, _FROM_EPOCHS = "write it anew from the lines that can be read", "write it anew from the leader epochs"
 # So many dropped lines are told, and so many characters of each.
 _LINES_TOLD, _LINE_TOLD = 10, 120
 _TEXTS = {
@@ -161,6 +151,7 @@ class Change:
         lost: The ranges of offsets, first and last, that are gone then; None where that is not known.
         holds: The logs in what is moved aside; None: there are none, or nothing is moved.
         dropped_lines: The lines of a checkpoint that cannot be read, and go.
+        cluster_topic_id: The topic id that the cluster's metadata have, if another one is given and written.
     """
 
     mending: Mending
@@ -170,28 +161,32 @@ class Change:
     lost: tuple[Offsets, ...] = ()
     holds: Held | None = None
     dropped_lines: tuple[str, ...] = ()
+    cluster_topic_id: str | None = None
 
     def __str__(self) -> str:
         """Return one line for people."""
         wrong = {_wrong_offset(each) for each in self.findings if not _is_of_form(each)}
+        anew = _FROM_EPOCHS if any(each.code == "checkpoint-empty" for each in self.findings) else _FROM_LINES
         what = _TEXTS[self.mending].format(
             size=sum(each.length or 0 for each in self.findings),
             count=len(self.findings),
             topic_id=self.topic_id,
-            correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else _ANEW,
+            correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else anew,
         )
         lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
         told = [repr(line[:_LINE_TOLD]) for line in self.dropped_lines[:_LINES_TOLD]]
         more = len(self.dropped_lines) - len(told)
         lines = ", ".join([*told, *([f"and {more} more"] if more else [])])
+        other = self.cluster_topic_id
         return (
-            f"{self.path}: {what}{f'; offsets {lost} are lost' if lost else ''}"
+            f"{self.path}: {what}{f'; the cluster has {other}, and a broker sets the partition aside' if other else ''}"
+            f"{f'; offsets {lost} are lost' if lost else ''}"
             f"{f'; it holds {self.holds}' if self.holds else ''}{f'; without the lines {lines}' if lines else ''}"
         )
 
 
 def _is_of_form(finding: Finding) -> bool:
-    return finding.code == "checkpoint-format"
+    return finding.code in {"checkpoint-format", "checkpoint-empty"}
 
 
 def _wrong_offset(finding: Finding) -> str:
@@ -211,7 +206,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What to repair.
+    """The directories of a repair.
 
     Attributes:
         data_dir: The data directory.
@@ -334,11 +329,16 @@ def _place_of(found: DataDir | PartitionDir) -> Place:
 
 
 def _journal_stem(place: Place, path: Path, journals: PathLike | None) -> Path:
-    """Return the path of the journal but for the time: beside the data directory, or a partition that is in none."""
-    by_broker = any((place.data_dir / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *_CHECKPOINTS))
-    beside = real_path(place.data_dir if by_broker else path)
+    """Return the path of the journal but for the time: beside the data directory, or a partition that is in none.
+
+    A directory is a data directory if it has the files of one, or another partition with segments.
+    """
+    own_files = (place.data_dir / name for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *OFFSET_CHECKPOINTS))
+    others = (each for each in place.siblings if each not in place.partitions)
+    is_inside = any(each.exists() for each in own_files) or any(map(segment_files, others))
+    beside = real_path(place.data_dir if is_inside else path)
     home = beside.parent if journals is None else real_path(journals)
-    if real_path(place.data_dir if by_broker else path) in {home, *home.parents}:
+    if beside in {home, *home.parents}:
         raise ValueError(f"{journals} is in the data directory, which a broker would not start with")
     return home / beside.name
 
@@ -356,7 +356,7 @@ _Found = tuple[Finding, Mending | None]
 
 
 class _Planning:
-    """Makes changes of findings."""
+    """The making of a plan: the changes that mend findings."""
 
     def __init__(
         self,
@@ -381,7 +381,11 @@ class _Planning:
     def plan(self, findings: Iterable[Finding]) -> tuple[list[Change], list[Left]]:
         """Return the changes, and what is left."""
         by_partition: dict[Path | None, list[_Found]] = {}
-        self._log_starts_lost = False
+        starts_file = self._place.data_dir / LOG_START_OFFSET_CHECKPOINT
+        # A broker that writes leader epochs writes both checkpoints.
+        self._log_starts_lost = not _size_of(starts_file) and bool(
+            _size_of(starts_file.with_name(RECOVERY_POINT_CHECKPOINT))
+        )
         for finding in findings:
             # Of what is normal, only left-over files are looked after.
             if finding.code == "left-over" or finding.severity is not Severity.INFO:
@@ -403,6 +407,7 @@ class _Planning:
                 tuple(_lost(mending, path, found)),
                 _held_in(path) if mending is Mending.ASIDE else None,
                 tuple(dropped_lines(path)) if any(map(_is_of_form, found)) else (),
+                self._other_id_of_cluster(path),
             )
             for (mending, path), found in self._changes.items()
         ]
@@ -487,6 +492,11 @@ class _Planning:
             self._changes[Mending.TOPIC_ID, path] = []
             self._ids[path] = given
 
+    def _other_id_of_cluster(self, path: Path) -> str | None:
+        """Return the topic id that the cluster has, if another one is written to a `partition.metadata`."""
+        known = self._cluster_ids.get(_topic_of(path.parent) or "")
+        return None if self._ids.get(path) in {None, known} else known
+
     def _topic_id(self, directory: Path, finding: Finding) -> str | None:
         """Return the topic id of a partition, as given, or as the cluster has it, or most of its siblings.
 
@@ -517,10 +527,8 @@ def _follows(found: _Found, *, log_start_lost: bool) -> _Found:
 
 
 def _lost(mending: Mending, path: Path, findings: Sequence[Finding]) -> Iterator[Offsets]:
-    if mending is Mending.DROP and (base := segment_base_offset(path.name)) is not None:
-        bases = [each for each, _ in segment_files(path.parent)]
-        at = bisect_right(bases, base)
-        yield from lost_offsets(path, Bounds(base, bases[at] if at < len(bases) else None))
+    if mending is Mending.DROP and segment_base_offset(path.name) is not None:
+        yield from lost_offsets(path, scope_of(path).bounds)
     elif mending in {Mending.CUT, Mending.ACCEPT_LOSS}:
         yield from dict.fromkeys(
             (each.first_offset, each.last_offset) for each in findings if each.first_offset is not None
@@ -545,6 +553,11 @@ def _held_in(path: Path) -> Held | None:
         except (KafkaLogError, OSError):
             is_exact = False
     return Held(files, size, records, is_exact) if records or (files and path.is_dir()) else None
+
+
+def _size_of(path: Path) -> int:
+    """Return the size of a file; 0 if there is none."""
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _topic_of(directory: Path) -> str | None:

@@ -149,7 +149,7 @@ def _locked(place: Place) -> Iterator[tuple[dict[Path, int], list[Path]]]:
 
 
 class _Staging:
-    """Makes all new files of a plan in the journal."""
+    """The making of all new files of a plan, in the journal."""
 
     def __init__(self, plan: RepairPlan, journal: Journal) -> None:
         self._plan = plan
@@ -240,7 +240,7 @@ class _Staging:
         for finding in findings:
             if finding.code == "cleaner-offset-beyond-end":
                 self._set(name, self._place.data_dir / str(finding.partition), None)
-            elif finding.code != "checkpoint-format":
+            elif finding.code not in {"checkpoint-format", "checkpoint-empty"}:
                 directory = self._place.data_dir / (finding.partition or Path(finding.path).parent.name)
                 self._set(name, directory, _log_start(directory))
             elif name == LOG_START_OFFSET_CHECKPOINT:

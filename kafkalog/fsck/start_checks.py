@@ -6,10 +6,10 @@ from pathlib import Path
 
 from kafkalog.errors import CorruptIndexError, KafkaLogError
 from kafkalog.fsck.consequences import Consequence
-from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.layout_checks import Names
 from kafkalog.fsck.producer_checks import transaction_index_fault
-from kafkalog.fsck.state_checks import of_error, unreadable
+from kafkalog.fsck.state_checks import of_error
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.data_dir.discover import PartitionDir

@@ -8,16 +8,19 @@ from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError
 from kafkalog.fsck.cluster_metadata import ClusterMetadata
-from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.findings import Finding, unreadable
+from kafkalog.fsck.layout_checks import Names
 from kafkalog.fsck.log_history import LogHistory
 from kafkalog.storage.checkpoint.checkpoint_file import EpochEntry, read_leader_epoch_checkpoint
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.file_names import (
     CLUSTER_METADATA_TOPIC,
+    DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     TopicPartition,
+    segment_base_offset,
 )
 
 # So many leader epochs are told in a finding.
@@ -33,20 +36,13 @@ def of_error(code: str, path: Path, error: KafkaLogError) -> Finding:
     return Finding(code, str(path), error.message, error.position, expected=expected, found=found)
 
 
-def unreadable(path: Path, error: OSError) -> Finding:
-    """Return the finding about a file that cannot be read."""
-    return Finding("unreadable", str(path), error.strerror or str(error))
-
-
-def epoch_findings(
-    directory: Path, history: LogHistory, *, by_broker: bool, log_start: int | None
-) -> Iterator[Finding]:
+def epoch_findings(directory: Path, history: LogHistory, names: Names, *, log_start: int | None) -> Iterator[Finding]:
     """Yield the findings about the leader epochs of a partition, after its segments were walked.
 
     Args:
         directory: The partition.
         history: Its segments.
-        by_broker: Whether a broker has worked in the directory, which then has the file.
+        names: The content of the directory.
         log_start: The log start offset, before which epochs are forgotten; None if it may be any.
     """
     path = directory / LEADER_EPOCH_CHECKPOINT
@@ -71,23 +67,36 @@ def epoch_findings(
         last = known[-1]
         yield Finding("leader-epoch-beyond-end", str(path), f"epoch {last.epoch} begins beyond the log's end",
                       expected=f"at most {end}", found=last.start_offset)  # fmt: skip
-    first = history.first_base
     # A log start beyond the end is another finding.
-    within = log_start is not None and (end is None or log_start <= end)
-    if log_start is not None and within and known and known[0].start_offset < max(log_start, first):
-        # They are forgotten when the log start moves.
-        code = "log-start-unlike-epochs" if log_start > first else "first-segment-missing"
-        message = (
-            "the leader epochs begin before the log start: retention has not deleted these records, or was interrupted"
-        )
-        begin = max(log_start, first)
-        yield Finding(code, str(path), message, None, None, known[0].start_offset, begin - 1, begin,
-                      known[0].start_offset)  # fmt: skip
+    if known and log_start is not None and (end is None or log_start <= end):
+        yield from _before_log_start(path, known[0].start_offset, history.first_base, names, log_start)
     if not known:
-        if history.epochs and by_broker:
+        if history.epochs and names.by_broker:
             yield Finding("leader-epoch-missing", str(path), "no epochs, though batches have some")
         return
     yield from _differing(path, known, history, log_start)
+
+
+def _before_log_start(path: Path, begin: int, first_base: int, names: Names, log_start: int) -> Iterator[Finding]:
+    """Yield the finding about leader epochs that begin before the log start: they are forgotten when it moves."""
+    # Retention renames segments before it forgets their epochs.
+    code, start = "first-segment-missing", min([first_base, *(each for each in _deleted_bases(names) if each <= begin)])
+    if log_start > first_base:
+        code, start = "log-start-unlike-epochs", log_start
+    if begin < start:
+        message = "the leader epochs begin before the log start"
+        message += ": retention has not deleted these records, or was interrupted"
+        yield Finding(code, str(path), message, None, None, begin, start - 1, start, begin)
+
+
+def _deleted_bases(names: Names) -> Iterator[int]:
+    """Yield the base offsets of segments that were renamed to be deleted."""
+    for name in names.files:
+        if (
+            name.endswith(DELETED_SUFFIX)
+            and (base := segment_base_offset(name.removesuffix(DELETED_SUFFIX))) is not None
+        ):
+            yield base
 
 
 def _end_now(directory: Path, walked: int) -> int:
@@ -149,7 +158,7 @@ def metadata_findings(
             if metadata is not None:
                 ids[directory] = metadata.topic_id
     for directory in partitions.keys() - ids.keys() - found.keys() if ids else ():
-        if _is_of_cluster(partitions[directory]):
+        if holds_metadata(partitions[directory]):
             # A broker writes it anew.
             continue
         path, message = directory / PARTITION_METADATA, "the file is missing, though other partitions have one"
@@ -158,7 +167,8 @@ def metadata_findings(
     return {**found, **others}
 
 
-def _is_of_cluster(partition: TopicPartition | None) -> bool:
+def holds_metadata(partition: TopicPartition | None) -> bool:
+    """Return whether a partition is that of the cluster's metadata."""
     return partition is not None and partition.topic == CLUSTER_METADATA_TOPIC
 
 
@@ -169,7 +179,7 @@ def _unlike_cluster(
     found = {}
     for directory, topic_id in ids.items():
         partition = partitions[directory]
-        if partition is not None and not _is_of_cluster(partition):
+        if partition is not None and not holds_metadata(partition):
             finding = _of_cluster(directory, partition, topic_id, cluster, node)
             if finding is not None:
                 found[directory] = finding

@@ -26,7 +26,7 @@ from kafkalog.errors import NotALogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
-from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary
+from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary, unreadable
 from kafkalog.fsck.gathering import Gathering
 from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.index_checks import IndexCheck
@@ -60,7 +60,7 @@ files. layout: names, links and modes."""
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to check.
+    """The options of a check.
 
     Attributes:
         deep: Whether to decompress and parse every record.
@@ -270,6 +270,8 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
     if "checkpoints" in options.only:
         yield from checkpoints.file_findings()
         yield from checkpoints.gone(names)
+    if "state" in options.only:
+        yield from checkpoints.not_compared()
     if "layout" in options.only:
         yield from directory_layout(place.path, names, checkpoints.needed(names))
     if options.for_version is not None:
@@ -329,7 +331,7 @@ class PartitionCheck:
     def _segment(self, path: Path, bounds: Bounds, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         base, sealed, only = bounds.base or 0, bounds.following is not None, self._options.only
         synced = bounds.following is not None and bounds.following <= self._checkpoints.recovery_point(self._partition)
-        scope = Scope(str(path), bounds, sealed, self._checkpoints.was_clean, synced)
+        scope = Scope(str(path), bounds, sealed, self._checkpoints.trusts_log(self._partition), synced)
         indexes = None
         if "indexes" in only:
             indexes = IndexCheck(path, base, scope)
@@ -362,7 +364,7 @@ class PartitionCheck:
                 bases.append(base)
                 path = self._directory / name
                 scope = Scope(str(path), Bounds(base), sealed=True)
-                for finding in _file(path, scope, replace(self._options, progress=None, summary=Summary())):
+                for finding in _file(path, scope, replace(self._options, summary=Summary())):
                     if finding.severity is Severity.ERROR:
                         yield Finding("swap-damaged", str(path), finding.message, finding.position, finding.length,
                                       finding.first_offset, finding.last_offset)  # fmt: skip
@@ -388,7 +390,7 @@ class PartitionCheck:
         yield from epoch_findings(
             self._directory,
             self._history,
-            by_broker=names.by_broker,
+            names,
             log_start=self._checkpoints.log_start(self._partition),
         )
 
@@ -419,7 +421,7 @@ def not_readable(path: Path, error: OSError | NotALogError) -> Finding:
     if isinstance(error, NotALogError):
         expected, found = (value if isinstance(value, (int, str)) else None for value in (error.expected, error.found))
         return Finding("not-a-log", str(path), error.message, error.position, expected=expected, found=found)
-    return Finding("unreadable", str(path), error.strerror or str(error))
+    return unreadable(path, error)
 
 
 def _next_base_offset(path: Path, base: int) -> int | None:

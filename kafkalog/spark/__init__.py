@@ -6,8 +6,9 @@
 imported on first use, so that importing this package is fast and needs neither pyspark nor pyarrow.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from kafkalog.lazy_names import homes_of, imported
 
 if TYPE_CHECKING:
     from kafkalog.spark.read.options import ReadOptions
@@ -17,23 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadOptions", "Split", "SplitGroup", "plan_splits", "read_records", "read_split"]
 
-_NAMES = {
-    "kafkalog.spark.data_source": "KafkaLogDataSource register",
-    "kafkalog.spark.rdd": "read_rdd",
-    "kafkalog.spark.read.options": "ReadOptions",
-    "kafkalog.spark.read.planner": "plan_splits",
-    "kafkalog.spark.read.split": "Split SplitGroup",
-    "kafkalog.spark.read.split_reader": "read_records read_split",
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_HOMES = homes_of(
+    {
+        "kafkalog.spark.data_source": "KafkaLogDataSource register",
+        "kafkalog.spark.rdd": "read_rdd",
+        "kafkalog.spark.read.options": "ReadOptions",
+        "kafkalog.spark.read.planner": "plan_splits",
+        "kafkalog.spark.read.split": "Split SplitGroup",
+        "kafkalog.spark.read.split_reader": "read_records read_split",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kafkalog.spark' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    return imported(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

@@ -162,6 +162,14 @@ def test_a_check_takes_as_long_as_its_throughput_allows(four: Path, clock: Clock
     assert options.summary.bytes > 1000
 
 
+def test_swap_files_are_read_no_faster(four: Path, clock: Clock) -> None:
+    log = four / "orders-0" / f"{0:020}.log"
+    log.with_name(f"{log.name}.swap").write_bytes(log.read_bytes().replace(b"other", b"value"))
+    options = Options(throttle=1000, summary=Summary())
+    list(verify_path(four / "orders-0", options))
+    assert clock.slept == pytest.approx((options.summary.bytes + log.stat().st_size) / 1000)
+
+
 def test_work_that_takes_longer_than_it_may_is_not_slowed_down_nor_made_up_for(four: Path, clock: Clock) -> None:
     def work(_: int) -> None:
         clock.now += next(seconds)

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from kafkalog.cli import cli
 from kafkalog.fsck import Finding, verify_path
 from kafkalog.storage.file_names import parse_partition_dir
-from tests.damage.kinds import KINDS, PLAIN, Kind
+from tests.damage.kinds import BY_NAME, KINDS, PLAIN, Kind
+from tests.helpers.broker_dirs import broker_dir
 
 # Of so many kinds one is in the fast tier.
 FEW = 60
@@ -57,3 +58,14 @@ def test_an_emptied_partition_is_not_mended_by_moving_its_data_directory(tmp_pat
     (found,) = verify_path(data / PLAIN)
     assert found.code == "log-too-short"
     assert shlex.split(str(found.mend))[-2:] == [str(data / PLAIN), "ASIDE"]
+
+
+def test_records_that_are_gone_are_accepted_by_the_command_that_the_finding_names(
+    tmp_path: Path, golden_logs: Path
+) -> None:
+    data = broker_dir(tmp_path, PLAIN)
+    BY_NAME["log-emptied-active"].damage(data, PLAIN)
+    found = next(each for each in verify_path(data) if each.code == "log-too-short")
+    arguments = shlex.split(str(found.mend), comments=True)[1:]
+    assert CliRunner().invoke(cli, [*arguments, "--apply"]).exit_code == 0
+    assert [each.code for each in verify_path(data) if each.severity != "info"] == []

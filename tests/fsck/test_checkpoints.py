@@ -68,10 +68,37 @@ def test_an_offset_that_is_no_number_is_met_in_another_way(data: Path, name: str
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_checkpoint_may_be_empty_or_missing(data: Path, name: str) -> None:
-    (data / name).write_text("")
-    assert findings(data) == []
+def test_a_checkpoint_may_be_missing_or_as_a_new_broker_creates_it(data: Path, name: str) -> None:
     (data / name).unlink()
+    assert findings(data) == []
+    (data / name).write_text("")
+    (data / ".kafka_cleanshutdown").unlink()
+    assert findings(data) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "consequence"),
+    [
+        (RECOVERY_POINT_CHECKPOINT, "rebuilt"),
+        (HIGH_WATERMARK_CHECKPOINT, "doubtful"),
+        (LOG_START_OFFSET_CHECKPOINT, "served-wrongly"),
+    ],
+)
+def test_a_checkpoint_without_a_byte_is_none_that_a_broker_leaves_when_it_stops(
+    data: Path, name: str, consequence: str
+) -> None:
+    (data / name).write_text("")
+    assert told(data) == [("checkpoint-empty", consequence, name)]
+
+
+def test_a_cleaner_that_never_ran_leaves_its_checkpoint_without_a_byte(data: Path) -> None:
+    (data / CLEANER_OFFSET_CHECKPOINT).write_text("")
+    assert findings(data) == []
+
+
+def test_a_broker_without_records_may_have_no_high_watermark(data: Path) -> None:
+    (data / HIGH_WATERMARK_CHECKPOINT).write_text("")
+    write_offset_checkpoint(data / RECOVERY_POINT_CHECKPOINT, {TopicPartition("v2-none", 0): 0})
     assert findings(data) == []
 
 
@@ -128,6 +155,16 @@ def test_a_first_segment_that_nobody_deleted_is_missing_but_not_of_tiered_storag
     assert (found.code, found.first_offset, found.last_offset) == ("first-segment-missing", 0, 127)
     (data / "remote-log-index-cache").mkdir()
     assert findings(data) == []
+
+
+def test_a_first_segment_that_is_being_deleted_is_not_lost(data: Path) -> None:
+    for path in segments(data, PLAIN)[0].parent.glob("00000000000000000000.*"):
+        path.rename(f"{path}.deleted")
+    assert told(data) == [("left-over", "harmless", f"{PLAIN}/00000000000000000000.index.deleted")]
+    # A segment that nobody renamed is gone, whatever else is being deleted.
+    for path in segments(data, PLAIN)[0].parent.glob("*.deleted"):
+        path.rename(str(path).replace("00000.", "00064."))
+    assert [code for code, *_ in told(data)] == ["left-over", "first-segment-missing"]
 
 
 def test_compaction_behind_the_logs_end_begins_again(data: Path) -> None:

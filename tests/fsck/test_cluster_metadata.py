@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ from tests.helpers.cluster_metadata import (
     setting,
     topic,
     write_metadata,
+    write_snapshot,
 )
+from tests.helpers.damage_kinds import places_of
 from tests.helpers.golden import unpacked
 
 ONE, TWO = "DSJlzBLuSiitpwYYSNi0Sg", "bUPDMCVQRZiKdmIvGGjhHg"
@@ -51,11 +54,66 @@ def test_the_golden_metadata_have_every_partition_of_the_broker_with_its_id() ->
 
 
 def test_a_snapshot_is_read_and_then_the_log_after_it(tmp_path: Path) -> None:
-    write_metadata(tmp_path, [LEVEL, topic("one", ONE)], name=f"{5:020}-{1:010}.checkpoint")
-    write_metadata(tmp_path, [LEVEL], name=f"{3:020}-{1:010}.checkpoint")
+    write_snapshot(tmp_path, [LEVEL, topic("one", ONE)], 5)
+    write_snapshot(tmp_path, [LEVEL], 3)
     # The log begins before the snapshot, whose records are in it, too.
     write_metadata(tmp_path, [removed(ONE)], [topic("two", TWO)] * 2, [removed(ONE)], [topic("three", TWO)], offset=2)
     assert names(tmp_path) == {"three": TWO}
+
+
+def with_snapshot(data: Path) -> Path:
+    """Write a snapshot beside a log that begins where it ends."""
+    values = [LEVEL, topic("v2-none", ONE), partition(ONE, 0)]
+    shutil.rmtree(data / METADATA)
+    snapshot = write_snapshot(data, values, 3)
+    write_metadata(data, [setting(2, "v2-none", "segment.ms", "5")], offset=3)
+    return snapshot
+
+
+def test_a_snapshot_that_a_broker_writes_is_sound(data: Path) -> None:
+    with_snapshot(data)
+    assert not {code for code, *_ in told(data)} & {"mode", "metadata-snapshot", "metadata-not-compared"}
+    assert read_cluster_metadata(data) is not None
+
+
+def flipped(content: bytes) -> bytes:
+    return content[:150] + bytes([content[150] ^ 1]) + content[151:]
+
+
+def emptied(_: bytes) -> bytes:
+    return b""
+
+
+def torn(content: bytes) -> bytes:
+    return content[:-20]
+
+
+def without_footer(content: bytes) -> bytes:
+    return content[: places_of(content)[-2]]
+
+
+@pytest.mark.parametrize(
+    ("harm", "consequence"),
+    [(emptied, "no-start"), (flipped, "no-start"), (torn, "set-aside"), (without_footer, "set-aside")],
+)
+def test_a_damaged_snapshot_is_found_before_a_broker_reads_it(
+    data: Path, harm: Callable[[bytes], bytes], consequence: str
+) -> None:
+    snapshot = with_snapshot(data)
+    content = harm(snapshot.read_bytes())
+    snapshot.unlink()
+    snapshot.write_bytes(content)
+    found = told(data)
+    assert ("metadata-snapshot", consequence, f"{METADATA}/{snapshot.name}") in found
+    assert told(data, only=frozenset({"checkpoints"})) == [each for each in found if each[0] == "metadata-snapshot"]
+
+
+def test_it_is_told_that_partitions_are_not_compared_with_metadata_that_are_not_understood(data: Path) -> None:
+    cluster(data, topic("v2-none", ONE), b"\1\2\1")
+    (found,) = findings(data)
+    assert (found.code, found.consequence) == ("metadata-not-compared", Consequence.HARMLESS)
+    assert "version 1 of record 2 is not known" in found.message
+    assert findings(data, only=frozenset({"logs"})) == []
 
 
 def test_a_draft_of_a_snapshot_is_none(tmp_path: Path) -> None:
@@ -65,7 +123,7 @@ def test_a_draft_of_a_snapshot_is_none(tmp_path: Path) -> None:
 
 
 def test_a_log_that_begins_after_the_snapshot_is_not_read(tmp_path: Path) -> None:
-    write_metadata(tmp_path, [LEVEL], name=f"{5:020}-{1:010}.checkpoint")
+    write_snapshot(tmp_path, [LEVEL], 5)
     write_metadata(tmp_path, [topic("one", ONE)], offset=9)
     assert names(tmp_path) is None
 

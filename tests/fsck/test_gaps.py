@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.storage.file_names import CLEANER_OFFSET_CHECKPOINT
-from tests.helpers.broker_dirs import COMPACTED, PLAIN, broker_dir, checkpointed, findings, segments, told
+from tests.helpers.broker_dirs import COMPACTED, METADATA, PLAIN, broker_dir, checkpointed, findings, segments, told
 from tests.helpers.damage_kinds import places_of
 
 
@@ -83,6 +83,26 @@ def test_a_torn_tail_does_not_hide_that_committed_records_are_gone(data: Path) -
         "leader-epoch-beyond-end",
         "log-too-short",
     ]
+
+
+def test_no_broker_cuts_off_a_torn_tail_after_a_clean_stop(data: Path) -> None:
+    log = segments(data, PLAIN)[-1]
+    log.write_bytes(log.read_bytes()[:-3])
+    torn = next(each for each in findings(data) if each.code == "torn-tail")
+    assert (torn.consequence, torn.mend) == ("records-lost", f"kafkalog repair {data / PLAIN}")
+    assert "stopped cleanly" in torn.message
+    (data / ".kafka_cleanshutdown").unlink()
+    torn = next(each for each in findings(data) if each.code == "torn-tail")
+    assert torn.consequence == "rebuilt"
+    assert "recovery cuts it off" in torn.message
+
+
+def test_a_broker_recovers_its_metadata_also_after_a_clean_stop(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, METADATA)
+    log = segments(data, METADATA)[-1]
+    log.write_bytes(log.read_bytes()[:-3])
+    (torn,) = findings(data)
+    assert (torn.code, torn.consequence) == ("torn-tail", "rebuilt")
 
 
 @pytest.mark.parametrize("keep_directory", [True, False])

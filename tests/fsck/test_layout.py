@@ -18,7 +18,11 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["lost+found", "notes", ".trash", "v2-none-x", "v2-none-4294967296", "v2-none-0.bak", "v2-none-0-delete"]
+    "name",
+    [
+        *("lost+found", "notes", ".trash", "v2-none-x", "v2-none-4294967296", "v2-none-0.bak", "v2-none-0-delete"),
+        f"{0:020}.log",
+    ],
 )
 def test_a_directory_of_no_partitions_name_keeps_a_broker_from_starting(data: Path, name: str) -> None:
     (data / name).mkdir()

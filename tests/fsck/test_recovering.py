@@ -17,7 +17,14 @@ import kafkalog
 from kafkalog import LogConfig, LogManager, Record
 from kafkalog.errors import CorruptCheckpointError, CorruptRecordError, LogLockedError, NotALogError
 from kafkalog.fsck import bytes_to_recover, recover
-from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT, offset_file
+from kafkalog.storage.checkpoint.checkpoint_file import write_offset_checkpoint
+from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    offset_file,
+)
 from tests.helpers.broker_dirs import broker_dir
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=500)
@@ -90,6 +97,26 @@ def golden_crash(tmp_path: Path, golden_logs: Path) -> Path:
     shutil.copytree(golden_logs / "kafka-3.9-crash" / "data", tmp_path / "crash")
     (tmp_path / "crash" / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
     return tmp_path / "crash"
+
+
+def test_the_offsets_that_are_lost_are_named(crashed: Path) -> None:
+    tear(crashed / "orders-1")
+    active = max((crashed / "orders-2").glob("*.log"))
+    os.truncate(active, 0)
+    write_offset_checkpoint(crashed / HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): RECORDS})
+    lost = {str(each.topic_partition): each.lost_offsets for each in recover(crashed, CONFIG)}
+    # Of a batch at the end that no checkpoint has, it is not known that it was ever whole.
+    assert lost == {"orders-0": None, "orders-1": (99, 99), "orders-2": None, "orders-3": None}
+
+
+def test_the_segments_that_go_with_a_damaged_one_are_named_as_lost(crashed: Path) -> None:
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (crashed / name).unlink(missing_ok=True)
+    segments = sorted((crashed / "orders-3").glob("*.log"))
+    os.truncate(segments[0], segments[0].stat().st_size - 1)
+    lost = {str(each.topic_partition): each.lost_offsets for each in recover(crashed, CONFIG)}
+    bases = [int(path.stem) for path in segments]
+    assert lost["orders-3"] == (bases[1] - 1, bases[-1] - 1)
 
 
 def test_nothing_is_done_where_the_last_writer_stopped_cleanly(crashed: Path) -> None:

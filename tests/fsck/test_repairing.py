@@ -415,6 +415,17 @@ def test_the_journal_is_never_in_the_data_directory(tmp_path: Path, source: Path
             plan_repair(path, journals=data / "v2-none-0")
 
 
+def test_the_journal_of_a_partition_is_not_beside_other_partitions(tmp_path: Path, source: Path) -> None:
+    for name in ("v2-none-0", "v2-epochs-0"):
+        shutil.copytree(source / name, tmp_path / "copies" / name)
+    BY_NAME["epochs-malformed"].damage(tmp_path / "copies", "v2-epochs-0")
+    journal = apply_repair(plan_repair(tmp_path / "copies" / "v2-epochs-0"))
+    assert journal is not None
+    assert journal.parent == tmp_path
+    undo_repair(journal)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "copies"]
+
+
 def test_a_file_is_not_repaired(source: Path) -> None:
     with pytest.raises(NotALogError, match="partition directory"):
         plan_repair(next((source / "v2-none-0").glob("*.log")))
@@ -470,12 +481,29 @@ def test_a_topic_id_that_is_given_is_written_also_where_nothing_seems_wrong(tmp_
         plan_repair(data, topic_ids={"v2-none": "short"})
 
 
-def test_a_lost_log_start_is_taken_from_the_leader_epochs(tmp_path: Path, source: Path) -> None:
-    data = damaged(BY_NAME["log-start-malformed"], tmp_path / "data", source)
+@pytest.mark.parametrize("name", ["partition-metadata-other-id", "partition-metadata-missing"])
+def test_a_topic_id_that_the_cluster_does_not_have_is_written_with_a_word(
+    tmp_path: Path, source: Path, name: str
+) -> None:
+    of_cluster = read_partition_metadata(source / "v2-none-0" / PARTITION_METADATA)
+    assert of_cluster is not None
+    data = damaged(BY_NAME[name], tmp_path / "data", source)
+    (change,) = plan_repair(data, topic_ids={"v2-none": "C" * 21 + "A"}).changes
+    assert change.cluster_topic_id == of_cluster.topic_id
+    assert f"the cluster has {of_cluster.topic_id}, and a broker sets the partition aside" in str(change)
+    (change,) = plan_repair(data, topic_ids={"v2-none": of_cluster.topic_id}).changes
+    assert change.cluster_topic_id is None
+
+
+@pytest.mark.parametrize("how", ["malformed", "empty", "missing"])
+def test_a_lost_log_start_is_taken_from_the_leader_epochs(tmp_path: Path, source: Path, how: str) -> None:
+    data = damaged(BY_NAME[f"log-start-{how}"], tmp_path / "data", source)
     known = read_offset_checkpoint(source / LOG_START_OFFSET_CHECKPOINT)
     apply_repair(plan_repair(data))
     partition = TopicPartition(DELETED_RECORDS.removesuffix("-0"), 0)
     assert read_offset_checkpoint(data / LOG_START_OFFSET_CHECKPOINT)[partition] == known[partition]
+    assert contents(data / DELETED_RECORDS) == contents(source / DELETED_RECORDS)
+    assert findings(data) == set()
 
 
 def test_the_offsets_that_go_are_named(tmp_path: Path) -> None:

@@ -69,6 +69,24 @@ def write_metadata(data: Path, *batches: Sequence[bytes], offset: int = 0, name:
     return path
 
 
+def write_snapshot(data: Path, values: Sequence[bytes], offset: int, epoch: int = 1) -> Path:
+    """Write a snapshot of all records before an offset, as Kafka does; return its path."""
+    path = data / "__cluster_metadata-0" / f"{offset:020}-{epoch:010}.checkpoint"
+    path.parent.mkdir(exist_ok=True)
+    batches = [
+        ([Record(b"\0\0" + bytes(9), b"\0\0\0\3")], True),
+        ([Record(value) for value in values], False),
+        ([Record(b"\0\0\0", b"\0\0\0\4")], True),
+    ]
+    with path.open("wb") as file:
+        at = 0
+        for records, is_control in batches:
+            file.write(bytes(ByteBufferMessageSet.from_records(records, base_offset=at, is_control=is_control)))
+            at += len(records)
+    path.chmod(0o444)
+    return path
+
+
 def append_metadata(data: Path, value: bytes) -> None:
     """Append a batch with this record to the log."""
     path = max((data / "__cluster_metadata-0").glob("*.log"))

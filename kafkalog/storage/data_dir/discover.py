@@ -167,7 +167,7 @@ def _holds_segments(partition: PartitionDir) -> bool:
 
 
 def _has_segments(directory: Path) -> bool:
-    return any(segment_base_offset(each.name) is not None for each in directory.iterdir())
+    return any(segment_base_offset(each.name) is not None and not each.is_dir() for each in directory.iterdir())
 
 
 def partition_dir(path: Path) -> PartitionDir:
