@@ -92,7 +92,7 @@ cdef object checked_bytes(str name, object given):
         return given
     if isinstance(given, (bytes, bytearray, memoryview)):
         return bytes(given)
-    raise TypeError(f"{name} is bytes or None, not {type(given).__name__}")
+    raise TypeError(f"{name} must be bytes or None, not {type(given).__name__}")
 
 
 cdef tuple checked_headers(object given):
