@@ -154,7 +154,7 @@ class Report:
 
 def topics(report: Report, root: Path) -> None:
     with report.timed("importing"):
-        from inspector.model.model import Model
+        from kafkalog.inspector.model.model import Model
 
     started, marks = now(), dict[str, str]()
     model = Model(root / "data")
@@ -170,8 +170,8 @@ def topics(report: Report, root: Path) -> None:
 
 
 def segment(report: Report, directory: Path) -> None:
-    from inspector.model.model import Model
-    from inspector.model.types import Byte, Offset, Time
+    from kafkalog.inspector.model.model import Model
+    from kafkalog.inspector.model.types import Byte, Offset, Time
 
     with report.timed("open, first state"):
         partition = Model(directory).partition()
@@ -322,9 +322,9 @@ def screens(report: Report, directory: Path) -> None:
 
 
 async def _screens(report: Report, directory: Path) -> None:
-    from inspector.app import InspectorApp
-    from inspector.config import Settings
-    from inspector.model.model import Model
+    from kafkalog.inspector.app import InspectorApp
+    from kafkalog.inspector.config import Settings
+    from kafkalog.inspector.model.model import Model
 
     app: Any = InspectorApp(Model(directory), Settings())
     async with app.run_test(size=(140, 40)) as pilot:

@@ -13,11 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-from inspector.app import InspectorApp
-from inspector.config import Settings
-from inspector.jobs.runs import SearchRun, StatisticsRun, VerifyRun
-from inspector.model.model import Model
-from inspector.widgets.lazy_table import LazyTable
+from kafkalog.inspector.app import InspectorApp
+from kafkalog.inspector.config import Settings
+from kafkalog.inspector.jobs.runs import SearchRun, StatisticsRun, VerifyRun
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.widgets.lazy_table import LazyTable
 
 SECONDS = 6.0
 GOAL_MS = 50.0

@@ -33,6 +33,12 @@ def _mark_code(_app: Any, what: str, name: str, _object: Any, _options: Any, lin
     lines[:] = text.split("\n")
 
 
+def _keep_colons(_app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Begin a property with an empty line: napoleon would take the words before a colon for its type."""
+    if what in ("property", "attribute"):
+        lines.insert(0, "")
+
+
 class FieldsOfEntry(SphinxDirective):
     """A table of the fields of an entry of format `magic` that holds one record."""
 
@@ -57,4 +63,5 @@ def _cells(field: Any) -> tuple[str, str, str, str]:
 def setup(app: Any) -> None:
     """Register what is done to docstrings, and the directive of the page on formats."""
     app.connect("autodoc-process-docstring", _mark_code)
+    app.connect("autodoc-process-docstring", _keep_colons, priority=400)
     app.add_directive("fields-of-entry", FieldsOfEntry)

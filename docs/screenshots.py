@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from inspector import messages, text
-from inspector.app import InspectorApp, Start
-from inspector.columns import Times
-from inspector.config import Settings
-from inspector.keys import ACTIONS, SCOPES, shown
-from inspector.model.model import Model
-from inspector.view_table import VIEWS
+from kafkalog.inspector import messages, text
+from kafkalog.inspector.app import InspectorApp, Start
+from kafkalog.inspector.columns import Times
+from kafkalog.inspector.config import Settings
+from kafkalog.inspector.keys import ACTIONS, SCOPES, shown
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.view_table import VIEWS
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "inspector.md"
@@ -217,7 +217,10 @@ def picture(name: str, data: Path) -> tuple[str, str]:
     def renamed(value: Any, *args: Any, **options: Any) -> str:
         return printable(_named(value, data) if isinstance(value, str) else value, *args, **options)
 
-    with mock.patch.object(text, "printable", renamed), mock.patch("inspector.screens.topics.PAUSE_SECONDS", 1_000):
+    with (
+        mock.patch.object(text, "printable", renamed),
+        mock.patch("kafkalog.inspector.screens.topics.PAUSE_SECONDS", 1_000),
+    ):
         return asyncio.run(_play(data, scene_of(name)))
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.log_config import LogConfig
     from kafkalog.storage.log_manager import Intervals, LogManager
     from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
+    from kafkalog.storage.read.consumer import Consumer
     from kafkalog.storage.read_only_log import ReadOnlyLog
     from kafkalog.storage.segment.file_message_set import FileMessageSet, OffsetPosition, TimestampAndOffset
     from kafkalog.storage.unified_log import Progress, WritableLog
@@ -47,6 +48,7 @@ __all__ = [
     "BufferingOutputStream",
     "ByteBufferMessageSet",
     "CompressionType",
+    "Consumer",
     "EndKind",
     "EndOfData",
     "FetchDataInfo",
@@ -97,6 +99,7 @@ _HOMES = homes_of(
         "kafkalog.storage.log_config": "LogConfig",
         "kafkalog.storage.log_manager": "Intervals LogManager",
         "kafkalog.storage.log_offset_metadata": "LogOffsetMetadata",
+        "kafkalog.storage.read.consumer": "Consumer",
         "kafkalog.storage.read_only_log": "ReadOnlyLog",
         "kafkalog.storage.segment.file_message_set": "FileMessageSet OffsetPosition TimestampAndOffset",
         "kafkalog.storage.unified_log": "WritableLog",

@@ -39,10 +39,12 @@ SCHEMA = pa.schema(
         pa.field("headers", pa.list_(HEADER_TYPE), nullable=False),
     ]
 )
+"""The schema of records: `offset timestamp timestamp_type key value headers`."""
 
 PARTITIONS_SCHEMA = pa.schema(
     [pa.field("topic", pa.string(), nullable=False), pa.field("partition", pa.int32(), nullable=False), *SCHEMA]
 )
+"""The schema of records of several partitions: `topic partition`, and the columns of `SCHEMA`."""
 
 # A batch of a `reader` has fewer records, or about this many bytes: enough for a row group of Parquet.
 BATCH_ROWS = 1 << 16

@@ -19,7 +19,15 @@ DELETE_HORIZON_BIT = 0x40
 
 
 class CompressionType(IntEnum):
-    """The codec of a batch, by its number in the attributes."""
+    """The codec of a batch, by its number in the attributes.
+
+    Attributes:
+        NONE: No compression.
+        GZIP: gzip.
+        SNAPPY: Snappy, in the blocks of snappy-java.
+        LZ4: LZ4 frames.
+        ZSTD: Zstandard, from format 2 on.
+    """
 
     NONE = 0
     GZIP = 1
@@ -32,13 +40,23 @@ CodecName: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 """The name of a codec in a producer's configuration, which functions accept for it."""
 
 
+TimestampName: TypeAlias = Literal["CreateTime", "LogAppendTime"]
+"""The name of a timestamp type in the settings of a topic, which functions accept for it."""
+
+
 def codec_name(number: int) -> str:
     """Return the name that a producer's configuration has for a codec, by its number in the attributes."""
     return CompressionType(number).name.lower() if number <= CompressionType.ZSTD else f"codec {number}"
 
 
 class TimestampType(IntEnum):
-    """The origin of a timestamp: none (format 0), set by the producer, or set by the broker on append."""
+    """The origin of a timestamp.
+
+    Attributes:
+        NO_TIMESTAMP_TYPE: There is no timestamp, as in format 0.
+        CREATE_TIME: The producer set it.
+        LOG_APPEND_TIME: The broker set it on append.
+    """
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0

@@ -116,9 +116,23 @@ cdef Py_ssize_t headers_length(tuple headers) noexcept:
 cdef class RecordsEncoder:
     """Records of one batch, as bytes, in the order of their offsets.
 
-    magic: 0, 1 or 2. base_offset: offsets of v2 records, and of v1 messages if `relative`, count from it.
-    log_append_time: ms, what every v0/v1 message gets for its timestamp where timestamp_type is LogAppendTime.
-    base_timestamp: what v2 timestamps count from (None: the first record's).
+    Args:
+        magic: 0, 1 or 2.
+        base_offset: What the offsets of v2 records, and of v1 messages if `relative`, count from.
+        timestamp_type: The number of a `TimestampType`.
+        log_append_time: The timestamp of every v0/v1 message, ms, if the type is LogAppendTime.
+        relative: Whether v1 messages are those of a wrapper.
+        base_timestamp: What v2 timestamps count from; None: the first record's.
+
+    Attributes:
+        size: The bytes of the records so far, before compression.
+        magic: The format.
+        records_count: The number of records so far.
+        base_offset: As given.
+        last_offset: The offset of the last record.
+        base_timestamp: The timestamp that those of v2 records count from, ms; -1 = none.
+        max_timestamp: The largest timestamp so far, ms; -1 = none.
+        offset_of_max_timestamp: The offset of the first record that has it; -1 = none.
     """
 
     cdef uint8_t* data

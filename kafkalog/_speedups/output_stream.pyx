@@ -118,7 +118,10 @@ cdef class _Output:
 
 cdef class BufferingOutputStream(_Output):
     """BufferingOutputStream(segment_size)\n--\n
-    A stream of bytes in segments of `segment_size` bytes each.
+    A stream of bytes in segments of one size.
+
+    Attributes:
+        segment_size: The size of the segments, bytes.
 
     Raises:
         ValueError: segment_size is less than 1.
@@ -236,7 +239,11 @@ def count_taken(target, answer, length):
 
 @cython.final
 cdef class ReservedOutput(_Output):
-    """Reserved bytes of a stream, to be filled in order. `remaining`: how many are not filled yet.
+    """Reserved bytes of a stream, to be filled in order.
+
+    Attributes:
+        remaining: The number of bytes that are not filled yet.
+        segment_size: The size of the segments of the stream, bytes.
 
     Raises:
         IndexError: More than `remaining` bytes are written; none of them is.

@@ -10,6 +10,23 @@ from kafkalog.attributes import TimestampType
 
 @final
 class Record:
+    """One record of a log. Immutable, hashable, picklable.
+
+    A damaged log may have any numbers. What an append accepts is checked there, not here.
+
+    Attributes:
+        value: The value as bytes; None = null.
+        key: The key as bytes; None = null.
+        headers: A tuple of pairs: the key as text, the value as bytes or None.
+        timestamp: Milliseconds since the epoch; -1 = none. A `datetime` with a time zone is accepted.
+        offset: The offset in the partition; -1 = not yet in a log.
+        sequence: The sequence of an idempotent producer; -1 = none.
+
+    Raises:
+        TypeError: A field has another type.
+        ValueError: A number does not fit, or a header key is no text that UTF-8 can encode.
+    """
+
     def __init__(
         self,
         value: ReadableBuffer | None = None,
@@ -34,7 +51,9 @@ class Record:
     @property
     def sequence(self) -> int: ...
     @property
-    def timestamp_type(self) -> TimestampType: ...
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamp: a `TimestampType`."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 

@@ -31,15 +31,21 @@ cdef dict TIMESTAMP_TYPES = {int(each): each for each in TimestampType}
 @cython.freelist(1024)
 cdef class Record:
     """Record(value=None, key=None, headers=(), timestamp=-1, *, offset=-1, timestamp_type=0, sequence=-1)\n--\n
-    One record of a log: value, key, headers, timestamp, offset. Immutable, hashable, picklable.
+    One record of a log. Immutable, hashable, picklable.
 
-    value, key: bytes or None (null; `b""` is empty, not null). headers: tuple of (str, bytes | None). timestamp: ms
-    since the epoch, -1 = none; a datetime with a time zone is accepted. offset: absolute, -1 = not yet in a log.
-    timestamp_type: `TimestampType`. sequence: the idempotent producer's, -1 = none. Kafka:
-    `org.apache.kafka.common.record.Record`.
+    A damaged log may have any numbers. What an append accepts is checked there, not here.
 
-    TypeError: a field of another kind. ValueError: a number that its field cannot hold, a header key that UTF-8 cannot.
-    A log that is damaged may hold any number of 64 bits; what may be written, those who write it say.
+    Attributes:
+        value: The value as bytes; None = null.
+        key: The key as bytes; None = null.
+        headers: A tuple of pairs: the key as text, the value as bytes or None.
+        timestamp: Milliseconds since the epoch; -1 = none. A `datetime` with a time zone is accepted.
+        offset: The offset in the partition; -1 = not yet in a log.
+        sequence: The sequence of an idempotent producer; -1 = none.
+
+    Raises:
+        TypeError: A field has another type.
+        ValueError: A number does not fit, or a header key is no text that UTF-8 can encode.
     """
 
     def __init__(self, value=None, key=None, headers=(), timestamp=-1, *, offset=-1,
@@ -55,7 +61,7 @@ cdef class Record:
 
     @property
     def timestamp_type(self):
-        """`TimestampType`: who set the timestamp."""
+        """Who set the timestamp: a `TimestampType`."""
         return TIMESTAMP_TYPES[self.type_id]
 
     cdef tuple fields(self):
@@ -86,7 +92,7 @@ cdef object checked_bytes(str name, object given):
         return given
     if isinstance(given, (bytes, bytearray, memoryview)):
         return bytes(given)
-    raise TypeError(f"{name} is bytes or None, not {type(given).__name__}")
+    raise TypeError(f"{name} must be bytes or None, not {type(given).__name__}")
 
 
 cdef tuple checked_headers(object given):

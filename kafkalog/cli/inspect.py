@@ -18,8 +18,8 @@ from kafkalog.errors import NotALogError
 from kafkalog.storage.remote_path import is_remote
 
 if TYPE_CHECKING:
-    from inspector.config import Settings
-    from inspector.jobs.jobs import Wanted
+    from kafkalog.inspector.config import Settings
+    from kafkalog.inspector.jobs.jobs import Wanted
 
 EPILOG = """\b
 Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
@@ -94,9 +94,9 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
         name = "--output" if form is not None else f"--{_first_option_given(screen_options)}"
         raise click.UsageError(f"{name} requires --headless")
     try:
-        from inspector import app
+        from kafkalog.inspector import app
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in {"textual", "inspector"}:
+        if error.name is None or error.name.partition(".")[0] != "textual":
             raise
         complain("the inspector needs Textual: pip install 'kafkalog[inspector]'")
         return UNREADABLE
@@ -113,7 +113,7 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
 
 
 def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
-    from inspector.config import load
+    from kafkalog.inspector.config import load
 
     settings = load(config)
     if utc is not None:
@@ -128,7 +128,7 @@ def _first_option_given(screen_options: dict[str, Any]) -> str:
 
 def _headless(path: Path, screen: str, form: str, settings: Settings, screen_options: dict[str, Any]) -> int:
     """Print the content of a screen and return the exit code; first the mistakes in the config file, on stderr."""
-    from inspector import headless
+    from kafkalog.inspector import headless
 
     for mistake in settings.mistakes:
         complain(mistake)
@@ -161,8 +161,8 @@ def _wanted(screen_options: dict[str, Any]) -> Wanted | None:
     Raises:
         NeedsMoreError: The regular expression is invalid.
     """
-    from inspector.headless import NeedsMoreError
-    from inspector.jobs.jobs import Wanted
+    from kafkalog.inspector.headless import NeedsMoreError
+    from kafkalog.inspector.jobs.jobs import Wanted
 
     if not screen_options["find"]:
         return None

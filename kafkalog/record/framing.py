@@ -27,7 +27,13 @@ def end_of(rows: NDArray[np.void]) -> int:
 
 
 class EndKind(Enum):
-    """How the entries of a log end."""
+    """How the entries of a log end.
+
+    Attributes:
+        END: The last entry is complete, and nothing follows.
+        TORN: The last entry is incomplete.
+        ZEROED: Zero bytes follow the last entry, up to the end of the file.
+    """
 
     END = "end"
     TORN = "torn"
@@ -35,7 +41,12 @@ class EndKind(Enum):
 
 
 class EndOfData(NamedTuple):
-    """The end of the complete entries: its kind, and its position in bytes."""
+    """The end of the complete entries.
+
+    Attributes:
+        kind: What follows them.
+        position: Their end, bytes from the start of the file or buffer.
+    """
 
     kind: EndKind
     position: int

@@ -66,7 +66,14 @@ HOUR_MS = 3_600_000
 
 
 class AppendOrigin(Enum):
-    """The origin of an append. A client may send less than the others, for example no control records."""
+    """The origin of an append. A client may send less than the others, for example no control records.
+
+    Attributes:
+        REPLICATION: A follower, with the batches of its leader.
+        COORDINATOR: The coordinator of groups or of transactions.
+        CLIENT: A producer.
+        RAFT_LEADER: The leader of the cluster's metadata.
+    """
 
     REPLICATION = "replication"
     COORDINATOR = "coordinator"

@@ -57,8 +57,18 @@ class BatchSettings:
     """The header of a batch, except the fields that depend on its records; -1 = none, as in Kafka.
 
     Attributes:
+        magic: The format: 0, 1 or 2.
+        compression_type: The codec.
         compression_level: The level; None = the default of the codec.
+        timestamp_type: Who sets the timestamps.
         log_append_time: The append time for timestamp_type LogAppendTime, ms since the epoch.
+        base_offset: The offset of the first record.
+        producer_id: The producer, if it is idempotent or transactional.
+        producer_epoch: The producer's epoch.
+        base_sequence: The sequence of the first record.
+        is_transactional: Whether the batch is part of a transaction.
+        is_control: Whether the batch has a control record, such as a marker at the end of a transaction.
+        partition_leader_epoch: The epoch of the leader that appends it.
         delete_horizon_ms: The delete horizon, ms since the epoch; None = not set.
 
     Raises:
@@ -178,9 +188,7 @@ class RecordsBuilder(RecordsEncoder):
     """Appends records one after the other; `build()` returns the bytes of the batch.
 
     `append(value, key, headers, timestamp, offset=)` adds one record, and `extend(records)` adds `Record` objects. A
-    refused record leaves no bytes; the records before it stay. `size` is the number of bytes of the records so far,
-    before compression. `records_count`, `last_offset`, `base_timestamp`, `max_timestamp` (ms; -1: none) and
-    `offset_of_max_timestamp` describe the records so far.
+    refused record leaves no bytes; the records before it stay.
 
     Use it from one thread at a time. Concurrent use damages only the batch: duplicate offsets, or a wrong count.
 
@@ -188,6 +196,16 @@ class RecordsBuilder(RecordsEncoder):
         settings: The settings of the batch.
         max_size: The size that the batch should not exceed, bytes. `append` and `extend` ignore it: call
             `has_room_for`, which estimates the effect of compression. A single record always fits.
+
+    Attributes:
+        size: The bytes of the records so far, before compression.
+        magic: The format of the batch.
+        records_count: The number of records so far.
+        base_offset: The offset that those of the records count from.
+        last_offset: The offset of the last record; -1 = none.
+        base_timestamp: The timestamp that those of v2 records count from, ms; -1 = none.
+        max_timestamp: The largest timestamp so far, ms; -1 = none.
+        offset_of_max_timestamp: The offset of the first record that has it; -1 = none.
     """
 
     def __init__(self, settings: BatchSettings | None = None, *, max_size: int = INT32_MAX) -> None:

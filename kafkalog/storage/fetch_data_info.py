@@ -20,9 +20,14 @@ NO_MESSAGES = ByteBufferMessageSet(b"")
 
 
 class IsolationLevel(Enum):
-    """The end of what a read returns. TXN_COMMITTED also returns the aborted transactions.
+    """The end of what a read returns. A consumer's `isolation.level` names two of them.
 
-    A consumer's `isolation.level` names two of them: READ_UNCOMMITTED and READ_COMMITTED.
+    Attributes:
+        LOG_END: The log end.
+        HIGH_WATERMARK: The high watermark.
+        TXN_COMMITTED: The last stable offset. A read also returns the aborted transactions.
+        READ_UNCOMMITTED: Another name of HIGH_WATERMARK.
+        READ_COMMITTED: Another name of TXN_COMMITTED.
     """
 
     LOG_END = "log_end"
@@ -37,7 +42,12 @@ IsolationName: TypeAlias = Literal["log_end", "high_watermark", "txn_committed",
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction: a read_committed consumer skips its records, from first_offset to its marker."""
+    """An aborted transaction, whose records a consumer with "read_committed" leaves out.
+
+    Attributes:
+        producer_id: Its producer.
+        first_offset: The offset of its first record. It ends with the producer's next marker.
+    """
 
     producer_id: int
     first_offset: int

@@ -48,7 +48,12 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic."""
+    """A partition of a topic.
+
+    Attributes:
+        topic: The name of the topic.
+        partition: The number of the partition.
+    """
 
     topic: str
     partition: int

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from kafkalog._speedups.arguments import INT32_MAX, INT64_MAX, instance, member
-from kafkalog.attributes import CodecName, CompressionType, TimestampType
+from kafkalog.attributes import CodecName, CompressionType, TimestampName, TimestampType
 
 SMALLEST_ENTRY = 14  # bytes after an entry's offset and size
 SMALLEST_INDEX = 12  # bytes of a time index entry; a segment gets one when it is rolled or closed
@@ -141,10 +141,46 @@ _TIMESTAMPS = {each.label: each for each in (TimestampType.CREATE_TIME, Timestam
 class LogConfig:
     """The settings of a topic. Times are in ms, sizes in bytes; -1 in a retention setting means no limit.
 
-    `min_insync_replicas`, `unclean_leader_election_enable` and the `throttled_replicas` have no effect on a log without
-    replicas. Remote storage is not supported: its settings are accepted, but it cannot be enabled.
-    `producer_id_expiration_ms` is a broker's setting in Kafka: after this time without a batch, the state of a producer
-    without an open transaction is forgotten.
+    kafkalog does not compact: the settings of compaction only limit the age of the active segment. Settings of replicas
+    have no effect on a log without replicas. Remote storage is not supported: its settings are accepted, but it cannot
+    be enabled.
+
+    Attributes:
+        segment_bytes: The size at which a segment is rolled.
+        segment_ms: The age at which a segment is rolled.
+        segment_jitter_ms: The most by which `segment_ms` is shortened at random, so that not all logs roll at once.
+        segment_index_bytes: The size of an index at which its segment is rolled.
+        index_interval_bytes: The bytes of batches between two entries of an index.
+        preallocate: Whether a new segment file gets its full size at once.
+        flush_messages: The number of records after which an append flushes.
+        flush_ms: The time after which `LogManager` flushes appended records.
+        retention_bytes: The size of the log above which its oldest segments are deleted.
+        retention_ms: The age of its newest record at which a segment is deleted.
+        file_delete_delay_ms: The time between the deletion of a segment and that of its files.
+        cleanup_policy: "delete", "compact", both or none. Without "delete", retention deletes no segment.
+        delete_retention_ms: How long compaction keeps deletions.
+        min_compaction_lag_ms: The age below which records are not compacted.
+        max_compaction_lag_ms: The age at which records have to be compacted: the active segment is rolled by then.
+        min_cleanable_dirty_ratio: The part of the log that is not compacted, at which compaction begins.
+        max_message_bytes: The size of the largest batch that an append accepts.
+        compression_type: The codec of appended batches, or its name; "producer" keeps the one that they have.
+        compression_gzip_level: The level for gzip; -1 is its default.
+        compression_lz4_level: The level for LZ4.
+        compression_zstd_level: The level for Zstandard.
+        message_timestamp_type: Who sets the timestamps, or its name: "CreateTime" or "LogAppendTime".
+        message_timestamp_before_max_ms: How far a producer's timestamp may lie in the past.
+        message_timestamp_after_max_ms: How far a producer's timestamp may lie in the future.
+        min_insync_replicas: A setting of replicas.
+        unclean_leader_election_enable: A setting of replicas.
+        leader_replication_throttled_replicas: A setting of replicas.
+        follower_replication_throttled_replicas: A setting of replicas.
+        remote_storage_enable: Has to be False.
+        remote_log_copy_disable: A setting of remote storage.
+        remote_log_delete_on_disable: A setting of remote storage.
+        local_retention_ms: A setting of remote storage.
+        local_retention_bytes: A setting of remote storage.
+        producer_id_expiration_ms: The time without a batch after which a producer without an open transaction is
+            forgotten; a broker's setting in Kafka.
 
     Raises:
         ValueError: A value is not allowed.
@@ -173,7 +209,9 @@ class LogConfig:
     compression_gzip_level: int = _whole(-1, 1, 9, besides=-1)
     compression_lz4_level: int = _whole(9, 1, 17)
     compression_zstd_level: int = _whole(3, -131072, 22)
-    message_timestamp_type: TimestampType = _one_of(_TIMESTAMPS, TimestampType.CREATE_TIME)  # noqa: RUF009 - a field
+    message_timestamp_type: TimestampType | TimestampName = _one_of(  # noqa: RUF009 - a field
+        _TIMESTAMPS, TimestampType.CREATE_TIME
+    )
     message_timestamp_before_max_ms: int = _whole(INT64_MAX, 0)
     message_timestamp_after_max_ms: int = _whole(_HOUR_MS, 0)
     min_insync_replicas: int = _whole(1, 1, INT32_MAX)
@@ -190,6 +228,8 @@ class LogConfig:
     def __post_init__(self) -> None:
         if self.compression_type in get_args(CodecName):
             object.__setattr__(self, "compression_type", self.compression)
+        if self.message_timestamp_type in get_args(TimestampName):
+            object.__setattr__(self, "message_timestamp_type", self.timestamp_type)
         for name, rule in _RULES.items():
             value = getattr(self, name)
             if not rule.holds(value):
@@ -256,6 +296,11 @@ class LogConfig:
         """The codec for appended batches; None: keep the producer's."""
         codec = self.compression_type
         return None if codec == "producer" else member("compression_type", codec, CompressionType)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who sets the timestamps of appended records."""
+        return member("message_timestamp_type", self.message_timestamp_type, TimestampType)
 
     @property
     def compression_level(self) -> int | None:

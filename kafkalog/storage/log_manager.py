@@ -44,7 +44,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """The intervals of the background work, ms; the defaults are Kafka's."""
+    """The intervals of the background work, ms; the defaults are Kafka's.
+
+    Attributes:
+        flush_ms: Between looks for logs to flush, by their `flush_ms`.
+        checkpoint_ms: Between writes of the checkpoints.
+        retention_ms: Between looks for segments to delete.
+        producers_ms: Between looks for producers to forget.
+    """
 
     flush_ms: int = 3_000
     checkpoint_ms: int = 60_000

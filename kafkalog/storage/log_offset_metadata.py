@@ -13,7 +13,13 @@ UNKNOWN_POSITION = -1
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset, the base offset of its segment and its position there (bytes); both are -1 if unknown."""
+    """An offset and its place.
+
+    Attributes:
+        message_offset: The offset.
+        segment_base_offset: The base offset of its segment; -1 = unknown.
+        relative_position_in_segment: Its position in the segment, bytes; -1 = unknown.
+    """
 
     message_offset: int
     segment_base_offset: int = UNKNOWN_OFFSET

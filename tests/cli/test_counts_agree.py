@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inspector.model.model import Model
+from kafkalog.inspector.model.model import Model
 from tests.helpers.inspected import all_records, read_through
 from tests.helpers.running import Kafkalog, lines
 

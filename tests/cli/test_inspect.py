@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import inspector
-from inspector import headless
+from kafkalog import inspector
+from kafkalog.inspector import headless
 from tests.helpers.running import COMMAND, Kafkalog, batch, segment
 
 HAS_TEXTUAL = importlib.util.find_spec("textual") is not None
@@ -59,7 +59,7 @@ def test_a_path_that_may_not_be_read_is_unreadable(
     kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda *_, **__: False)
-    monkeypatch.setattr("inspector.model.model.discover", _refused)
+    monkeypatch.setattr("kafkalog.inspector.model.model.discover", _refused)
     ran = kafkalog("inspect", data_dir, "--headless", "segments")
     assert (ran.code, "Permission denied" in ran.err, "Invalid value" in ran.err) == (3, True, False)
 
@@ -125,7 +125,7 @@ def test_without_textual_the_extra_is_named(
     kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
-    for name in [name for name in sys.modules if name.startswith("textual.") or name == "inspector.app"]:
+    for name in [name for name in sys.modules if name.startswith("textual.") or name == "kafkalog.inspector.app"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(inspector, "app", raising=False)
     ran = kafkalog("inspect", data_dir)

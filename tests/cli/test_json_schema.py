@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from inspector import headless
 from kafkalog import RecordBatch
 from kafkalog.cli.json_shapes import BATCH_FIELDS, JSON_VERSION
+from kafkalog.inspector import headless
 from tests.helpers.damage import flipped, start_of
 from tests.helpers.damage import log as damaged_log
 from tests.helpers.golden import Partition

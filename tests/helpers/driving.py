@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inspector.app import InspectorApp, Start
-from inspector.columns import Times
-from inspector.config import Settings
-from inspector.model.model import Model
-from inspector.screens.partition import PartitionScreen
+from kafkalog.inspector.app import InspectorApp, Start
+from kafkalog.inspector.columns import Times
+from kafkalog.inspector.config import Settings
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.screens.partition import PartitionScreen
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from inspector.browsing import Browsing
+    from kafkalog.inspector.browsing import Browsing
 
 # So that ages are the same for ever.
 DEFAULTS = Settings()

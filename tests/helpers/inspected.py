@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from inspector.model.segment import SegmentReader
-from inspector.model.types import BatchRow, RecordRow
+from kafkalog.inspector.model.segment import SegmentReader
+from kafkalog.inspector.model.types import BatchRow, RecordRow
 from kafkalog.scan.progress import Progress
 from tests.helpers.golden import Partition, Segment, checked_partitions
 from tests.helpers.partitions import sampled_partition

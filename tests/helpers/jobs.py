@@ -1,7 +1,7 @@
 """Runs of the inspector's jobs: in an event loop of their own, in threads, silent ones and ones that die.
 
 Tests do jobs in threads, which start at once; those about the processes themselves take `Process`. Each class here
-stands in for `inspector.jobs.process.Process`.
+stands in for `kafkalog.inspector.jobs.process.Process`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import BinaryIO, cast
 
-from inspector.jobs.jobs import Job
-from inspector.jobs.process import Frame, work
-from inspector.jobs.runs import Runs
+from kafkalog.inspector.jobs.jobs import Job
+from kafkalog.inspector.jobs.process import Frame, work
+from kafkalog.inspector.jobs.runs import Runs
 
 PATIENCE_SECONDS = 60.0
 KILLED = -9

@@ -6,9 +6,9 @@ import importlib.util
 
 import pytest
 
-from inspector.jobs import runs
-from inspector.jobs.process import Process
-from inspector.model import partition
+from kafkalog.inspector.jobs import runs
+from kafkalog.inspector.jobs.process import Process
+from kafkalog.inspector.model import partition
 from tests.helpers.jobs import DeadProcess, SilentProcess, ThreadProcess
 
 PATIENCE_SECONDS = 60.0
@@ -24,7 +24,7 @@ def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     from textual.pilot import Pilot
 
-    monkeypatch.setattr("inspector.app.KEY_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("kafkalog.inspector.app.KEY_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(Pilot._wait_for_screen, "__defaults__", (PATIENCE_SECONDS,))
 
 
@@ -35,9 +35,9 @@ def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.002)
-    monkeypatch.setattr("inspector.views.run_view.LOOKS_SECONDS", SOON_SECONDS)
-    monkeypatch.setattr("inspector.partition.live.FOLLOWING_SECONDS", SOON_SECONDS)
-    monkeypatch.setattr("inspector.partition.live.WATCHING_SECONDS", 5 * SOON_SECONDS)
+    monkeypatch.setattr("kafkalog.inspector.views.run_view.LOOKS_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr("kafkalog.inspector.partition.live.FOLLOWING_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr("kafkalog.inspector.partition.live.WATCHING_SECONDS", 5 * SOON_SECONDS)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from inspector.jobs.jobs import Emit, Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
-from inspector.jobs.process import FRAME_ITEMS, Frame, work
-from inspector.jobs.runs import KEPT, Run, Runs, SearchRun, StatisticsRun, VerifyRun
 from kafkalog.fsck import Severity
+from kafkalog.inspector.jobs.jobs import Emit, Ended, SearchJob, StatisticsJob, VerifyJob, Wanted
+from kafkalog.inspector.jobs.process import FRAME_ITEMS, Frame, work
+from kafkalog.inspector.jobs.runs import KEPT, Run, Runs, SearchRun, StatisticsRun, VerifyRun
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.search import Match, SearchProgress
 from tests.helpers import damage
@@ -134,7 +134,7 @@ def test_a_job_that_cannot_be_started_fails_and_the_next_one_is_tried(monkeypatc
 
     async def steps(runs: Runs) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr("inspector.jobs.runs.Process", refuse)
+            patch.setattr("kafkalog.inspector.jobs.runs.Process", refuse)
             run = runs.start(VerifyRun(VerifyJob(DATA)))
             await ended(run)
             assert (run.state, run.problem) == ("failed", "no such program")

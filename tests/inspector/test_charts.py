@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.charts import HEIGHT, bar, fitted, has_blocks, report
-from inspector.columns import Times
-from inspector.highlighting import Lines, marks, spans
+from kafkalog.inspector.charts import HEIGHT, bar, fitted, has_blocks, report
+from kafkalog.inspector.columns import Times
+from kafkalog.inspector.highlighting import Lines, marks, spans
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.statistics import CodecUse, Totals
 

@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from inspector.jobs.checks import Check
 from kafkalog.fsck import verify_path
+from kafkalog.inspector.jobs.checks import Check
 from tests.helpers.damage import flipped, log, start_of
 from tests.helpers.inspected import segment_file
 

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector import config as settings
-from inspector.view_table import VIEWS
+from kafkalog.inspector import config as settings
+from kafkalog.inspector.view_table import VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "inspector.md"

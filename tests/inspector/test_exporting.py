@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from inspector.exporting import write_new
+from kafkalog.inspector.exporting import write_new
 
 DATA = Path(__file__).parents[1] / "data" / "v2-zstd-0"
 

@@ -14,8 +14,8 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 from textual.events import Key
 
-from inspector.browsing import Browsing
-from inspector.widgets.lazy_table import LazyTable
+from kafkalog.inspector.browsing import Browsing
+from kafkalog.inspector.widgets.lazy_table import LazyTable
 from tests.helpers.driving import Terminal, browsing, drive, offset_at, partition_screen, view_shown
 
 pytestmark = pytest.mark.tui
@@ -125,7 +125,7 @@ KEYS += ["right_square_bracket", "left_square_bracket"]
 def test_all_visible_rows_arrive_after_random_fast_keys(
     golden_logs: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inspector.app.KEY_SECONDS", 0.2)
+    monkeypatch.setattr("kafkalog.inspector.app.KEY_SECONDS", 0.2)
     seed = os.environ.get(SEED, name)
 
     async def steps(at: Terminal) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.jobs.runs import StatisticsRun, VerifyRun
-from inspector.widgets.lazy_table import LazyTable
-from inspector.widgets.prompt import Prompt
+from kafkalog.inspector.jobs.runs import StatisticsRun, VerifyRun
+from kafkalog.inspector.widgets.lazy_table import LazyTable
+from kafkalog.inspector.widgets.prompt import Prompt
 from tests.helpers import damage
 from tests.helpers.driving import (
     Terminal,
@@ -419,8 +419,8 @@ def test_the_message_of_a_finding_is_readable_below_a_long_path(damaged: Path, t
 
 @pytest.fixture
 def _same_always(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("inspector.views.run_view._seconds", lambda _: "1.0 s")
-    monkeypatch.setattr("inspector.views.statistics.has_blocks", lambda: True)
+    monkeypatch.setattr("kafkalog.inspector.views.run_view._seconds", lambda _: "1.0 s")
+    monkeypatch.setattr("kafkalog.inspector.views.statistics.has_blocks", lambda: True)
 
 
 @pytest.mark.usefixtures("_same_always")

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.model.model import Model
-from inspector.model.segment import SegmentReader
-from inspector.views.search import SearchView
-from inspector.widgets.lazy_table import LazyTable
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.segment import SegmentReader
+from kafkalog.inspector.views.search import SearchView
+from kafkalog.inspector.widgets.lazy_table import LazyTable
 from kafkalog.scan.progress import Progress
 from tests.helpers.driving import Terminal, browsing, drive, read_through, view_shown
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from inspector import headless
-from inspector.jobs.jobs import Wanted
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.inspector import headless
+from kafkalog.inspector.jobs.jobs import Wanted
 from tests.helpers.damage import flipped, start_of
 from tests.helpers.damage import log as damaged_log
 from tests.helpers.inspected import segment_file
@@ -80,8 +80,9 @@ def test_a_screen_of_a_partition_needs_one(golden_logs: Path) -> None:
 def test_headless_and_the_model_import_no_textual() -> None:
     code = (
         "import sys, pkgutil\n"
-        "import inspector.headless, inspector.model.model, inspector.config, inspector.text, inspector.jobs.jobs\n"
-        "for each in pkgutil.iter_modules(inspector.model.__path__, 'inspector.model.'): __import__(each.name)\n"
+        "from kafkalog.inspector import config, headless, model, text\n"
+        "from kafkalog.inspector.jobs import jobs\n"
+        "for each in pkgutil.iter_modules(model.__path__, 'kafkalog.inspector.model.'): __import__(each.name)\n"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

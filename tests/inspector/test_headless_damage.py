@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from inspector import headless
-from inspector.jobs.jobs import Wanted
-from inspector.model.model import Model
-from inspector.model.types import TopicRow
 from kafkalog import FileMessageSet
+from kafkalog.inspector import headless
+from kafkalog.inspector.jobs.jobs import Wanted
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.types import TopicRow
 from tests.helpers.damage import flipped, start_of
 from tests.helpers.damage import log as damaged_log
 from tests.helpers.inspected import all_records, read_through, reader_of, segment_file
@@ -53,7 +53,7 @@ def unreadable(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise PermissionError(13, "Permission denied", str(path))
         return FileMessageSet(file, **options)
 
-    monkeypatch.setattr("inspector.model.segment_file.FileMessageSet", refused)
+    monkeypatch.setattr("kafkalog.inspector.model.segment_file.FileMessageSet", refused)
     return path
 
 

@@ -12,10 +12,10 @@ pytest.importorskip("textual", reason="Textual is not installed")
 
 from textual.widgets import Static
 
-from inspector.screens.partition import PartitionScreen
-from inspector.views.hex import HexView, SegmentBytes
-from inspector.widgets.hex import HexLines
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.inspector.screens.partition import PartitionScreen
+from kafkalog.inspector.views.hex import HexView, SegmentBytes
+from kafkalog.inspector.widgets.hex import HexLines
 from tests.helpers.driving import Terminal, check_snapshot, drive
 from tests.helpers.inspected import reader_of
 

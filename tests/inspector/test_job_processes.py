@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from inspector.jobs.jobs import SearchJob, VerifyJob, Wanted
-from inspector.jobs.runs import Run, Runs, SearchRun, VerifyRun
+from kafkalog.inspector.jobs.jobs import SearchJob, VerifyJob, Wanted
+from kafkalog.inspector.jobs.runs import Run, Runs, SearchRun, VerifyRun
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
 from tests.helpers.jobs import PATIENCE_SECONDS, within
@@ -93,8 +93,8 @@ def test_a_job_fails_with_the_exit_code_when_its_process_is_killed(tmp_path: Pat
 SEARCHING = """
 import asyncio, sys
 from pathlib import Path
-from inspector.jobs.jobs import SearchJob, Wanted
-from inspector.jobs.runs import Runs, SearchRun
+from kafkalog.inspector.jobs.jobs import SearchJob, Wanted
+from kafkalog.inspector.jobs.runs import Runs, SearchRun
 
 async def main():
     run = Runs().start(SearchRun(SearchJob(Path(sys.argv[1]), Wanted("(a|a)+$", regex=True))))

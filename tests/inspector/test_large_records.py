@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector import highlighting, text
-from inspector.tables import Row
+from kafkalog.inspector import highlighting, text
+from kafkalog.inspector.tables import Row
 from tests.helpers.driving import PATIENCE_SECONDS, Terminal, drive
 from tests.helpers.inspected import segment_file
 from tests.reference.encode import V2Batch, records

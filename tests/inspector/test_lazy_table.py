@@ -17,9 +17,9 @@ from textual.app import App, ComposeResult
 from textual.events import MouseDown, MouseMove, MouseUp
 from textual.pilot import Pilot
 
-from inspector.desk import Desk
-from inspector.tables import Column, Row, Rows, Source
-from inspector.widgets.lazy_table import PAGE, LazyTable
+from kafkalog.inspector.desk import Desk
+from kafkalog.inspector.tables import Column, Row, Rows, Source
+from kafkalog.inspector.widgets.lazy_table import PAGE, LazyTable
 from tests.helpers.driving import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.tui

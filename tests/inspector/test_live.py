@@ -129,7 +129,7 @@ def test_a_directory_may_vanish_and_come_back(log: WritableLog) -> None:
 def test_the_list_shows_new_partitions_and_drops_deleted_ones(
     log: WritableLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inspector.screens.topics.PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("kafkalog.inspector.screens.topics.PAUSE_SECONDS", 0.1)
     log.close()
 
     async def steps(at: Terminal) -> None:

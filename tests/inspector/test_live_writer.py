@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.view_table import BY_NAME, VIEWS
+from kafkalog.inspector.view_table import BY_NAME, VIEWS
 from tests.helpers.driving import Terminal, drive
 from tests.helpers.inspected_writer import SECONDS, stopped, writer
 

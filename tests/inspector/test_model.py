@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector.model.model import Model
 from kafkalog.errors import NotALogError
+from kafkalog.inspector.model.model import Model
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
 from tests.reference.encode import V2Batch, records
@@ -132,7 +132,7 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_names_are_listed_without_importing_what_reads_logs(golden_logs: Path) -> None:
     code = (
-        "import sys; from inspector.model.model import Model\n"
+        "import sys; from kafkalog.inspector.model.model import Model\n"
         f"model = Model({str(golden_logs / 'kafka-3.9' / 'data')!r})\n"
         "print(len(model.names()), model.problem, 'numpy' in sys.modules)"
     )

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import segment_index as windows
-from inspector.model.segment import SegmentReader
-from inspector.model.types import BatchRow, Place
+from kafkalog.inspector.model import segment_index as windows
+from kafkalog.inspector.model.segment import SegmentReader
+from kafkalog.inspector.model.types import BatchRow, Place
 from tests.helpers.damage import log, start_of
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import (

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model import segment_index as windows
-from inspector.model.segment import SegmentReader
 from kafkalog.fsck import Severity, verify_path
 from kafkalog.fsck.verifying import scope_of
 from kafkalog.fsck.walk import Run, walk
+from kafkalog.inspector.model import segment_index as windows
+from kafkalog.inspector.model.segment import SegmentReader
 from kafkalog.storage.files.open_source import open_source
 from tests.helpers.damage import BATCHES, EACH, flipped, log, start_of, with_bytes
 from tests.helpers.damage_kinds import KINDS, places_of

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.model.segment import SegmentReader
-from inspector.model.types import BatchRow, Field
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.inspector.model.segment import SegmentReader
+from kafkalog.inspector.model.types import BatchRow, Field
 from tests.helpers.damage import flipped, log
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import all_batches, golden_segment, reader_of, segment_file, spread, with_every_segment

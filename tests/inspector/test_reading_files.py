@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inspector.model.segment_file import SegmentFile
 from kafkalog.errors import CorruptRecordError
 from kafkalog.fsck import SoundEntries
+from kafkalog.inspector.model.segment_file import SegmentFile
 
 
 def test_a_search_after_damage_reports_the_end_of_a_file_that_became_shorter(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector import headless
-from inspector.model.model import Model
-from inspector.model.types import Gap, PartitionState
 from kafkalog import LogConfig, Record
+from kafkalog.inspector import headless
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.types import Gap, PartitionState
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import DEADLINE_SECONDS, read_through, segment_file
 from tests.reference.encode import V2Batch, records

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from inspector.model.model import Model
-from inspector.model.partition import PartitionReader
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.partition import PartitionReader
 from kafkalog.scan.search import EXCERPT_BYTES, Match, Search, pattern
 from kafkalog.scan.statistics import LogStatistics
 from tests.helpers.damage import log as damaged_log
@@ -156,7 +156,7 @@ def test_an_error_caused_by_a_truncation_is_reported_until_the_next_read(
 
     with monkeypatch.context() as cutting:
         cutting.setattr("kafkalog.storage.segment.log_segment.LogSegment.first_batch_timestamp", property(cut))
-        cutting.setattr("inspector.model.segment_index.Windows.step", cut)
+        cutting.setattr("kafkalog.inspector.model.segment_index.Windows.step", cut)
         changed = f"{path.name}: the file has changed while it was looked at"
         assert reader.segment(0).index_more().is_done
         assert (reader.segment(0).problem, reader.refresh().problem) == (changed, changed)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from inspector.model.model import Model
-from inspector.model.types import Byte, Offset, Place, Time
 from kafkalog import LogConfig, Record
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.types import Byte, Offset, Place, Time
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import all_records, read_through, segment_file
 from tests.reference.encode import V2Batch, records
@@ -242,7 +242,7 @@ def test_no_more_than_a_few_segments_are_kept_open(tmp_path: Path) -> None:
     bases = [row.base_offset for row in reader.refresh().segments]
     assert len(bases) > 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inspector.model.partition.KEPT", 3)
+        patch.setattr("kafkalog.inspector.model.partition.KEPT", 3)
         kept = [reader.segment(base) for base in bases]
         for each in kept:
             read_through(each) if each in kept[-3:] else None

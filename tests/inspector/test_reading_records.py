@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from inspector.model import segment_index as windows
-from inspector.model.records import PREVIEW, Content
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, RecordColumns
+from kafkalog.inspector.model import segment_index as windows
+from kafkalog.inspector.model.records import PREVIEW, Content
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import all_records, golden_segment, reader_of, segment_file, spread, with_every_segment
 from tests.reference.compression import GZIP
@@ -156,7 +156,7 @@ def test_a_missing_record_is_reported_with_the_position_of_its_batch(
 ) -> None:
     batches = [V2Batch(records(b"%d" % i, offset=i)).encoded() for i in range(3)]
     path = segment_file(tmp_path, b"".join(batches))
-    monkeypatch.setattr("inspector.model.records.decoded", lambda _: Content(RecordColumns.empty()))
+    monkeypatch.setattr("kafkalog.inspector.model.records.decoded", lambda _: Content(RecordColumns.empty()))
     reader = reader_of(path)
     said = f"{path.name}: position {len(batches[0])}: the header promises more records than there are"
     assert reader.record_rows(1, 1)[0].problem == said

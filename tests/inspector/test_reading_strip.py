@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from inspector.model import segment_index as windows
-from inspector.model import segment_map as strip
-from inspector.model.segment import SegmentReader
-from inspector.model.types import KINDS, BatchRow, Cell
+from kafkalog.inspector.model import segment_index as windows
+from kafkalog.inspector.model import segment_map as strip
+from kafkalog.inspector.model.segment import SegmentReader
+from kafkalog.inspector.model.types import KINDS, BatchRow, Cell
 from tests.helpers.damage import flipped, log, start_of
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import all_batches, golden_segment, reader_of, segment_file, with_every_segment

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector.model import segment_index as windows
-from inspector.model.model import Model
 from kafkalog import AppendOrigin, WritableLog
+from kafkalog.inspector.model import segment_index as windows
+from kafkalog.inspector.model.model import Model
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import all_batches, read_through, reader_of, segment_file

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.config import Settings
-from inspector.widgets.lazy_table import LazyTable
+from kafkalog.inspector.config import Settings
+from kafkalog.inspector.widgets.lazy_table import LazyTable
 from tests.helpers.driving import Terminal, drive, logs, partition_screen, read_through
 from tests.helpers.inspected import all_batches, reader_of
 

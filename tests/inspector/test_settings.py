@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inspector import config as settings
-from inspector import keys
-from inspector.config import Settings
+from kafkalog.inspector import config as settings
+from kafkalog.inspector import keys
+from kafkalog.inspector.config import Settings
 
 
 def written(tmp_path: Path, text: str) -> Settings:

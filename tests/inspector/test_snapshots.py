@@ -20,7 +20,7 @@ SIZES = [(80, 24), (140, 40)]
 @pytest.fixture(autouse=True)
 def _one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second look at all partitions would tell rates of growth."""
-    monkeypatch.setattr("inspector.screens.topics.PAUSE_SECONDS", 1_000)
+    monkeypatch.setattr("kafkalog.inspector.screens.topics.PAUSE_SECONDS", 1_000)
 
 
 @pytest.mark.parametrize("size", SIZES)

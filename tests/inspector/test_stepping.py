@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.app import InspectorApp
-from inspector.jobs.jobs import Emit, SearchJob
-from inspector.jobs.runs import SearchRun
-from inspector.model.segment import SegmentReader
-from inspector.widgets.lazy_table import LazyTable
+from kafkalog.inspector.app import InspectorApp
+from kafkalog.inspector.jobs.jobs import Emit, SearchJob
+from kafkalog.inspector.jobs.runs import SearchRun
+from kafkalog.inspector.model.segment import SegmentReader
+from kafkalog.inspector.widgets.lazy_table import LazyTable
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.search import Match
 from tests.helpers import damage
@@ -116,7 +116,7 @@ def third_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         return Progress(next(step), 1 << 40)
 
     monkeypatch.setattr(SegmentReader, "index_more", slowly)
-    monkeypatch.setattr("inspector.partition.live.OTHERS_READ", 0)
+    monkeypatch.setattr("kafkalog.inspector.partition.live.OTHERS_READ", 0)
     return goes_on
 
 
@@ -211,7 +211,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
             emit(Match(offset, 0, "value", (0, 1), b"x", (0, 1)))
 
     monkeypatch.setattr(SearchJob, "run", run)
-    monkeypatch.setattr("inspector.jobs.process.FRAME_SECONDS", 0.0)
+    monkeypatch.setattr("kafkalog.inspector.jobs.process.FRAME_SECONDS", 0.0)
     yield offsets
     offsets.put(None)
 

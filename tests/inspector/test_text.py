@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector import text
+from kafkalog.inspector import text
 from tests.helpers.strategies import CHARACTERS
 
 

@@ -13,11 +13,11 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from textual.widgets import Static
 
 import kafkalog
-from inspector.jobs.runs import TransactionsRun
-from inspector.views import transactions as view
-from inspector.views.transactions import TransactionsView
-from inspector.widgets.lazy_table import LazyTable
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, WritableLog
+from kafkalog.inspector.jobs.runs import TransactionsRun
+from kafkalog.inspector.views import transactions as view
+from kafkalog.inspector.views.transactions import TransactionsView
+from kafkalog.inspector.widgets.lazy_table import LazyTable
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from tests.helpers.driving import Terminal, check_snapshot, drive
 

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.model.partition import PartitionReader
-from inspector.model.segment import SegmentReader
-from inspector.model.types import Offset, RecordRow
+from kafkalog.inspector.model.partition import PartitionReader
+from kafkalog.inspector.model.segment import SegmentReader
+from kafkalog.inspector.model.types import Offset, RecordRow
 from kafkalog.scan.progress import Progress
 from tests.helpers.driving import Terminal, browsing, drive, offset_at, opened, position_at, read_through
 from tests.helpers.golden import unpacked

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inspector.jobs.jobs import VerifyJob
 from kafkalog.fsck import Finding, verify_path
+from kafkalog.inspector.jobs.jobs import VerifyJob
 from kafkalog.scan.progress import Progress
 from tests.helpers.damage import flipped, log, start_of
 from tests.helpers.golden import unpacked

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
-from inspector.widgets.watermark_bar import Watermarks, bar, legend
+from kafkalog.inspector.widgets.watermark_bar import Watermarks, bar, legend
 
 
 def test_each_letter_stands_where_its_offset_is() -> None:

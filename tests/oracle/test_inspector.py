@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from inspector import headless
-from inspector.model.model import Model
-from inspector.model.partition import PartitionReader
-from inspector.model.types import PartitionState, TopicRow
 from kafkalog import LogConfig
+from kafkalog.inspector import headless
+from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.partition import PartitionReader
+from kafkalog.inspector.model.types import PartitionState, TopicRow
 from tests.oracle import java
 from tests.oracle.broker import Broker, Seen, View
 

@@ -45,7 +45,12 @@ def test_a_check_imports_nothing_that_recovers_or_repairs() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("textual") is None, reason="Textual is not installed")
 def test_the_inspector_shows_partitions_before_it_imports_what_reads_them() -> None:
-    statement = "import kafkalog.cli.inspect, inspector.app, inspector.model.model, inspector.screens.topics"
+    statement = """
+import kafkalog.cli.inspect
+import kafkalog.inspector.app
+import kafkalog.inspector.model.model
+import kafkalog.inspector.screens.topics
+"""
     assert imported_by(statement).isdisjoint(
         {"numpy", "kafkalog.storage.log", "pygments", "textual.widgets._text_area"}
     )

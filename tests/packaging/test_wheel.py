@@ -20,6 +20,16 @@ import kafkalog
 
 TREE = Path(__file__).parents[2]
 SECONDS = 600
+# What the inspector in the terminal does for a check, from an installed package or a clone.
+CHECK_IN_A_PROCESS = """
+import sys
+from pathlib import Path
+from kafkalog.inspector.jobs import jobs, process
+running = process.Process(jobs.VerifyJob(Path(sys.argv[1]), deep=True))
+*_, last = running.frames()
+running.close()
+print(process.__file__, last.latest, last.ended, last.items)
+"""
 LOG = TREE / "tests" / "data" / "v2-zstd-0"
 RECORDS_OF_LOG = 1200
 
@@ -66,6 +76,10 @@ class Built:
         """The paths of source files in the tree."""
         return {path.relative_to(self.tree).as_posix() for pattern in patterns for path in self.tree.glob(pattern)}
 
+    def inspector(self, kind: str) -> set[str]:
+        """The places of the inspector's files of a kind where they are installed."""
+        return {f"kafkalog/{path}" for path in self.sources(f"inspector/**/*.{kind}")}
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
@@ -73,6 +87,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     shutil.copytree(
         TREE,
         tree,
+        symlinks=True,
         ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "*.so", "tests", "asv_bench"),
     )
     # Optimised code takes five times as long to compile and is packed alike.
@@ -99,22 +114,25 @@ def test_the_wheel_holds_compiled_modules_with_their_stubs_and_no_source_of_them
     assert kernels
     assert {name.split(".")[0] for name in matching(names, "*.so")} == kernels
     assert {name.removesuffix(".pyi") for name in matching(names, "*.pyi")} == kernels
-    assert matching(names, "*.py") == built.sources("kafkalog/**/*.py", "inspector/**/*.py", "pyspark_kafkalog/*.py")
+    assert matching(names, "*.py") == built.sources("kafkalog/**/*.py", "pyspark_kafkalog/*.py") | built.inspector("py")
     assert matching(names, "*.tar.xz") == {"kafkalog/cli/sample.tar.xz"}
-    assert matching(names, "*.tcss") == built.sources("inspector/**/*.tcss")
+    assert matching(names, "*.tcss") == built.inspector("tcss") != set()
     assert "kafkalog/py.typed" in names
     assert matching(names, "*.dist-info/licenses/LICENSE")
     assert matching(names, "*.c", "*.pyx", "*.pxd") == set()
     packages = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert packages == {"inspector", "kafkalog", "pyspark_kafkalog"}
+    assert packages == {"kafkalog", "pyspark_kafkalog"}
 
 
 def test_the_sdist_holds_the_sources_of_the_compiled_modules_and_nothing_built(built: Built) -> None:
     with tarfile.open(built.sdist) as sdist:
         names = {member.name.partition("/")[2] for member in sdist if member.isfile()}
-    packages = ("kafkalog", "inspector", "pyspark_kafkalog")
-    kinds = ("py", "pyi", "pyx", "pxd", "typed", "tcss")
-    assert built.sources(*(f"{package}/**/*.{kind}" for package in packages for kind in kinds)) <= names
+    kinds = ("py", "pyi", "pyx", "pxd", "typed")
+    assert (
+        built.sources(*(f"{package}/**/*.{kind}" for package in ("kafkalog", "pyspark_kafkalog") for kind in kinds))
+        <= names
+    )
+    assert built.inspector("py") | built.inspector("tcss") <= names
     assert {"setup.py", "pyproject.toml", "LICENSE", "README.md"} <= names
     assert matching(names, "*.c", "*.so", "build/*", "dist/*", ".*") == set()
 
@@ -149,6 +167,21 @@ def test_the_installed_library_reads_a_log(installed: Path) -> None:
     place, count = run(installed / "python", "-c", code, LOG, cwd=installed.parent).splitlines()
     assert Path(place).is_relative_to(installed.parent)
     assert int(count) == RECORDS_OF_LOG
+
+
+def test_the_inspector_is_a_part_of_the_package_in_a_wheel_and_in_a_clone(installed: Path, tmp_path: Path) -> None:
+    # A file of the user with this name is left alone.
+    (tmp_path / "inspector.py").write_text("raise SystemExit('not imported')")
+    for python, place, settings in (
+        (installed / "python", installed.parent, {}),
+        (Path(sys.executable), TREE, {"PYTHONPATH": str(TREE)}),
+    ):
+        shown = run(python, "-m", "kafkalog.cli", "inspect", LOG, "--headless", "segments", cwd=tmp_path, **settings)
+        assert f"log_end_offset: {RECORDS_OF_LOG}\n" in shown
+        checked = run(python, "-c", CHECK_IN_A_PROCESS, LOG, cwd=tmp_path, **settings)
+        assert Path(checked.split()[0]).is_relative_to(place)
+        size = sum(path.stat().st_size for path in LOG.glob("*.log"))
+        assert checked.endswith(f" Progress(done_bytes={size}, total_bytes={size}) Ended(problem=None) []\n")
 
 
 def test_spark_finds_the_module_of_its_data_source_among_the_installed_ones(installed: Path) -> None:

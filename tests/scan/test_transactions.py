@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from inspector.model.model import Model
 from kafkalog import AppendOrigin, ByteBufferMessageSet, Record, TopicPartition, WritableLog
+from kafkalog.inspector.model.model import Model
 from kafkalog.record.control import ControlRecordType, end_transaction_marker
 from kafkalog.scan import transactions
 from kafkalog.scan.transactions import TransactionScan, TransactionsState, abort_command, transactions_of

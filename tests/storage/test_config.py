@@ -254,6 +254,14 @@ def test_settings_survive_the_way_to_kafkas_names_and_back(settings: dict[str, A
     assert LogConfig.from_topic_config(config.to_topic_config()) == config
 
 
+def test_a_timestamp_type_may_be_given_by_name_and_is_stored_as_a_member() -> None:
+    config = LogConfig(message_timestamp_type="LogAppendTime")
+    assert config == LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert config.timestamp_type is config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    with pytest.raises(ValueError, match="message_timestamp_type is 'NoTimestampType'"):
+        LogConfig(message_timestamp_type="NoTimestampType")  # type: ignore[arg-type]
+
+
 def test_a_codec_may_be_given_by_name_and_is_stored_as_a_member() -> None:
     config = LogConfig(compression_type="zstd")
     assert (config, config.compression_type) == (

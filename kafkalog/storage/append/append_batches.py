@@ -106,7 +106,7 @@ class BatchAppender:
             compression_level=config.compression_level,
             compacted=config.compact,
             magic=2,
-            timestamp_type=config.message_timestamp_type,
+            timestamp_type=config.timestamp_type,
             before_max_ms=config.message_timestamp_before_max_ms,
             after_max_ms=config.message_timestamp_after_max_ms,
             partition_leader_epoch=given.leader_epoch,

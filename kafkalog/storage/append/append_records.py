@@ -145,7 +145,7 @@ class RecordAppender:
         settings = BatchSettings(
             compression_type=wanted if topics is None else topics,
             compression_level=None if topics is None else self._config.compression_level,
-            timestamp_type=self._config.message_timestamp_type,
+            timestamp_type=self._config.timestamp_type,
             log_append_time=now if self._is_stamped else -1,
             partition_leader_epoch=epoch,
         )

@@ -54,7 +54,13 @@ _Search: TypeAlias = Callable[[int | ByteSource, int, int, int, int, int], tuple
 
 
 class OffsetPosition(NamedTuple):
-    """A batch in a file: its base offset, its position and its size (both in bytes)."""
+    """A batch in a file.
+
+    Attributes:
+        offset: Its base offset.
+        position: The position of its first byte.
+        size: Its size, bytes.
+    """
 
     offset: int
     position: int
@@ -76,7 +82,13 @@ class FoundEntry(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by time: its timestamp (ms), its offset, and its batch's leader epoch (None if it has none)."""
+    """A record that was found by time.
+
+    Attributes:
+        timestamp: Its timestamp, ms.
+        offset: Its offset.
+        leader_epoch: The leader epoch of its batch; None = none.
+    """
 
     timestamp: int
     offset: int
