@@ -60,7 +60,7 @@ class TopicsScreen(InspectorScreen):
         self._source = ItemSource(self._read, columns.topics(self.session.times), columns.look_of_topic)
 
     def compose_middle(self) -> ComposeResult:
-        yield LazyTable([each.column for each in self._source.shown], flexible=0)
+        yield LazyTable([each.column for each in self._source.shown])
 
     @property
     def table(self) -> LazyTable:

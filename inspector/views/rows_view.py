@@ -31,7 +31,6 @@ class RowsView(View, Generic[T]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("records")
     NOUN = "rows"
-    FLEXIBLE: ClassVar[int | None] = None
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
@@ -82,9 +81,17 @@ class RowsView(View, Generic[T]):
         """What is wrong with it."""
 
     def compose(self) -> ComposeResult:
-        yield LazyTable([each.column for each in self._source.shown], flexible=self.FLEXIBLE)
+        yield LazyTable([each.column for each in self._source.shown])
         with VerticalScroll(classes="panel", can_focus=False):
             yield Facts()
+            yield from self.compose_more()
+
+    def compose_more(self) -> ComposeResult:
+        """Compose what stands below the facts."""
+        yield from ()
+
+    async def show_more(self, item: T) -> None:
+        """Show more about the row under the cursor than its facts."""
 
     @property
     def table(self) -> LazyTable:
@@ -176,6 +183,7 @@ class RowsView(View, Generic[T]):
         for item in await self.browsing.ask(self.read, row, 1):
             self._item = item
             self._show_facts(item)
+            await self.show_more(item)
             self.post_message(messages.Told(self.problem(item)))
             place = await self.place_of(item)
             if place is not None and not self.browsing.is_waiting and self.display:

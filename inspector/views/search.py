@@ -39,7 +39,7 @@ class SearchView(ShowsRun[SearchRun], View):
         self._source = ItemSource(self._read, columns.matches(), lambda _: ("plain", " "), _marks)
         yield Static(classes="heading")
         yield Static(classes="heading reached")
-        table = LazyTable([each.column for each in self._source.shown], flexible=MATCH_COLUMN)
+        table = LazyTable([each.column for each in self._source.shown])
         table.sortable = False
         yield table
 
@@ -137,4 +137,4 @@ def reached(run: SearchRun) -> str:
 
 def _marks(match: Match, _: tuple[str, ...]) -> tuple[Mark, ...]:
     before, middle, _rest = columns.excerpt(match)
-    return ((MATCH_COLUMN, len(before), len(before) + len(middle)),)
+    return (Mark(MATCH_COLUMN, len(before), len(before) + len(middle)),)

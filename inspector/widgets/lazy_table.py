@@ -25,7 +25,7 @@ from textual.strip import Strip
 
 from ..desk import Desk
 from ..keys import bindings
-from ..tables import TONES, Column, Row, Source
+from ..tables import MARKS, TONES, Column, Row, Source
 from .paged import PagedView
 
 PAGE = 64
@@ -41,7 +41,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         "lazy-table--titles",
         "lazy-table--column",
         "lazy-table--cursor",
-        "lazy-table--mark",
+        *(f"lazy-table--{mark}" for mark in MARKS),
         *(f"lazy-table--{tone}" for tone in TONES),
     }
     BINDINGS: ClassVar[list[BindingType]] = bindings("table")
@@ -77,8 +77,7 @@ class LazyTable(PagedView[Sequence[Row]]):
             """The table."""
             return self.table
 
-    def __init__(self, columns: Sequence[Column], *, titles: bool = True, flexible: int | None = None) -> None:
-        """flexible: the column that takes what room the others leave."""
+    def __init__(self, columns: Sequence[Column], *, titles: bool = True) -> None:
         super().__init__(PAGE, titles=titles, unreadable=())
         self.columns = tuple(columns)
         self.widths = [column.width for column in columns]
@@ -87,7 +86,8 @@ class LazyTable(PagedView[Sequence[Row]]):
         self.marked: set[int] = set()
         self.sortable = True
         self._dragged: int | None = None
-        self._flexible = flexible
+        # Columns that the user has made wider or narrower.
+        self._chosen: set[int] = set()
 
     # What is shown.
 
@@ -131,16 +131,25 @@ class LazyTable(PagedView[Sequence[Row]]):
         self._resized()
 
     def _resized(self) -> None:
-        if self._flexible is not None:
-            others = sum(width + 2 for i, width in enumerate(self.widths) if i != self._flexible)
-            # The bar at the side comes only after this; without room for it another would come below.
-            outer = self.outer_size
-            bar = self.styles.scrollbar_size_vertical if self.count + self.titles > outer.height else 0
-            room = outer.width - bar - GUTTER - others
-            self.widths[self._flexible] = max(self.columns[self._flexible].width, room)
+        self._share_room()
         width = GUTTER + sum(self.widths) + 2 * max(0, len(self.widths) - 1)
         self.virtual_size = Size(width, self.count + self.titles)
         self.refresh()
+
+    def _share_room(self) -> None:
+        """Divide the room that other columns leave among those with a share."""
+        shares = {i: each.share for i, each in enumerate(self.columns) if each.share and i not in self._chosen}
+        others = [i for i in range(len(self.columns)) if i not in shares]
+        # The bar at the side comes only after this; without room for it another would come below.
+        outer = self.outer_size
+        bar = self.styles.scrollbar_size_vertical if self.count + self.titles > outer.height else 0
+        room = outer.width - bar - GUTTER - 2 * (len(shares) - 1)
+        room -= sum(self.widths[i] + 2 for i in others if not self.columns[i].aside)
+        aside = sum(self.widths[i] + 2 for i in others if self.columns[i].aside)
+        if room - aside >= 2 * sum(self.columns[i].width for i in shares):
+            room -= aside
+        for i, share in shares.items():
+            self.widths[i] = max(self.columns[i].width, room * share // sum(shares.values()))
 
     # Drawing.
 
@@ -179,14 +188,15 @@ class LazyTable(PagedView[Sequence[Row]]):
     def _marked(self, text: str, row: Row, style: Style) -> Iterator[Segment]:
         """The text of a row in pieces, those that stand out in a style of their own."""
         cells = self._cells(row)
-        marked = style + self.get_component_rich_style("lazy-table--mark", partial=True)
         done = 0
-        for cell, start, end in sorted(row.marks):
+        for cell, start, end, kind in sorted(row.marks):
             begin = GUTTER + sum(len(each) + 2 for each in cells[:cell])
             left, right = (begin + min(each, len(cells[cell])) for each in (start, end))
             if done <= left < right:
                 yield Segment(text[done:left], style)
-                yield Segment(text[left:right], marked)
+                yield Segment(
+                    text[left:right], style + self.get_component_rich_style(f"lazy-table--{kind}", partial=True)
+                )
                 done = right
         yield Segment(text[done:], style)
 
@@ -248,8 +258,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         self._widen(self.column, self.widths[self.column] + 2)
 
     def _widen(self, column: int, width: int) -> None:
-        if column == self._flexible:
-            self._flexible = None
+        self._chosen.add(column)
         self.widths[column] = max(NARROWEST, min(WIDEST, width))
         self._resized()
 
