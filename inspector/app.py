@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -90,6 +92,8 @@ class InspectorApp(App[None]):
         self.begin = start or Start()
         self.session = Session(model, settings, self.begin.times)
         self._clashes: set[str] = set()
+        # When `q` was pressed last at the top level.
+        self._leave_asked = -math.inf
         self._warnings = Warnings(self)
         # Keys that wait until the one before has had its effect.
         self.typed: asyncio.Queue[events.Key] = asyncio.Queue()
@@ -189,9 +193,13 @@ class InspectorApp(App[None]):
                 return
 
     def action_leave(self) -> None:
-        """Quit at the top level, else one level back."""
+        """Go one level back; at the top level quit, if the key is pressed twice."""
         if len(self.screen_stack) == 1 and not (isinstance(self.screen, InspectorScreen) and self.screen.has_way_back):
-            self.exit()
+            if time.monotonic() - self._leave_asked < self.NOTIFICATION_TIMEOUT:
+                self.exit()
+            else:
+                self._leave_asked = time.monotonic()
+                self.notify("press q again to quit")
         elif isinstance(self.screen, InspectorScreen):
             self.screen.action_back()
         else:

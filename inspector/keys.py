@@ -110,7 +110,8 @@ ACTIONS = (
         "search_start", "search_prompt", "ctrl+g", "From", "from the start of the log, from here on, from here back"
     ),
     Action("follow", "partition", "F", "Follow", "follow the end of the log; scrolling up pauses"),
-    Action("go_to", "partition", "colon", "Go", "an offset, @time or +byte"),
+    Action("go_to", "partition", "colon", "Go", "go to an offset, start, end-10, @time, @-1h or +byte"),
+    Action("jump_back", "partition", "ctrl+o", "", "go back to where the last jump came from"),
     Action("search", "partition", "slash", "Find", "search keys, values and headers"),
     Action("next_match", "partition", "n", "Match", "the next match"),
     Action("previous_match", "partition", "N", "", "the match before"),
@@ -126,7 +127,8 @@ ACTIONS = (
     Action("time_zone", "app", "z", "", "times in UTC, in local time, as ago, as ms since the epoch"),
     Action("help", "app", "question_mark,f1", "Help", "all keys"),
     Action("palette", "app", "ctrl+p", "", "commands by name"),
-    Action("leave", "app", "q", "", "quit, at the top level; elsewhere one level back"),
+    Action("suspend", "app", "ctrl+z", "", "suspend the program; the shell's fg continues it", "suspend_process"),
+    Action("leave", "app", "q", "", "one level back; at the top level quit, if pressed twice"),
     Action("quit", "app", "ctrl+q", "Quit", "quit"),
 )
 NAMES = frozenset(action.name for action in ACTIONS)

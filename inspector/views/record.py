@@ -168,7 +168,7 @@ class RecordView(View):
     def _by(self, step: int) -> None:
         here = self._number if self._wanted is None else self._wanted
         if here is None or not 0 <= here + step < self.browsing.records:
-            self.notify("there is no further record in the segment", timeout=2)
+            self.post_message(messages.FlowOn(step > 0))
             return
         self._wanted = here + step
         start(self, "show", self._catch_up)

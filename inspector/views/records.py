@@ -68,6 +68,10 @@ class RecordsView(RowsView[RecordRow]):
     def compose_more(self) -> ComposeResult:
         yield Preview()
 
+    def _show_anew(self, cursor: int) -> None:
+        super()._show_anew(cursor)
+        self.query_one(Preview).show(())
+
     async def show_more(self, item: RecordRow) -> None:
         segment = self.browsing.segment
         if segment is not None:

@@ -105,7 +105,7 @@ class SearchView(ShowsRun[SearchRun], View):
         message.stop()
         if self.run is not None and message.row < len(self.run.matches):
             self.run.current = self.run.matches[message.row].offset
-            self.post_message(messages.Jump(Offset(self.run.current), "records"))
+            self.post_message(messages.Jump(Offset(self.run.current), "record"))
 
     async def copied(self) -> str:
         rows = sorted(self.table.marked) or [self.table.cursor]

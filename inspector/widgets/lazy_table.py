@@ -60,6 +60,13 @@ class LazyTable(PagedView[Sequence[Row]]):
             """The table."""
             return self.table
 
+    class PastEnd(Message):
+        """A key wants a row after the last one, or before the first."""
+
+        def __init__(self, forwards: bool) -> None:
+            self.forwards = forwards
+            super().__init__()
+
     class Chosen(Moved):
         """Enter, or a click at the row where the cursor was."""
 
@@ -208,6 +215,12 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     def _moved(self, *, by_user: bool) -> Message:
         return self.Moved(self, self.cursor, by_user=by_user)
+
+    def _by_key(self, cursor: int) -> None:
+        forwards = cursor > self.cursor
+        if self.count and self.cursor == (self.count - 1 if forwards else 0) and not 0 <= cursor < self.count:
+            self.post_message(self.PastEnd(forwards))
+        super()._by_key(cursor)
 
     def action_cursor_up(self) -> None:
         self._by_key(self.cursor - 1)
