@@ -86,7 +86,7 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
     return [
         Shown(
             "PARTITION", 22, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name),
-            share=1,
+            share=1, keeps_end=True,
         ),
         _number("BYTES", 10, lambda row: row.bytes, text.size),
         Shown("RECORDS", 11, _records_of_topic, lambda row: row.offsets, right=True),
@@ -238,7 +238,7 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
             lambda finding: list(SEVERITIES).index(finding.severity),
         ),
         Shown("CODE", 16, lambda finding: finding.code),
-        Shown("FILE", 40 if wide else 24, lambda finding: relative(finding.path, path), aside=not wide),
+        Shown("FILE", 40 if wide else 24, lambda finding: relative(finding.path, path), aside=not wide, keeps_end=True),
         Shown(
             "POSITION", 13, lambda finding: text.number(finding.position), lambda finding: finding.position,
             right=True, aside=wide,

@@ -6,6 +6,7 @@ actions, that of the innermost scope is taken: table, then view, then partition,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,11 @@ ACTIONS = (
     Action("quit", "app", "ctrl+q", "Quit", "quit"),
 )
 NAMES = frozenset(action.name for action in ACTIONS)
+HELP = {action.name: action.help for action in ACTIONS}
+# The actions that only move a cursor: a held key is handled at once as often as it was repeated.
+MOVES = frozenset(name for name in NAMES if name.startswith(("cursor_", "page_", "half_page_", "map_", "hex_"))) - {
+    "map_open", "hex_open",
+}  # fmt: skip
 
 _SHORT = {
     "question_mark": "?",
@@ -167,11 +173,18 @@ def _binding(action: Action) -> Binding:
     )
 
 
-def help_lines(keymap: dict[str, str]) -> list[tuple[str, str, str]]:
-    """(scope's title or "", keys, what they do), one a line, as the keymap has it."""
+def help_lines(keymap: dict[str, str], here: Collection[str] = ()) -> list[tuple[str, str, str]]:
+    """Return (title of a scope or "", keys, what they do) for each line of the help.
+
+    Args:
+        keymap: The keys of the config file.
+        here: The names of the actions that are possible now; their scopes come first.
+    """
+    possible = {action.scope for action in ACTIONS if action.name in here}
     lines = []
-    for scope, title in SCOPES.items():
-        lines.append((title, "", ""))
+    # Those of a view before those of all tables.
+    for scope in sorted(SCOPES, key=lambda scope: (scope not in possible, scope in ("table", "partition"))):
+        lines.append((SCOPES[scope], "", ""))
         for action in ACTIONS:
             if action.scope == scope:
                 keys = keymap.get(action.name, action.keys).split(",")

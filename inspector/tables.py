@@ -34,6 +34,7 @@ class Column:
         right: Whether its cells are aligned to the right.
         share: Its share of the room that other columns leave.
         aside: Whether it may be beyond the right edge, for the benefit of columns with a share.
+        keeps_end: Whether a text that is too long is cut in its middle, as its end tells it from others.
     """
 
     title: str
@@ -41,6 +42,7 @@ class Column:
     right: bool = False
     share: int = 0
     aside: bool = False
+    keeps_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,12 @@ class Shown(Generic[T]):
     right: bool = False
     share: int = 0
     aside: bool = False
+    keeps_end: bool = False
 
     @property
     def column(self) -> Column:
         """Return the column of the table."""
-        return Column(self.title, self.width, self.right, self.share, self.aside)
+        return Column(self.title, self.width, self.right, self.share, self.aside, self.keeps_end)
 
     def sort_key(self, item: T) -> tuple[bool, Any]:
         """Return what a value is sorted by; unknown ones come first."""

@@ -166,7 +166,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         segments = [Segment(" " * GUTTER, plain)]
         for i, column in enumerate(self.columns):
             title = self._title(i)
-            text = _fitted(title, self.widths[i], column.right)
+            text = _fitted(title, self.widths[i], column)
             segments.append(Segment(text, current if i == self.column and self.has_focus else plain))
             segments.append(Segment("  ", plain))
         return Strip(segments)
@@ -209,7 +209,7 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     def _cells(self, row: Row) -> list[str]:
         together = zip(row.cells, self.widths, self.columns, strict=True)
-        return [_fitted(cell, width, column.right) for cell, width, column in together]
+        return [_fitted(cell, width, column) for cell, width, column in together]
 
     # Moving.
 
@@ -353,9 +353,10 @@ class LazyTable(PagedView[Sequence[Row]]):
             self.release_mouse()
 
 
-def _fitted(text: str, width: int, right: bool) -> str:
-    """`text` in exactly `width` cells; … where something was cut off."""
+def _fitted(text: str, width: int, column: Column) -> str:
+    """Return the text in exactly `width` cells; … where something was cut off."""
     length = cell_len(text)
     if length > width:
-        return set_cell_size(text, width - 1) + "…"
-    return " " * (width - length) + text if right else text + " " * (width - length)
+        end = text[-(width // 2) :] if column.keeps_end and text.isascii() else ""
+        return set_cell_size(text, width - 1 - len(end)) + "…" + end
+    return " " * (width - length) + text if column.right else text + " " * (width - length)
