@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ from . import messages, text
 from .columns import Times
 from .config import TIME_ZONES, Settings
 from .ending import end_from_outside, stop_looking
-from .keys import ACTIONS, bindings
+from .keys import ACTIONS, HELP, MOVES, bindings
 from .screens.base import InspectorScreen
 from .session import Session
 from .view_table import VIEWS
@@ -90,6 +92,8 @@ class InspectorApp(App[None]):
         self.begin = start or Start()
         self.session = Session(model, settings, self.begin.times)
         self._clashes: set[str] = set()
+        # When `q` was pressed last at the top level.
+        self._leave_asked = -math.inf
         self._warnings = Warnings(self)
         # Keys that wait until the one before has had its effect.
         self.typed: asyncio.Queue[events.Key] = asyncio.Queue()
@@ -154,25 +158,41 @@ class InspectorApp(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Queue keys, so that those typed faster than a prompt or a view opens are for it. Quitting does not wait."""
-        if isinstance(event, events.Key) and not event.is_forwarded and not self._quits(event.key):
+        if isinstance(event, events.Key) and not event.is_forwarded and self._action_of(event.key) != "quit":
             self.typed.put_nowait(event)
         else:
             await super().on_event(event)
 
-    def _quits(self, key: str) -> bool:
+    def _action_of(self, key: str) -> str | None:
         active = self.screen.active_bindings.get(key)
-        return active is not None and active.binding.id == "quit"
+        return None if active is None else active.binding.id
+
+    @staticmethod
+    def _possible(screen: Screen[object]) -> set[str]:
+        """Return the names of the actions that are possible on a screen."""
+        bound = (active.binding.id for active in screen.active_bindings.values() if active.enabled)
+        return {name for name in bound if name is not None}
 
     async def _pass_keys(self) -> None:
+        event = await self.typed.get()
         while True:
-            await super().on_event(await self.typed.get())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(KEY_SECONDS):
-                    # The key comes to its action, and what the action sends comes where it is for.
-                    for _ in range(2):
-                        await self._until_handled()
-                    if isinstance(self.screen, InspectorScreen):
-                        await self.screen.until_still()
+            await super().on_event(event)
+            following = None if self.typed.empty() else self.typed.get_nowait()
+            # A held key that moves a cursor is not faster than the screen is drawn.
+            is_held = following is not None and following.key == event.key and self._action_of(event.key) in MOVES
+            if not is_held:
+                await self._until_effective()
+            event = following or await self.typed.get()
+
+    async def _until_effective(self) -> None:
+        """Wait until a key has had its effect, but not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KEY_SECONDS):
+                # The key comes to its action, and what the action sends comes where it is for.
+                for _ in range(2):
+                    await self._until_handled()
+                if isinstance(self.screen, InspectorScreen):
+                    await self.screen.until_still()
 
     async def _until_handled(self) -> None:
         """Wait until all messages are handled from the focused widget up to the application."""
@@ -189,9 +209,13 @@ class InspectorApp(App[None]):
                 return
 
     def action_leave(self) -> None:
-        """Quit at the top level, else one level back."""
+        """Go one level back; at the top level quit, if the key is pressed twice."""
         if len(self.screen_stack) == 1 and not (isinstance(self.screen, InspectorScreen) and self.screen.has_way_back):
-            self.exit()
+            if time.monotonic() - self._leave_asked < self.NOTIFICATION_TIMEOUT:
+                self.exit()
+            else:
+                self._leave_asked = time.monotonic()
+                self.notify("press q again to quit")
         elif isinstance(self.screen, InspectorScreen):
             self.screen.action_back()
         else:
@@ -214,7 +238,7 @@ class InspectorApp(App[None]):
         from .screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.session.settings.keymap))
+            self.push_screen(HelpScreen(self.session.settings.keymap, self._possible(self.screen)))
 
     def action_time_zone(self) -> None:
         """UTC, local time, ms, by turns."""
@@ -235,11 +259,9 @@ class InspectorApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: all that keys do here, and the views."""
         yield SystemCommand("Theme", "choose a theme", self.action_change_theme)
-        # Of an action that has several keys there are as many bindings.
-        actions = {each.binding.id: each.binding for each in screen.active_bindings.values() if each.enabled}
-        for name, binding in actions.items():
-            if name in _COMMANDS:
-                yield SystemCommand(_COMMANDS[name], binding.description, partial(self.action_press, name))
+        for name, command in _COMMANDS.items():
+            if name in self._possible(screen):
+                yield SystemCommand(command, HELP[name], partial(self.action_press, name))
 
 
 def _commands() -> dict[str, str]:

@@ -9,7 +9,7 @@ import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import text
 from .model.types import BatchRow, RecordRow, SegmentRow, TopicRow
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.scan.search import Match
     from kafkalog.scan.transactions import TransactionRow
 
+T = TypeVar("T")
 # The largest number of characters of a key or value in a table.
 PREVIEW = 400
 # The symbols of the segment map, also used for batches and records.
@@ -73,35 +74,45 @@ class Times:
         return "" if timestamp is None else text.duration(max(0, self.now() - timestamp))
 
 
+def _number(
+    title: str, width: int, value: Callable[[T], Any], form: Callable[[Any], str] = text.number, *, aside: bool = False
+) -> Shown[T]:
+    """Return a column of numbers, aligned to the right."""
+    return Shown(title, width, lambda row: form(value(row)), value, right=True, aside=aside)
+
+
 def topics(times: Times) -> list[Shown[TopicRow]]:
     """Return the columns for the partitions."""
     return [
-        Shown("PARTITION", 22, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name)),
-        Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
+        Shown(
+            "PARTITION", 22, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name),
+            share=1, keeps_end=True,
+        ),
+        _number("BYTES", 10, lambda row: row.bytes, text.size),
         Shown("RECORDS", 11, _records_of_topic, lambda row: row.offsets, right=True),
-        Shown("LOG END", 11, lambda row: text.number(row.log_end), lambda row: row.log_end, right=True),
-        Shown("AGE", 7, lambda row: times.age(row.last_timestamp), lambda row: row.last_timestamp, right=True),
-        Shown("RATE", 8, lambda row: text.rate(row.rate), lambda row: row.rate, right=True),
-        Shown("SEGS", 5, lambda row: text.number(row.segments), lambda row: row.segments, right=True),
-        Shown("LOG START", 11, lambda row: text.number(row.log_start), lambda row: row.log_start, right=True),
-        Shown("STABLE", 11, lambda row: text.number(row.last_stable), lambda row: row.last_stable, right=True),
-        Shown("HIGH WM", 11, lambda row: text.number(row.high_watermark), lambda row: row.high_watermark, right=True),
         Shown("HEALTH", 10, lambda row: row.health.partition(" ")[0] if row.filled else ""),
-    ]
+        Shown("AGE", 7, lambda row: times.age(row.last_timestamp), lambda row: row.last_timestamp, right=True),
+        _number("RATE", 8, lambda row: row.rate, text.rate, aside=True),
+        _number("LOG END", 11, lambda row: row.log_end, aside=True),
+        _number("SEGS", 5, lambda row: row.segments, aside=True),
+        _number("LOG START", 11, lambda row: row.log_start, aside=True),
+        _number("STABLE", 11, lambda row: row.last_stable, aside=True),
+        _number("HIGH WM", 11, lambda row: row.high_watermark, aside=True),
+    ]  # fmt: skip
 
 
 def segments(times: Times) -> list[Shown[SegmentRow]]:
     """Return the columns for the segments of a partition."""
     return [
-        Shown("BASE OFFSET", 11, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
-        Shown("BYTES", 10, lambda row: text.size(row.bytes), lambda row: row.bytes, right=True),
-        Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
+        _number("BASE OFFSET", 11, lambda row: row.base_offset),
+        _number("BYTES", 10, lambda row: row.bytes, text.size),
+        _number("RECORDS", 9, lambda row: row.records),
         Shown("HEALTH", 9, lambda row: row.health),
         Shown("INDEX", 7, lambda row: row.index_state or ""),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
         Shown("CODECS", 9, _codecs),
-        Shown("BATCHES", 9, lambda row: text.number(row.batches), lambda row: row.batches, right=True),
+        _number("BATCHES", 9, lambda row: row.batches),
         Shown("STATE", 8, lambda row: "sealed" if row.sealed else "active"),
     ]
 
@@ -109,17 +120,17 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
 def batches(times: Times) -> list[Shown[BatchRow]]:
     """Return the columns for the batches of a segment."""
     return [
-        Shown("BASE OFFSET", 12, lambda row: text.number(row.base_offset), lambda row: row.base_offset, right=True),
-        Shown("RECORDS", 7, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("SIZE", 9, lambda row: text.size(row.size), lambda row: row.size, right=True),
+        _number("BASE OFFSET", 12, lambda row: row.base_offset),
+        _number("RECORDS", 7, lambda row: row.records),
+        _number("SIZE", 9, lambda row: row.size, text.size),
         Shown("KIND", 7, kind),
         Shown("CODEC", 6, lambda row: row.codec or ""),
         Shown("MAX TIME", 24, lambda row: times.full(row.max_timestamp), lambda row: row.max_timestamp),
         Shown("GAP", 6, gap, lambda row: row.gap_before, right=True),
-        Shown("POSITION", 13, lambda row: text.number(row.position), lambda row: row.position, right=True),
-        Shown("PRODUCER", 10, lambda row: known(row.producer_id), lambda row: row.producer_id, right=True),
-        Shown("SEQUENCE", 10, lambda row: known(row.base_sequence), lambda row: row.base_sequence, right=True),
-        Shown("EPOCH", 6, lambda row: known(row.leader_epoch), lambda row: row.leader_epoch, right=True),
+        _number("POSITION", 13, lambda row: row.position),
+        _number("PRODUCER", 10, lambda row: row.producer_id, known),
+        _number("SEQUENCE", 10, lambda row: row.base_sequence, known),
+        _number("EPOCH", 6, lambda row: row.leader_epoch, known),
         Shown("FMT", 3, lambda row: "" if row.magic is None else f"v{row.magic}"),
     ]
 
@@ -128,13 +139,15 @@ def records(times: Times) -> list[Shown[RecordRow]]:
     """Return the columns for the records of a segment."""
     return [
         Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
-        Shown("TIME", 24, lambda row: times.full(row.timestamp), lambda row: row.timestamp),
-        Shown("KEY", 12, lambda row: _preview(row, row.key), lambda row: row.key),
-        Shown("VALUE", 20, lambda row: row.control or _preview(row, row.value), lambda row: row.value),
-        Shown("SIZE", 9, lambda row: text.size(row.size), lambda row: row.size, right=True),
-        Shown("GAP", 5, gap, lambda row: row.gap_before, right=True),
-        Shown("HDRS", 4, lambda row: str(row.headers_count or ""), lambda row: row.headers_count, right=True),
-        Shown("BATCH", 8, lambda row: text.number(row.batch), lambda row: row.batch, right=True),
+        Shown("TIME", 19, lambda row: times.short(row.timestamp), lambda row: row.timestamp),
+        Shown("KEY", 10, lambda row: _preview(row, row.key), lambda row: row.key, share=1),
+        Shown("VALUE", 20, lambda row: row.control or _preview(row, row.value), lambda row: row.value, share=3),
+        _number("SIZE", 9, lambda row: row.size, text.size, aside=True),
+        Shown("GAP", 5, gap, lambda row: row.gap_before, right=True, aside=True),
+        Shown(
+            "HDRS", 4, lambda row: str(row.headers_count or ""), lambda row: row.headers_count, right=True, aside=True
+        ),
+        _number("BATCH", 8, lambda row: row.batch, aside=True),
     ]
 
 
@@ -191,8 +204,8 @@ def size_or_null(size: int | None, row: RecordRow) -> str:
 
 def _preview(row: RecordRow, data: bytes | None) -> str:
     if data is None:
-        return "" if row.problem is not None else "null"
-    return text.printable(data, PREVIEW)
+        return "" if row.problem is not None else text.NULL
+    return text.printable(data, PREVIEW) or text.EMPTY
 
 
 def _codecs(row: SegmentRow) -> str:
@@ -225,19 +238,14 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
             lambda finding: list(SEVERITIES).index(finding.severity),
         ),
         Shown("CODE", 16, lambda finding: finding.code),
-        Shown("FILE", 40 if wide else 24, lambda finding: relative(finding.path, path)),
+        Shown("FILE", 40 if wide else 24, lambda finding: relative(finding.path, path), aside=not wide, keeps_end=True),
         Shown(
-            "POSITION", 13, lambda finding: text.number(finding.position), lambda finding: finding.position, right=True
+            "POSITION", 13, lambda finding: text.number(finding.position), lambda finding: finding.position,
+            right=True, aside=wide,
         ),
-        Shown(
-            "OFFSET",
-            10,
-            lambda finding: text.number(finding.first_offset),
-            lambda finding: finding.first_offset,
-            right=True,
-        ),
-        Shown("TEXT", 30, lambda finding: text.printable(finding.message)),
-    ]
+        _number("OFFSET", 10, lambda finding: finding.first_offset, aside=True),
+        Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=1),
+    ]  # fmt: skip
 
 
 def look_of_finding(finding: Finding) -> tuple[str, str]:
@@ -250,8 +258,8 @@ def transactions(times: Times) -> list[Shown[TransactionRow]]:
     return [
         Shown("STATE", 9, lambda row: row.state),
         Shown("PRODUCER", 9, lambda row: str(row.producer_id), lambda row: row.producer_id, right=True),
-        Shown("EPOCH", 5, lambda row: known(row.producer_epoch), lambda row: row.producer_epoch, right=True),
-        Shown("FIRST", 12, lambda row: text.number(row.first_offset), lambda row: row.first_offset, right=True),
+        _number("EPOCH", 5, lambda row: row.producer_epoch, known),
+        _number("FIRST", 12, lambda row: row.first_offset),
         Shown(
             "DURATION",
             8,
@@ -259,12 +267,12 @@ def transactions(times: Times) -> list[Shown[TransactionRow]]:
             lambda row: duration_of(row, times),
             right=True,
         ),
-        Shown("RECORDS", 9, lambda row: text.number(row.records), lambda row: row.records, right=True),
-        Shown("BYTES", 9, lambda row: text.size(row.size_in_bytes), lambda row: row.size_in_bytes, right=True),
+        _number("RECORDS", 9, lambda row: row.records),
+        _number("BYTES", 9, lambda row: row.size_in_bytes, text.size),
         Shown("BEGAN", 19, lambda row: times.short(row.start_timestamp), lambda row: row.start_timestamp),
         Shown("ENDED", 19, lambda row: times.short(row.end_timestamp), lambda row: row.end_timestamp),
-        Shown("MARKER", 12, lambda row: text.number(row.last_offset), lambda row: row.last_offset, right=True),
-        Shown("BATCHES", 8, lambda row: text.number(row.batches), lambda row: row.batches, right=True),
+        _number("MARKER", 12, lambda row: row.last_offset),
+        _number("BATCHES", 8, lambda row: row.batches),
     ]
 
 
@@ -291,7 +299,7 @@ def matches() -> list[Shown[Match]]:
         Shown("OFFSET", 12, lambda match: str(match.offset), right=True),
         Shown("FIELD", 14, lambda match: text.printable(match.field)),
         Shown("AT", 9, lambda match: text.number(match.span[0]), right=True),
-        Shown("MATCH", 30, lambda match: "".join(excerpt(match))),
+        Shown("MATCH", 30, lambda match: "".join(excerpt(match)), share=1),
     ]
 
 

@@ -1,6 +1,7 @@
 """Screens as text or JSON, for scripts: `kafkalog inspect PATH --headless SCREEN -o json`.
 
-JSON is one document, {"version": ..., "screen": ..., "path": ..., "rows": [...], ...}. Segments have the shape that
+JSON is one document, {"version": ..., "screen": ..., "path": ..., "rows": [...], ...}; of a data directory a document a
+partition. With `jsonl` it is a line a row. Segments have the shape that
 `ls` prints (`kafkalog.cli.json_shapes`), and the fields that the screen adds. Rows are written as they are read, so
 that a long segment takes no more memory than a short one. The text has the columns of the screen. The exit code is 1 if
 a problem is reported, else 0. Screens that another command prints are not here: see `COMMANDS`.
@@ -13,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +174,7 @@ def hexadecimal(asked: Asked) -> Listing:
         Shown("LENGTH", 9, lambda row: text.number(row.length), right=True),
         Shown("BYTES", 3 * TEXT_BYTES - 1, _first_bytes),
         Shown("FIELD", 24, lambda row: row.name),
-        Shown("VALUE", 20, lambda row: text.printable(row.value)),
+        Shown("VALUE", 40, lambda row: text.printable(row.value)),
         Shown("OF", 20, lambda row: " > ".join(row.of)),
     ]
     through = _Through(asked)
@@ -225,15 +227,20 @@ def search(asked: Asked) -> Listing:
     if wanted is None:
         raise NeedsMoreError("what is searched for? --find TEXT")
     looking = Search(_partition(asked).path, wanted.pattern(), fields=wanted.fields)
-    rows = (match for match in looking if isinstance(match, Match))
+    has_ended = False
+
+    def rows() -> Iterator[Match]:
+        nonlocal has_ended
+        yield from (match for match in looking if isinstance(match, Match))
+        has_ended = True
 
     def after() -> dict[str, Any]:
-        progress = looking.progress(finished=True)
+        progress = looking.progress(finished=has_ended)
         found = {name: value for name, value in _plain(progress).items() if name != "finished"}
         return {**found, "complete": progress.complete}
 
     facts = {"find": path_text(wanted.text), "regex": wanted.regex}
-    return Listing(rows, columns.matches(), facts, after, document=_match)
+    return Listing(rows(), columns.matches(), facts, after, document=_match)
 
 
 def statistics(asked: Asked) -> Listing:
@@ -277,18 +284,31 @@ NAMES = (
 )  # fmt: skip
 
 
-def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", find: Wanted | None = None) -> int:
+# The screens that are printed of each partition of a data directory.
+OF_ALL = ("transactions", "search", "statistics")
+
+
+def show(
+    path: Path,
+    screen: str,
+    form: str,
+    zone: text.Zone = "utc",
+    *,
+    find: Wanted | None = None,
+    limit: int | None = None,
+) -> int:
     """Print a screen.
 
     Args:
         path: A data directory, a partition or a segment file.
         screen: A name in `SCREENS`.
-        form: "json" or "text".
+        form: "json", "jsonl" or "text".
         zone: The zone of times in text.
         find: What the search screen searches for.
+        limit: The largest number of rows; None: no limit.
 
     Returns:
-        The exit code.
+        The exit code; 1 also if a search found nothing.
 
     Raises:
         NotALogError: The path holds no log.
@@ -297,15 +317,44 @@ def show(path: Path, screen: str, form: str, zone: text.Zone = "utc", find: Want
     """
     model = Model(path)
     try:
-        listing = SCREENS[screen](Asked(model, Times(zone), find))
-        lines = _json(listing, screen, model.path) if form == "json" else _text(listing)
-        found = SOUND
-        for line, is_sound in lines:
-            found = found if is_sound else FINDINGS
-            write_text(line)
-        return found
+        is_of_all = model.kind == "data_dir" and screen in OF_ALL
+        models = (Model(row.path) for row in model.names()) if is_of_all else iter((model,))
+        code, rows = SOUND, 0
+        for each in models:
+            with closing(each):
+                if is_of_all and form == "text":
+                    write_text(f"{text.printable(each.path.name)}:\n")
+                counted = _Counted(limit if limit is None else limit - rows)
+                listing = SCREENS[screen](Asked(each, Times(zone), find))
+                is_sound = _print(dataclasses.replace(listing, rows=counted.of(listing.rows)), screen, form, each.path)
+                code, rows = code if is_sound else FINDINGS, rows + counted.rows
+        return FINDINGS if screen == "search" and not rows else code
     finally:
         model.close()
+
+
+class _Counted:
+    """Counts the rows of a listing, and ends it at a limit."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.rows = 0
+        self._limit = limit
+
+    def of(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows up to the limit."""
+        for row in islice(rows, self._limit):
+            self.rows += 1
+            yield row
+
+
+def _print(listing: Listing, screen: str, form: str, path: Path) -> bool:
+    """Print a listing, and return whether it reports no problem."""
+    forms = {"json": lambda: _json(listing, screen, path), "jsonl": lambda: _json_lines(listing)}
+    whole = True
+    for line, is_sound in forms.get(form, lambda: _text(listing))():
+        whole = whole and is_sound
+        write_text(line)
+    return whole
 
 
 def _partition(asked: Asked) -> PartitionReader:
@@ -394,8 +443,9 @@ def _one_line(value: Any) -> str:
 
 
 def _line(cells: Iterable[tuple[str, Shown[Any]]]) -> str:
-    aligned = [cell.rjust(each.width) if each.right else cell.ljust(each.width) for cell, each in cells]
-    return "  ".join(aligned).rstrip() + "\n"
+    *before, (last, shown) = [(cell, each) for cell, each in cells]
+    aligned = [cell.rjust(each.width) if each.right else charts.fitted(cell, each.width) for cell, each in before]
+    return "  ".join([*aligned, last.rjust(shown.width) if shown.right else last]).rstrip() + "\n"
 
 
 # JSON.
@@ -409,6 +459,12 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
     after = listing.after()
     rest = "," + json_shapes.text_of(after)[1:] if after else "}"
     yield f"]{rest}\n", not after.get("problem")
+
+
+def _json_lines(listing: Listing) -> Iterator[tuple[str, bool]]:
+    for row in listing.rows:
+        yield json_shapes.text_of(listing.document(row)) + "\n", _is_sound(row)
+    yield "", not {**listing.facts, **listing.after()}.get("problem")
 
 
 def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:

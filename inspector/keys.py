@@ -6,6 +6,7 @@ actions, that of the innermost scope is taken: table, then view, then partition,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -110,7 +111,8 @@ ACTIONS = (
         "search_start", "search_prompt", "ctrl+g", "From", "from the start of the log, from here on, from here back"
     ),
     Action("follow", "partition", "F", "Follow", "follow the end of the log; scrolling up pauses"),
-    Action("go_to", "partition", "colon", "Go", "an offset, @time or +byte"),
+    Action("go_to", "partition", "colon", "Go", "go to an offset, start, end-10, @time, @-1h or +byte"),
+    Action("jump_back", "partition", "ctrl+o", "", "go back to where the last jump came from"),
     Action("search", "partition", "slash", "Find", "search keys, values and headers"),
     Action("next_match", "partition", "n", "Match", "the next match"),
     Action("previous_match", "partition", "N", "", "the match before"),
@@ -126,10 +128,16 @@ ACTIONS = (
     Action("time_zone", "app", "z", "", "times in UTC, in local time, as ago, as ms since the epoch"),
     Action("help", "app", "question_mark,f1", "Help", "all keys"),
     Action("palette", "app", "ctrl+p", "", "commands by name"),
-    Action("leave", "app", "q", "", "quit, at the top level; elsewhere one level back"),
+    Action("suspend", "app", "ctrl+z", "", "suspend the program; the shell's fg continues it", "suspend_process"),
+    Action("leave", "app", "q", "", "one level back; at the top level quit, if pressed twice"),
     Action("quit", "app", "ctrl+q", "Quit", "quit"),
 )
 NAMES = frozenset(action.name for action in ACTIONS)
+HELP = {action.name: action.help for action in ACTIONS}
+# The actions that only move a cursor: a held key is handled at once as often as it was repeated.
+MOVES = frozenset(name for name in NAMES if name.startswith(("cursor_", "page_", "half_page_", "map_", "hex_"))) - {
+    "map_open", "hex_open",
+}  # fmt: skip
 
 _SHORT = {
     "question_mark": "?",
@@ -165,11 +173,18 @@ def _binding(action: Action) -> Binding:
     )
 
 
-def help_lines(keymap: dict[str, str]) -> list[tuple[str, str, str]]:
-    """(scope's title or "", keys, what they do), one a line, as the keymap has it."""
+def help_lines(keymap: dict[str, str], here: Collection[str] = ()) -> list[tuple[str, str, str]]:
+    """Return (title of a scope or "", keys, what they do) for each line of the help.
+
+    Args:
+        keymap: The keys of the config file.
+        here: The names of the actions that are possible now; their scopes come first.
+    """
+    possible = {action.scope for action in ACTIONS if action.name in here}
     lines = []
-    for scope, title in SCOPES.items():
-        lines.append((title, "", ""))
+    # Those of a view before those of all tables.
+    for scope in sorted(SCOPES, key=lambda scope: (scope not in possible, scope in ("table", "partition"))):
+        lines.append((SCOPES[scope], "", ""))
         for action in ACTIONS:
             if action.scope == scope:
                 keys = keymap.get(action.name, action.keys).split(",")

@@ -50,6 +50,14 @@ class Jump(Message):
         super().__init__()
 
 
+class FlowOn(Message):
+    """Asks for the first record of the next segment, or for the last one of the segment before."""
+
+    def __init__(self, forwards: bool) -> None:
+        self.forwards = forwards
+        super().__init__()
+
+
 class OpenPartition(Message):
     """Asks for the screen of a partition.
 

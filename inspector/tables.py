@@ -4,31 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
 # Sorting and filtering hold a number a row, and read each row once more whenever it is seen.
 MOST_ARRANGED = 200_000
 STEP = 2_000
-Mark: TypeAlias = tuple[int, int, int]
 TONES = ("plain", "muted", "warning", "damaged", "control", "aborted", "transactional")
+MARKS = ("match", "key", "string", "number", "word")
+
+
+class Mark(NamedTuple):
+    """Characters [start, end) of a cell that stand out as a match of a search or a part of JSON; kind is in MARKS."""
+
+    cell: int
+    start: int
+    end: int
+    kind: str = "match"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, how wide it begins, whether numbers stand to the right."""
+    """A column of a table.
+
+    Attributes:
+        title: The title.
+        width: The width; the least one of a column with a share.
+        right: Whether its cells are aligned to the right.
+        share: Its share of the room that other columns leave.
+        aside: Whether it may be beyond the right edge, for the benefit of columns with a share.
+        keeps_end: Whether a text that is too long is cut in its middle, as its end tells it from others.
+    """
 
     title: str
     width: int
     right: bool = False
+    share: int = 0
+    aside: bool = False
+    keeps_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row: texts that are safe to show. tone: one of TONES; symbol: says the same without colour.
 
-    marks: what of the cells stands out, as (cell, start, end), counted in characters.
+    marks: what of the cells stands out.
     """
 
     cells: tuple[str, ...]
@@ -58,21 +79,29 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Shown(Generic[T]):
-    """A column of values. cell: its text; key: what it is sorted by (None is least); default: the cell."""
+    """A column of values, with the attributes of `Column`.
+
+    Attributes:
+        cell: Returns the text of a value.
+        key: Returns what a value is sorted by, None is least; by default the text.
+    """
 
     title: str
     width: int
     cell: Callable[[T], str]
     key: Callable[[T], Any] | None = None
     right: bool = False
+    share: int = 0
+    aside: bool = False
+    keeps_end: bool = False
 
     @property
     def column(self) -> Column:
-        """For the table."""
-        return Column(self.title, self.width, self.right)
+        """Return the column of the table."""
+        return Column(self.title, self.width, self.right, self.share, self.aside, self.keeps_end)
 
     def sort_key(self, item: T) -> tuple[bool, Any]:
-        """Sorts whatever comes, what is not known before all else."""
+        """Return what a value is sorted by; unknown ones come first."""
         value = (self.key or self.cell)(item)
         return value is not None, value if value is not None else 0
 

@@ -37,6 +37,10 @@ _BASE64_BYTES: Final = 57
 _PIECE_BYTES: Final = 1 << 20
 # The number of characters that decide whether bytes are readable text.
 _LOOKED_AT: Final = 4096
+# Text may have one unprintable character in so many, and one in any case.
+_PRINTABLE_PER_UNPRINTABLE: Final = 8
+NULL: Final = "(null)"
+EMPTY: Final = "(empty)"
 _DECODER: Final = getincrementaldecoder("utf-8")
 _BRACKETS: Final = re.compile(rb"[][{}]")
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -127,11 +131,11 @@ def printable(data: bytes | str | None, limit: int | None = None) -> str:
     """Return bytes or text as one line, with unprintable characters escaped.
 
     Args:
-        data: The bytes, as UTF-8, or the text; None gives `null`.
+        data: The bytes, as UTF-8, or the text; None gives `(null)`.
         limit: The largest length of the result, characters; a longer one is cut and ends in `…`.
     """
     if data is None:
-        return "null"
+        return NULL
     if limit is not None:
         # No character takes more than four bytes.
         data = data[: 4 * (limit + 1)]
@@ -208,12 +212,12 @@ def shown(data: bytes | None, view: View = "auto", limit: int = SHOWN_BYTES) -> 
     are.
 
     Args:
-        data: The bytes; None gives `null`.
+        data: The bytes; None gives `(null)`, no bytes give `(empty)`.
         view: The view.
         limit: The largest number of bytes shown; a last line counts the others.
     """
-    if data is None:
-        return ["null"]
+    if not data:
+        return [NULL if data is None else EMPTY]
     shown_as = resolved(data, view)
     pretty = _as_json(data) if shown_as == "json" else None
     if pretty is not None:
@@ -263,12 +267,13 @@ def _base64_lines(data: bytes) -> list[str]:
 
 
 def _is_text(data: bytes) -> bool:
-    """Return whether the bytes are UTF-8 and begin with printable characters."""
+    """Return whether the bytes are UTF-8 without NUL and begin with characters of which few are unprintable."""
     # In chunks, so that other threads can run in between.
     decoder = _DECODER()
     try:
         look = decoder.decode(data[:_PIECE_BYTES], len(data) <= _PIECE_BYTES)[:_LOOKED_AT]
-        if not all(character.isprintable() or character in "\n\r\t" for character in look):
+        unprintable = sum(not character.isprintable() and character not in "\n\r\t" for character in look)
+        if "\0" in look or unprintable > max(len(look) // _PRINTABLE_PER_UNPRINTABLE, len(look) > 3):
             return False
         for at in range(_PIECE_BYTES, len(data), _PIECE_BYTES):
             decoder.decode(data[at : at + _PIECE_BYTES], at + _PIECE_BYTES >= len(data))

@@ -12,7 +12,7 @@ in the results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -117,14 +117,17 @@ class Model:
             self._found = self.sources()
         return self._topics.named(self.sources() if self._found is None else self._found)
 
-    def topics(self) -> Iterator[TopicRow]:
+    def topics(self, wanted: Sequence[str] = ()) -> Iterator[TopicRow]:
         """Yield three rows per partition: the name, then its values, then the values that take longer.
 
         A row replaces an earlier one with the same `name`. Another call lists the directory again, and its rows have
         the rate of growth.
+
+        Args:
+            wanted: The names of partitions that are read first; it may be changed between two rows.
         """
         self._directory.refresh()
-        yield from self._topics.rows(self.sources())
+        yield from self._topics.rows(self.sources(), wanted)
 
     def sources(self) -> list[Source]:
         """List what can be read now; nothing if the directory was deleted."""

@@ -11,6 +11,7 @@ the log, is None until `work_out_last_stable` has been called, and followed from
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -323,6 +324,16 @@ class PartitionReader:
             return self._located(self._opened(), target)
         except _FAILURES:
             return None
+
+    def edge(self, base_offset: int, *, at_end: bool) -> Place | None:
+        """Return where the first record of a segment is, or the last one; None if it is not found."""
+        if not at_end:
+            return self.locate(Byte(0, base_offset))
+        following = next((row.base_offset for row in self.refresh().segments if row.base_offset > base_offset), None)
+        place = None if following is None else self.locate(Offset(following - 1))
+        # Compaction may have removed the last offsets.
+        is_here = place is not None and place.base_offset == base_offset
+        return place if is_here else self.locate(Byte(sys.maxsize, base_offset))
 
     def _located(self, log: Log, target: Target) -> Place | None:
         segments = log.segments

@@ -8,7 +8,7 @@ later      last stable offsets                   where the log behind the newest
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,12 +55,19 @@ class Topics:
         # The problem of partitions where a transaction hung when it was last looked for.
         self._hanging: dict[str, str] = {}
 
-    def rows(self, sources: list[Source]) -> Iterator[TopicRow]:
-        """Yield each partition's name, then its quick status, then for some the last stable offset too."""
+    def rows(self, sources: list[Source], wanted: Sequence[str] = ()) -> Iterator[TopicRow]:
+        """Yield each partition's name, then its quick status, then for some the last stable offset too.
+
+        Args:
+            sources: The partitions.
+            wanted: The names of partitions that are read first; it may be changed between two rows.
+        """
         names = self.named(sources)
         yield from names
         later: list[tuple[TopicRow, Source]] = []
-        for row, source in zip(names, sources, strict=True):
+        waiting = {row.name: (row, source) for row, source in zip(names, sources, strict=True)}
+        while waiting:
+            row, source = waiting.pop(next((name for name in wanted if name in waiting), next(iter(waiting))))
             filled = self._looked_at(row, source, quick=True)
             if filled.last_stable is None and filled.health != "unreadable" and isinstance(source.place, PartitionDir):
                 later.append((filled, source))

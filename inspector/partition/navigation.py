@@ -11,14 +11,25 @@ from .. import messages
 from ..views.view import start
 
 if TYPE_CHECKING:
-    from ..model.types import Place, Target
+    from ..model.types import PartitionState, Place, Target
     from ..screens.partition import PartitionScreen
 
 P = ParamSpec("P")
+MOST_REMEMBERED = 100
+
+
+def _not_found(target: Target, state: PartitionState) -> str:
+    """Return why there is no such place: what the log has."""
+    from ..model.types import Offset, Time
+
+    kind = {Offset: "offset", Time: "time"}.get(type(target), "byte")
+    if state.log_end is None or state.log_end == state.log_start:
+        return f"no such {kind}: no records are known"
+    return f"no such {kind}: the log has the offsets {state.log_start or 0:,} to {state.log_end - 1:,}"
 
 
 class Going:
-    """Of one screen."""
+    """The ways of one screen."""
 
     def __init__(self, screen: PartitionScreen) -> None:
         self._screen = screen
@@ -28,6 +39,8 @@ class Going:
         self.still = asyncio.Event()
         self.still.set()
         self._at_work: object = None
+        # Views, segments and places that jumps came from.
+        self._trail: list[tuple[str, int, Place | None]] = []
 
     def begin(self, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
         """Does it in the place of what was begun before; a jump alone is not left halfway."""
@@ -74,11 +87,41 @@ class Going:
             browsing.following = browsing.ending = False
             await self.to_segment(base_offset, None)
 
+    async def flow_on(self, forwards: bool) -> None:
+        """Go to the first record of the next segment, or to the last one of the segment before."""
+        browsing = self._screen.opened
+        base_offset = browsing.neighbour(1 if forwards else -1)
+        place = None
+        if base_offset is not None:
+            place = await browsing.ask(partial(browsing.reader.edge, base_offset, at_end=not forwards))
+        if place is not None:
+            await self.to_place(place, None)
+        elif self._screen.views.is_one_of(("record",)):
+            self._screen.notify(f"this is the {'last' if forwards else 'first'} record of the log", timeout=2)
+
     # Places.
+
+    def remember(self) -> None:
+        """Remember what is shown, for `jump_back`."""
+        browsing, way = self._screen.browsing, self._screen.views.way
+        if browsing is not None and way and browsing.base_offset is not None:
+            self._trail = [*self._trail[1 - MOST_REMEMBERED :], (way[-1], browsing.base_offset, browsing.place)]
+
+    def jump_back(self) -> None:
+        """Go to where the last jump came from."""
+        if not self._trail:
+            self._screen.notify("no jump to go back from", timeout=2)
+            return
+        view, base_offset, place = self._trail.pop()
+        if place is None:
+            self.begin(self.to_segment, base_offset, view)
+        else:
+            self.begin(self.to_place, place, view)
 
     def jump(self, target: Target, view: str | None) -> None:
         """In the place of whatever was begun before; view: None = the one that is shown."""
         self._target = target
+        self.remember()
         self._start(partial(self.to_target, target, view))
 
     async def to_target(self, target: Target, view: str | None) -> None:
@@ -103,7 +146,7 @@ class Going:
         screen, browsing = self._screen, self._screen.opened
         place = await browsing.ask(browsing.reader.locate, target)
         if place is None:
-            screen.notify("there is no such place in the log", severity="warning", markup=False)
+            screen.tell(_not_found(target, browsing.state))
             return False
         # What was wrong on other ways.
         screen.on_told(messages.Told(None))

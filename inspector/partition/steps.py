@@ -109,6 +109,7 @@ class Stepping:
                 found, steps.left = place, steps.left - 1
         self._tell_batch(hunt, begun_in, found, is_short=steps.left > 0)
         if found is not None:
+            self._screen.going.remember()
             view = None if self._screen.views.is_one_of(VIEWS_OF_PLACES) else "batches"
             await self._screen.going.to_place(found, view)
 
@@ -160,6 +161,7 @@ class Stepping:
         while steps.left and (further := run.beside(offset, steps.forwards)) is not None:
             offset, steps.left = further, steps.left - 1
         run.current, run.on_the_way = offset, True
+        self._screen.going.remember()
         view = None if self._screen.views.is_one_of(VIEWS_OF_RECORDS) else "records"
         await self._screen.going.to_target(Offset(offset), view)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from rich.text import Text
@@ -32,9 +33,10 @@ class HelpScreen(ModalScreen[None]):
         Binding("ctrl+q", "app.quit", show=False, id="quit"),
     ]
 
-    def __init__(self, keymap: dict[str, str]) -> None:
+    def __init__(self, keymap: dict[str, str], here: Collection[str]) -> None:
         super().__init__()
         self._keymap = keymap
+        self._here = here
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -42,7 +44,7 @@ class HelpScreen(ModalScreen[None]):
 
     def _text(self) -> Text:
         text = Text("kafkalog inspect: keys\n", style="bold")
-        for title, keys, what in help_lines(self._keymap):
+        for title, keys, what in help_lines(self._keymap, self._here):
             if title:
                 text.append(f"\n{title}\n", "bold")
             else:

@@ -125,6 +125,9 @@ class PartitionScreen(InspectorScreen):
     def on_jump(self, message: messages.Jump) -> None:
         self.going.jump(message.target, message.view)
 
+    def on_flow_on(self, message: messages.FlowOn) -> None:
+        self.going.begin(self.going.flow_on, message.forwards)
+
     def on_told(self, message: messages.Told) -> None:
         """Where nothing is wrong with what is under the cursor, something may be with the partition."""
         state = None if self.browsing is None else self.browsing.state
@@ -166,7 +169,7 @@ class PartitionScreen(InspectorScreen):
 
     def action_go_to(self) -> None:
         self.on_told(messages.Told(None))
-        self.ask("go to offset, @time or +byte: ", self._go_to, history=self.session.gone_to)
+        self.ask("go to offset, start, end-10, @time, @-1h or +byte: ", self._go_to, history=self.session.gone_to)
 
     def _go_to(self, typed: str | None) -> None:
         if not typed or self.browsing is None:
@@ -174,12 +177,15 @@ class PartitionScreen(InspectorScreen):
         from ..partition.goto import target_of
 
         try:
-            target = target_of(typed, self.browsing.base_offset, self.session.times.zone)
+            target = target_of(typed, self.browsing.state, self.browsing.base_offset, self.session.times)
         except ValueError as error:
             self.tell(str(error))
             return
         view = None if self.views.is_one_of(VIEWS_OF_PLACES) else "batches"
         self.post_message(messages.Jump(target, view))
+
+    def action_jump_back(self) -> None:
+        self.going.jump_back()
 
     def action_search(self) -> None:
         if self.browsing is None:
@@ -304,6 +310,8 @@ class PartitionScreen(InspectorScreen):
                 parts.insert(0, "reading to the end:")
             elif browsing.is_waiting and browsing.place is not None:
                 parts.insert(0, f"reading to {_where(browsing.place)}:")
+        if self.views.current is not None and (restriction := self.views.current.restriction):
+            parts.append(f"| {restriction}")
         return " ".join(parts)
 
     def _right(self) -> str:

@@ -60,7 +60,7 @@ class TopicsScreen(InspectorScreen):
         self._source = ItemSource(self._read, columns.topics(self.session.times), columns.look_of_topic)
 
     def compose_middle(self) -> ComposeResult:
-        yield LazyTable([each.column for each in self._source.shown], flexible=0)
+        yield LazyTable([each.column for each in self._source.shown])
 
     @property
     def table(self) -> LazyTable:
@@ -97,10 +97,14 @@ class TopicsScreen(InspectorScreen):
                 await self._wake.wait()
 
     async def _pass(self) -> None:
-        rows = await self.session.desk(self.session.model.topics)
+        seen: list[str] = []
+        rows = await self.session.desk(self.session.model.topics, seen)
         names: set[str] = set()
         more = True
         while more:
+            # What is on the screen is read first, also after it was scrolled.
+            top = self.table.scroll_offset.y
+            seen[:] = [row.name for row in self._shown[top : top + self.size.height]]
             taken, more = await self.session.desk(take, rows)
             for row in taken:
                 names.add(row.name)

@@ -24,14 +24,13 @@ from ..keys import bindings
 from ..model.types import Place
 from ..tables import Column
 from ..widgets.facts import Facts, Pairs
-from ..widgets.lazy_table import LazyTable
+from ..widgets.lazy_table import GUTTER, NARROWEST, LazyTable
 from .view import View, start
 
 if TYPE_CHECKING:
     from ..model.types import RecordDetail
 
 PARTS = ("value", "key", "headers")
-WIDEST_LINE = 4_000
 MOST_COPIED = 1 << 20
 
 
@@ -49,12 +48,13 @@ class RecordView(View):
         self._part = "value"
         self._seen_as: text.View = "auto"
         self._lines: list[str] = []
+        self._source = Lines([], None, 1)
         self._note = ""
 
     def compose(self) -> ComposeResult:
         yield Facts()
         yield Static(classes="heading")
-        yield LazyTable([Column("", WIDEST_LINE)], titles=False)
+        yield LazyTable([Column("", NARROWEST, share=1)], titles=False)
 
     @property
     def _table(self) -> LazyTable:
@@ -90,17 +90,22 @@ class RecordView(View):
         record = self._record
         if record is None:
             self.query_one(Facts).show([("no record", "here")])
-            self._lines, self._note, source = [], "", Lines([], None, WIDEST_LINE)
+            self._lines, self._note, self._source = [], "", Lines([], None, 1)
         else:
             self.query_one(Facts).show(self._facts(record))
             self.post_message(messages.Told(record.problem))
             # What takes as long as the value is long is done where no key waits for it.
-            laid_out = partial(self._laid_out, record, self._part, self._seen_as, self._marked())
-            self._lines, self._note, source = await self.browsing.ask(laid_out)
-        self._table.show(source, len(self._lines))
-        if source.first is not None:
-            self._table.go(source.first)
+            width = max(NARROWEST, self._table.size.width - GUTTER - self._table.styles.scrollbar_size_vertical)
+            laid_out = partial(_laid_out, record, self._part, self._seen_as, self._marked(), width)
+            self._lines, self._note, self._source = await self.browsing.ask(laid_out)
+        self._table.show(self._source, len(self._source))
+        if self._source.first is not None:
+            self._table.go(self._source.first)
         self._show_heading()
+
+    def on_resize(self) -> None:
+        if self._record is not None:
+            start(self, "show", self._show)
 
     def _marked(self) -> re.Pattern[bytes] | None:
         """What stands out in the part that is shown."""
@@ -108,13 +113,6 @@ class RecordView(View):
         if run is None or record is None or self._part not in run.job.wanted.fields:
             return None
         return run.marked_at(record.offset)
-
-    @staticmethod
-    def _laid_out(
-        record: RecordDetail, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None
-    ) -> tuple[list[str], str, Lines]:
-        lines, note = _lines_of(record, part, seen_as)
-        return lines, note, Lines(lines, marked, WIDEST_LINE)
 
     def _facts(self, record: RecordDetail) -> Pairs:
         batch = record.batch
@@ -170,7 +168,7 @@ class RecordView(View):
     def _by(self, step: int) -> None:
         here = self._number if self._wanted is None else self._wanted
         if here is None or not 0 <= here + step < self.browsing.records:
-            self.notify("there is no further record in the segment", timeout=2)
+            self.post_message(messages.FlowOn(step > 0))
             return
         self._wanted = here + step
         start(self, "show", self._catch_up)
@@ -186,8 +184,8 @@ class RecordView(View):
         await self._show()
 
     async def copied(self) -> str:
-        marked = sorted(self._table.marked)
-        lines = [self._lines[row] for row in marked] if marked else self._lines
+        marked = sorted({self._source.line_of(row) for row in self._table.marked})
+        lines = [self._lines[line] for line in marked] if marked else self._lines
         return "\n".join(lines)[:MOST_COPIED]
 
     def action_export(self) -> None:
@@ -205,6 +203,14 @@ class RecordView(View):
         data = _bytes_of(record, self._part)
         path = await self.browsing.ask(write_new, typed, data, self.session.model.path)
         self.notify(f"{len(data):,} bytes written to {path}", markup=False)
+
+
+def _laid_out(
+    record: RecordDetail, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None, width: int
+) -> tuple[list[str], str, Lines]:
+    """Return the lines of a part, what is to be said of them, and their rows; in the partition's thread."""
+    lines, note = _lines_of(record, part, seen_as)
+    return lines, note, Lines(lines, marked, width, is_json=note.startswith("JSON"))
 
 
 def _lines_of(record: RecordDetail, part: str, seen_as: text.View) -> tuple[list[str], str]:
@@ -236,4 +242,4 @@ def _part_size(record: RecordDetail | None, part: str) -> str:
     if part == "headers":
         return str(len(record.headers))
     data = record.value if part == "value" else record.key
-    return "null" if data is None else text.size(len(data))
+    return text.NULL if data is None else text.size(len(data))

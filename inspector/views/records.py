@@ -1,18 +1,24 @@
-"""The records of a segment; Enter opens one."""
+"""The records of a segment, with a preview of the one under the cursor; Enter opens it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+
+from textual.app import ComposeResult
 
 from .. import columns, messages, text
 from ..highlighting import marks
+from ..model.segment import SegmentReader
 from ..model.types import Place, RecordRow
 from ..tables import Mark, Shown
 from ..widgets.facts import Pairs
 from ..widgets.lazy_table import LazyTable
+from ..widgets.preview import Part, Preview
 from .rows_view import RowsView
 
+# The bytes of a value, and the headers, that a preview has room for.
+PREVIEW_BYTES = 64 << 10
+PREVIEW_HEADERS = 4
 # The cells in which a match stands out.
 MARKED = {"key": 2, "value": 3}
 
@@ -21,7 +27,6 @@ class RecordsView(RowsView[RecordRow]):
     """See above."""
 
     NOUN = "records"
-    FLEXIBLE: ClassVar[int | None] = 3
 
     def columns(self) -> list[Shown[RecordRow]]:
         return columns.records(self.session.times)
@@ -54,14 +59,24 @@ class RecordsView(RowsView[RecordRow]):
             ("offset", f"{item.offset:,}"),
             ("time", self.session.times.full(item.timestamp)),
             ("age", "" if item.timestamp is None else text.relative(item.timestamp, self.session.times.now())),
-            ("key", columns.size_or_null(item.key_size, item)),
-            ("value", columns.size_or_null(item.value_size, item)),
-            ("headers", f"{item.headers_count:,}"),
             ("batch", f"{item.batch:,}"),
             ("kind", (item.control or item.kind) + (", below the log start" if item.is_deleted else "")),
             ("match", self._match(item)),
             ("offsets missing before", f"{item.gap_before:,}" if item.gap_before else ""),
         ]
+
+    def compose_more(self) -> ComposeResult:
+        yield Preview()
+
+    def _show_anew(self, cursor: int) -> None:
+        super()._show_anew(cursor)
+        self.query_one(Preview).show(())
+
+    async def show_more(self, item: RecordRow) -> None:
+        segment = self.browsing.segment
+        if segment is not None:
+            is_wide = self.screen.has_class("-wide")
+            self.query_one(Preview).show(await self.browsing.ask(_parts, segment, item.row, is_wide))
 
     def marks(self, item: RecordRow, cells: tuple[str, ...]) -> tuple[Mark, ...]:
         run = self.browsing.search
@@ -80,3 +95,25 @@ class RecordsView(RowsView[RecordRow]):
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         message.stop()
         self.post_message(messages.OpenView("record"))
+
+
+def _parts(segment: SegmentReader, number: int, indented: bool) -> list[Part]:
+    """Return the parts of a record, in the partition's thread."""
+    record = segment.record(number)
+    if record is None or record.problem is not None:
+        return []
+    parts = [Part(f"key {_size(record.key)}", [text.printable(record.key, columns.PREVIEW) or text.EMPTY])]
+    parts += [
+        Part(text.printable(name, columns.PREVIEW), [text.printable(value, columns.PREVIEW) or text.EMPTY])
+        for name, value in record.headers[:PREVIEW_HEADERS]
+    ]
+    if len(record.headers) > PREVIEW_HEADERS:
+        parts.append(Part(f"… {len(record.headers) - PREVIEW_HEADERS:,} headers more", [""]))
+    value = None if record.value is None else record.value[:PREVIEW_BYTES]
+    is_json = text.resolved(value, "auto") == "json"
+    lines = text.shown(value) if indented or not is_json else [text.printable(value)]
+    return [*parts, Part(f"value {_size(record.value)}", lines, is_json)]
+
+
+def _size(data: bytes | None) -> str:
+    return "" if data is None else f"{len(data):,} B"

@@ -31,7 +31,6 @@ class RowsView(View, Generic[T]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("records")
     NOUN = "rows"
-    FLEXIBLE: ClassVar[int | None] = None
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
@@ -82,9 +81,17 @@ class RowsView(View, Generic[T]):
         """What is wrong with it."""
 
     def compose(self) -> ComposeResult:
-        yield LazyTable([each.column for each in self._source.shown], flexible=self.FLEXIBLE)
+        yield LazyTable([each.column for each in self._source.shown])
         with VerticalScroll(classes="panel", can_focus=False):
             yield Facts()
+            yield from self.compose_more()
+
+    def compose_more(self) -> ComposeResult:
+        """Compose what stands below the facts."""
+        yield from ()
+
+    async def show_more(self, item: T) -> None:
+        """Show more about the row under the cursor than its facts."""
 
     @property
     def table(self) -> LazyTable:
@@ -105,6 +112,8 @@ class RowsView(View, Generic[T]):
             self.table.go(self.table.count - 1)
         if self._item is not None:
             self._show_facts(self._item)
+        elif self._unread is None:
+            self._start_to_look_at(self.table.cursor)
         self._tell_problem()
 
     def _tell_problem(self) -> None:
@@ -176,6 +185,7 @@ class RowsView(View, Generic[T]):
         for item in await self.browsing.ask(self.read, row, 1):
             self._item = item
             self._show_facts(item)
+            await self.show_more(item)
             self.post_message(messages.Told(self.problem(item)))
             place = await self.place_of(item)
             if place is not None and not self.browsing.is_waiting and self.display:
@@ -188,7 +198,26 @@ class RowsView(View, Generic[T]):
         if self._item is not None:
             self._show_facts(self._item)
 
+    def on_lazy_table_past_end(self, message: LazyTable.PastEnd) -> None:
+        message.stop()
+        if self._order is None and not self.browsing.following and (self.browsing.is_read or not message.forwards):
+            self.post_message(messages.FlowOn(message.forwards))
+
     # Sorting and filtering.
+
+    @property
+    def restriction(self) -> str:
+        if not self._arrangement.text or self._order is None:
+            return ""
+        wanted = text.printable(self._arrangement.text, 20)
+        return f"{len(self._order):,} of {self.total():,} with {wanted!r} (esc: all)"
+
+    def back(self) -> bool:
+        """Show all rows again, if some are filtered out."""
+        if not self._arrangement.text:
+            return False
+        self._arrange(Arrangement(self._arrangement.column, self._arrangement.reverse))
+        return True
 
     def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
         message.stop()
@@ -223,6 +252,7 @@ class RowsView(View, Generic[T]):
         self.table.show_sorted(wanted.column, wanted.reverse)
         self.table.when_empty = f"no {self.NOUN} with {text.printable(wanted.text)!r}" if wanted.text else ""
         self.table.show(source, total if order is None else len(order), self.browsing.desk)
+        self.post_message(messages.Told(None))
         if not wanted.text:
             await self._go_to_place()
 

@@ -39,7 +39,7 @@ class SearchView(ShowsRun[SearchRun], View):
         self._source = ItemSource(self._read, columns.matches(), lambda _: ("plain", " "), _marks)
         yield Static(classes="heading")
         yield Static(classes="heading reached")
-        table = LazyTable([each.column for each in self._source.shown], flexible=MATCH_COLUMN)
+        table = LazyTable([each.column for each in self._source.shown])
         table.sortable = False
         yield table
 
@@ -105,7 +105,7 @@ class SearchView(ShowsRun[SearchRun], View):
         message.stop()
         if self.run is not None and message.row < len(self.run.matches):
             self.run.current = self.run.matches[message.row].offset
-            self.post_message(messages.Jump(Offset(self.run.current), "records"))
+            self.post_message(messages.Jump(Offset(self.run.current), "record"))
 
     async def copied(self) -> str:
         rows = sorted(self.table.marked) or [self.table.cursor]
@@ -137,4 +137,4 @@ def reached(run: SearchRun) -> str:
 
 def _marks(match: Match, _: tuple[str, ...]) -> tuple[Mark, ...]:
     before, middle, _rest = columns.excerpt(match)
-    return ((MATCH_COLUMN, len(before), len(before) + len(middle)),)
+    return (Mark(MATCH_COLUMN, len(before), len(before) + len(middle)),)

@@ -39,7 +39,7 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
 
     def compose(self) -> ComposeResult:
         yield Static(classes="heading")
-        table = LazyTable([Column("", NARROWEST)], titles=False, flexible=0)
+        table = LazyTable([Column("", NARROWEST, share=1)], titles=False)
         table.sortable = False
         yield table
 

@@ -34,7 +34,6 @@ from .view import View
 # What has no room stands in the line below. Of a data directory one asks first which partition it is.
 ORDER = ("SEVERITY", "CODE", "POSITION", "TEXT", "OFFSET", "FILE")
 WIDE_ORDER = ("SEVERITY", "FILE", "CODE", "TEXT", "POSITION", "OFFSET")
-TEXT_COLUMN = 3
 
 
 class VerifyPanel(ShowsRun[VerifyRun]):
@@ -61,7 +60,7 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 
     def compose(self) -> ComposeResult:
         yield Static(classes="heading")
-        yield LazyTable([each.column for each in self._source.shown], flexible=TEXT_COLUMN)
+        yield LazyTable([each.column for each in self._source.shown])
         yield Static(classes="detail")
 
     def appear(self) -> None:

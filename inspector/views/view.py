@@ -72,6 +72,11 @@ class View(Vertical):
         """What the keys go to."""
         return next(iter(self.query(LazyTable)), None)
 
+    @property
+    def restriction(self) -> str:
+        """Which rows a filter leaves, for the line at the top; "" = all."""
+        return ""
+
     async def appear(self) -> None:
         """Show what is looked at now."""
 

@@ -25,7 +25,7 @@ from textual.strip import Strip
 
 from ..desk import Desk
 from ..keys import bindings
-from ..tables import TONES, Column, Row, Source
+from ..tables import MARKS, TONES, Column, Row, Source
 from .paged import PagedView
 
 PAGE = 64
@@ -41,7 +41,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         "lazy-table--titles",
         "lazy-table--column",
         "lazy-table--cursor",
-        "lazy-table--mark",
+        *(f"lazy-table--{mark}" for mark in MARKS),
         *(f"lazy-table--{tone}" for tone in TONES),
     }
     BINDINGS: ClassVar[list[BindingType]] = bindings("table")
@@ -60,6 +60,13 @@ class LazyTable(PagedView[Sequence[Row]]):
             """The table."""
             return self.table
 
+    class PastEnd(Message):
+        """A key wants a row after the last one, or before the first."""
+
+        def __init__(self, forwards: bool) -> None:
+            self.forwards = forwards
+            super().__init__()
+
     class Chosen(Moved):
         """Enter, or a click at the row where the cursor was."""
 
@@ -77,8 +84,7 @@ class LazyTable(PagedView[Sequence[Row]]):
             """The table."""
             return self.table
 
-    def __init__(self, columns: Sequence[Column], *, titles: bool = True, flexible: int | None = None) -> None:
-        """flexible: the column that takes what room the others leave."""
+    def __init__(self, columns: Sequence[Column], *, titles: bool = True) -> None:
         super().__init__(PAGE, titles=titles, unreadable=())
         self.columns = tuple(columns)
         self.widths = [column.width for column in columns]
@@ -87,7 +93,8 @@ class LazyTable(PagedView[Sequence[Row]]):
         self.marked: set[int] = set()
         self.sortable = True
         self._dragged: int | None = None
-        self._flexible = flexible
+        # Columns that the user has made wider or narrower.
+        self._chosen: set[int] = set()
 
     # What is shown.
 
@@ -131,16 +138,25 @@ class LazyTable(PagedView[Sequence[Row]]):
         self._resized()
 
     def _resized(self) -> None:
-        if self._flexible is not None:
-            others = sum(width + 2 for i, width in enumerate(self.widths) if i != self._flexible)
-            # The bar at the side comes only after this; without room for it another would come below.
-            outer = self.outer_size
-            bar = self.styles.scrollbar_size_vertical if self.count + self.titles > outer.height else 0
-            room = outer.width - bar - GUTTER - others
-            self.widths[self._flexible] = max(self.columns[self._flexible].width, room)
+        self._share_room()
         width = GUTTER + sum(self.widths) + 2 * max(0, len(self.widths) - 1)
         self.virtual_size = Size(width, self.count + self.titles)
         self.refresh()
+
+    def _share_room(self) -> None:
+        """Divide the room that other columns leave among those with a share."""
+        shares = {i: each.share for i, each in enumerate(self.columns) if each.share and i not in self._chosen}
+        others = [i for i in range(len(self.columns)) if i not in shares]
+        # The bar at the side comes only after this; without room for it another would come below.
+        outer = self.outer_size
+        bar = self.styles.scrollbar_size_vertical if self.count + self.titles > outer.height else 0
+        room = outer.width - bar - GUTTER - 2 * (len(shares) - 1)
+        room -= sum(self.widths[i] + 2 for i in others if not self.columns[i].aside)
+        aside = sum(self.widths[i] + 2 for i in others if self.columns[i].aside)
+        if room - aside >= 2 * sum(self.columns[i].width for i in shares):
+            room -= aside
+        for i, share in shares.items():
+            self.widths[i] = max(self.columns[i].width, room * share // sum(shares.values()))
 
     # Drawing.
 
@@ -150,7 +166,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         segments = [Segment(" " * GUTTER, plain)]
         for i, column in enumerate(self.columns):
             title = self._title(i)
-            text = _fitted(title, self.widths[i], column.right)
+            text = _fitted(title, self.widths[i], column)
             segments.append(Segment(text, current if i == self.column and self.has_focus else plain))
             segments.append(Segment("  ", plain))
         return Strip(segments)
@@ -179,25 +195,32 @@ class LazyTable(PagedView[Sequence[Row]]):
     def _marked(self, text: str, row: Row, style: Style) -> Iterator[Segment]:
         """The text of a row in pieces, those that stand out in a style of their own."""
         cells = self._cells(row)
-        marked = style + self.get_component_rich_style("lazy-table--mark", partial=True)
         done = 0
-        for cell, start, end in sorted(row.marks):
+        for cell, start, end, kind in sorted(row.marks):
             begin = GUTTER + sum(len(each) + 2 for each in cells[:cell])
             left, right = (begin + min(each, len(cells[cell])) for each in (start, end))
             if done <= left < right:
                 yield Segment(text[done:left], style)
-                yield Segment(text[left:right], marked)
+                yield Segment(
+                    text[left:right], style + self.get_component_rich_style(f"lazy-table--{kind}", partial=True)
+                )
                 done = right
         yield Segment(text[done:], style)
 
     def _cells(self, row: Row) -> list[str]:
         together = zip(row.cells, self.widths, self.columns, strict=True)
-        return [_fitted(cell, width, column.right) for cell, width, column in together]
+        return [_fitted(cell, width, column) for cell, width, column in together]
 
     # Moving.
 
     def _moved(self, *, by_user: bool) -> Message:
         return self.Moved(self, self.cursor, by_user=by_user)
+
+    def _by_key(self, cursor: int) -> None:
+        forwards = cursor > self.cursor
+        if self.count and self.cursor == (self.count - 1 if forwards else 0) and not 0 <= cursor < self.count:
+            self.post_message(self.PastEnd(forwards))
+        super()._by_key(cursor)
 
     def action_cursor_up(self) -> None:
         self._by_key(self.cursor - 1)
@@ -248,8 +271,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         self._widen(self.column, self.widths[self.column] + 2)
 
     def _widen(self, column: int, width: int) -> None:
-        if column == self._flexible:
-            self._flexible = None
+        self._chosen.add(column)
         self.widths[column] = max(NARROWEST, min(WIDEST, width))
         self._resized()
 
@@ -331,9 +353,10 @@ class LazyTable(PagedView[Sequence[Row]]):
             self.release_mouse()
 
 
-def _fitted(text: str, width: int, right: bool) -> str:
-    """`text` in exactly `width` cells; … where something was cut off."""
+def _fitted(text: str, width: int, column: Column) -> str:
+    """Return the text in exactly `width` cells; … where something was cut off."""
     length = cell_len(text)
     if length > width:
-        return set_cell_size(text, width - 1) + "…"
-    return " " * (width - length) + text if right else text + " " * (width - length)
+        end = text[-(width // 2) :] if column.keeps_end and text.isascii() else ""
+        return set_cell_size(text, width - 1 - len(end)) + "…" + end
+    return " " * (width - length) + text if column.right else text + " " * (width - length)

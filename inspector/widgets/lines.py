@@ -81,8 +81,12 @@ class TabLine(Widget):
         return text
 
 
+# The keys that are always shown, last.
+ALWAYS_SHOWN = ("back", "quit", "help")
+
+
 class KeysLine(Widget):
-    """The keys that work here, as many as have room; the last is always that for help."""
+    """The keys that work here, as many as have room; the way back, out and to the help always."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys-line--key"}
 
@@ -93,10 +97,10 @@ class KeysLine(Widget):
         self.refresh()
 
     def render(self) -> Text:
-        """One after another, innermost first, each action once."""
+        """Return them one after another, innermost first, each action once."""
         text = Text(no_wrap=True, overflow="crop")
         hints = self._hints()
-        last = [hint for hint in hints if hint[2] == "help"]
+        last = sorted((hint for hint in hints if hint[2] in ALWAYS_SHOWN), key=lambda hint: ALWAYS_SHOWN.index(hint[2]))
         room = self.size.width - sum(len(key) + len(label) + 3 for key, label, _ in last)
         for key, label, action in [hint for hint in hints if hint not in last]:
             if text.cell_len + len(key) + len(label) + 3 > room:
@@ -112,7 +116,7 @@ class KeysLine(Widget):
         text.append(f" {label} ", click)
 
     def _hints(self) -> list[tuple[str, str, str]]:
-        """(key as shown, label, id of the action). The way back is known, and gives way where there is no room."""
+        """Return (key as shown, label, id) of each action that has a label."""
         found: dict[str, tuple[str, str, str]] = {}
         typing = isinstance(self.screen.focused, Input)
         for active in self.screen.active_bindings.values():
@@ -123,4 +127,4 @@ class KeysLine(Widget):
                 continue
             if binding.show and active.enabled and binding.id is not None and binding.id not in found:
                 found[binding.id] = (key, binding.description, binding.id)
-        return sorted(found.values(), key=lambda hint: hint[2] == "back")
+        return list(found.values())

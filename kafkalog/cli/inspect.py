@@ -14,6 +14,7 @@ import click
 from kafkalog.cli import SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import abandon, complain, is_terminal
+from kafkalog.cli.positions import PositionType
 from kafkalog.errors import NotALogError
 from kafkalog.storage.remote_path import is_remote
 
@@ -35,17 +36,26 @@ Examples:
   kafkalog inspect 00000000000000000000.log  one segment
   kafkalog inspect orders-0 --headless segments -o json
                                              a screen's content, for a script
-  kafkalog inspect orders-0 --headless search --find order-17
+  kafkalog inspect orders-0 --headless records --from end-10 -o jsonl
+  kafkalog inspect orders-0 --headless search --find order-17 --limit 1
 """
 
 
 @click.command(short_help="Browse a log in the terminal, while it grows.", epilog=EPILOG)
-@click.argument("path", metavar="PATH", type=LogPath())
+@click.argument("path", metavar="PATH", type=LogPath(), required=False)
 @click.option(
     "--headless", "screen", metavar="SCREEN",
     help="Print the content of a screen: topics, segments, map, batches, records, ... (all: --headless help).",
 )  # fmt: skip
-@click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), help="With --headless.  [default: text]")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), help="With --headless.  [default: text]"
+)
+@click.option("--segment", metavar="OFFSET", type=int, help="With --headless: only the segment with this base offset.")
+@click.option("--from", "start", metavar="POSITION", type=PositionType(), help="With --headless records and batches.")
+@click.option(
+    "--to", "end", metavar="POSITION", type=PositionType(), help="The same; `kafkalog dump --help` has the forms."
+)
+@click.option("--limit", metavar="N", type=click.IntRange(min=0), help="With --headless: at most so many rows.")
 @click.option("--find", metavar="TEXT", help="With --headless search: the text to find in keys, values and headers.")
 @click.option("--regex", is_flag=True, help="TEXT is a regular expression.")
 @click.option("--any-case", is_flag=True, help="Ignore upper and lower case.")
@@ -61,9 +71,10 @@ Examples:
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Another config file.")
 def inspect(
     *,
-    path: Path,
+    path: Path | None,
     screen: str | None,
     form: str | None,
+    segment: int | None,
     utc: bool | None,
     theme: str | None,
     config: Path | None,
@@ -73,10 +84,18 @@ def inspect(
 
     Always read-only, and safe while a broker is running. The last line shows the available keys; ? shows all of them.
     """
+    if screen == "help":
+        from kafkalog.inspector import headless
+
+        click.echo("\n".join(headless.NAMES))
+        return SOUND
+    if path is None:
+        raise click.UsageError("missing argument PATH")
     if is_remote(path):
         raise click.UsageError(f"the inspector reads files of this machine, not {path}")
     try:
         if screen is not None:
+            path = path if segment is None else path / f"{segment:020d}.log"
             return _headless(path, screen, form or "text", _settings(config, utc, theme), screen_options)
         return _in_terminal(path, form, lambda: _settings(config, utc, theme), screen_options)
     except NotALogError as error:
@@ -90,7 +109,7 @@ def inspect(
 
 def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings], screen_options: dict[str, Any]) -> int:
     """Run the inspector and return its exit code."""
-    if form is not None or any(screen_options.values()):
+    if form is not None or any(value not in (None, False, ()) for value in screen_options.values()):
         name = "--output" if form is not None else f"--{_first_option_given(screen_options)}"
         raise click.UsageError(f"{name} requires --headless")
     try:
@@ -123,7 +142,8 @@ def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Setti
 
 def _first_option_given(screen_options: dict[str, Any]) -> str:
     """Return the name of the first of these options that was given."""
-    return next(name for name, value in screen_options.items() if value).replace("fields", "in").replace("_", "-")
+    given = next(name for name, value in screen_options.items() if value not in (None, False, ()))
+    return {"fields": "in", "start": "from", "end": "to"}.get(given, given).replace("_", "-")
 
 
 def _headless(path: Path, screen: str, form: str, settings: Settings, screen_options: dict[str, Any]) -> int:
@@ -132,26 +152,30 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, screen_opt
 
     for mistake in settings.mistakes:
         complain(mistake)
-    if screen == "help":
-        click.echo("\n".join(headless.NAMES))
-        return SOUND
     if screen not in headless.NAMES:
         raise click.UsageError(f"unknown screen {screen!r}: expected one of {', '.join(headless.NAMES)}")
-    if screen in headless.COMMANDS:
-        return _by_command(path, form, *headless.COMMANDS[screen], deep=screen_options["deep"])
+    name, options = headless.COMMANDS.get(screen, ("", {}))
+    if name != "dump" and (screen_options["start"] is not None or screen_options["end"] is not None):
+        raise click.UsageError("--from and --to require --headless records or batches")
+    if name:
+        return _by_command(path, form, name, options, screen_options)
     try:
-        return headless.show(path, screen, form, settings.time_zone, _wanted(screen_options))
+        return headless.show(
+            path, screen, form, settings.time_zone, find=_wanted(screen_options), limit=screen_options["limit"]
+        )
     except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _by_command(path: Path, form: str, name: str, options: dict[str, bool], *, deep: bool) -> int:
+def _by_command(path: Path, form: str, name: str, options: dict[str, bool], screen_options: dict[str, Any]) -> int:
     """Run the command that prints what a screen shows, and return its exit code."""
     context = click.get_current_context()
     command: click.Command = getattr(import_module(f"kafkalog.cli.{name}"), name)
-    where = {"path": path} if name == "status" else {"paths": (path,)}
-    checks = {"deep": deep} if name == "verify" else {}
-    code: int = context.invoke(command, **where, form=form, **options, **checks)
+    if form == "jsonl" and name == "status":
+        raise click.UsageError("topics is one document: -o json")
+    where: dict[str, Any] = {"path": path} if name == "status" else {"paths": (path,)}
+    taken = {"verify": ("deep",), "dump": ("start", "end", "limit")}.get(name, ())
+    code: int = context.invoke(command, **where, form=form, **options, **{each: screen_options[each] for each in taken})
     return code
 
 

@@ -26,6 +26,15 @@ def test_headless_prints_what_a_screen_shows(kafkalog: Kafkalog, data_dir: Path)
     assert "orders-10" in kafkalog("inspect", data_dir, "--headless", "topics").out
 
 
+def test_headless_prints_a_range_a_segment_and_a_number_of_rows(kafkalog: Kafkalog, data_dir: Path) -> None:
+    log = data_dir / "orders-0"
+    ran = kafkalog("inspect", log, "--headless", "records", "--from", "earliest+1", "--limit", "1", "-o", "jsonl")
+    assert (ran.code, [json.loads(line)["offset"] for line in ran.out.splitlines()]) == (0, [1])
+    ran = kafkalog("inspect", log, "--headless", "map", "--segment", "0", "--limit", "2", "-o", "jsonl")
+    assert [json.loads(line)["segment"] for line in ran.out.splitlines()] == [0, 0]
+    assert kafkalog("inspect", log, "--headless", "map", "--to", "3").code == 2
+
+
 def test_headless_needs_no_textual(kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
     assert kafkalog("inspect", data_dir / "orders-0", "--headless", "records").code == 0
@@ -51,7 +60,7 @@ def test_screens_that_commands_have_are_printed_by_them(
 
 
 def test_the_screens_are_listed(kafkalog: Kafkalog, data_dir: Path) -> None:
-    ran = kafkalog("inspect", data_dir, "--headless", "help")
+    ran = kafkalog("inspect", "--headless", "help")
     assert (ran.code, ran.out.split()) == (0, list(headless.NAMES))
 
 

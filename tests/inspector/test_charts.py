@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kafkalog.inspector.charts import HEIGHT, bar, fitted, has_blocks, report
 from kafkalog.inspector.columns import Times
-from kafkalog.inspector.highlighting import Lines, marks, spans
+from kafkalog.inspector.highlighting import Lines, json_marks, marks, spans
+from kafkalog.inspector.tables import Mark
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.statistics import CodecUse, Totals
 
@@ -96,24 +97,45 @@ def test_a_fitted_line_is_as_wide_as_it_is_to_be(line: str, width: int) -> None:
 
 def test_matches_are_highlighted_by_characters_not_by_bytes() -> None:
     assert list(spans(re.compile("ö".encode()), "köl ö")) == [(1, 2), (4, 5)]
-    assert marks(re.compile(b"b"), ("ab", "b", "b"), (0, 2)) == ((0, 1, 2), (2, 0, 1))
+    assert marks(re.compile(b"b"), ("ab", "b", "b"), (0, 2)) == (Mark(0, 1, 2), Mark(2, 0, 1))
 
 
-def test_an_empty_match_highlights_nothing_and_the_number_of_matches_is_limited() -> None:
+def test_an_empty_match_highlights_nothing_and_the_number_of_matches_in_a_row_is_limited() -> None:
     assert list(spans(re.compile(b"x*"), "aaa")) == []
-    assert len(list(spans(re.compile(b"a"), "a" * 1_000))) == 20
+    assert len(marks(re.compile(b"a"), ["a" * 1_000], [0])) == 20
 
 
 def test_the_first_line_with_a_match_is_known() -> None:
     lines = Lines(["one", "two", "two"], re.compile(b"tw"), 80)
     assert lines.first == 1
-    assert [row.marks for row in lines.rows(0, 9)] == [(), ((0, 0, 2),), ((0, 0, 2),)]
+    assert [row.marks for row in lines.rows(0, 9)] == [(), (Mark(0, 0, 2),), (Mark(0, 0, 2),)]
     assert [row.cells for row in lines.rows(1, 1)] == [("two",)]
     assert Lines(["one"], None, 80).first is None
     assert Lines(["one"], re.compile(b"x*"), 80).first is None
 
 
-def test_a_long_line_is_cut_and_a_match_in_the_rest_counts() -> None:
-    lines = Lines(["a" * 100_000, "b" * 100_000 + "needle"], re.compile(b"needle"), 80)
-    assert lines.first == 1
-    assert [row.cells for row in lines.rows(0, 2)] == [("a" * 81,), ("b" * 81,)]
+def test_a_long_line_takes_several_rows_and_a_match_is_marked_in_all_that_it_is_in() -> None:
+    lines = Lines(["a" * 100_000, "b" * 78 + "needle" + "b" * 78, ""], re.compile(b"needle"), 80)
+    assert len(lines) == 1250 + 3 + 1
+    assert lines.first == 1250
+    assert [row.marks for row in lines.rows(1249, 3)] == [(), (Mark(0, 78, 80),), (Mark(0, 0, 4),)]
+    assert [lines.line_of(row) for row in (0, 1249, 1250, 1252, 1253)] == [0, 0, 1, 1, 2]
+
+
+def test_wide_characters_are_wrapped_by_the_cells_that_they_take() -> None:
+    assert [row.cells for row in Lines(["\u6f22" * 5], None, 4).rows(0, 9)] == [
+        ("\u6f22" * 2,), ("\u6f22" * 2,), ("\u6f22",),
+    ]  # fmt: skip
+
+
+def test_the_parts_of_json_are_told_apart() -> None:
+    line = r'  "a\"b": ["x", -1.5e3, null, true],'
+    found = [(line[each.start : each.end], each.kind) for each in json_marks(line)]
+    assert found == [
+        (r'"a\"b"', "key"), ('"x"', "string"), ("-1.5e3", "number"), ("null", "word"), ("true", "word"),
+    ]  # fmt: skip
+
+
+def test_a_match_takes_the_place_of_the_part_of_json_that_it_is_in() -> None:
+    rows = Lines(['{"a": "needle", "b": 1}'], re.compile(b"eed"), 80, is_json=True).rows(0, 1)
+    assert rows[0].marks == (Mark(0, 8, 11), Mark(0, 1, 4, "key"), Mark(0, 16, 19, "key"), Mark(0, 21, 22, "number"))

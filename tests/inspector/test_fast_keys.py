@@ -153,7 +153,7 @@ def test_q_goes_one_level_back_in_a_partition_and_quits_only_at_the_top(golden_l
         types(at, "q", "q")
         await at.until(lambda: view_shown(at) == "segments")
         assert at.app.is_running
-        await at.pilot.press("q")
+        await at.pilot.press("q", "q")
         await at.quits()
 
     drive(golden_logs / "kafka-3.9" / "data" / "v2-none-0", steps)

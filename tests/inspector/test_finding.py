@@ -138,7 +138,7 @@ def test_no_health_is_known_until_a_check_has_ended_and_then_it_is_the_same_in_a
         await at.press("8", "r", sees="done in")
         await at.press("escape", sees="2 partitions")
         await at.until(lambda: "unchecked" not in at.text)
-        assert [line.split()[-1] for line in at.text.splitlines()[2:4]] == ["damaged", "ok"]
+        assert [set(line.split()) & {"damaged", "ok"} for line in at.text.splitlines()[2:4]] == [{"damaged"}, {"ok"}]
         await at.press("enter", sees="leader epochs")
         assert "damaged UTC" in at.text.splitlines()[0]
         assert any(" damaged " in line and " 0 " in line for line in at.text.splitlines()[4:])
@@ -186,23 +186,22 @@ def test_a_check_whose_process_dies_shows_the_exit_code(damaged: Path) -> None:
 # Search.
 
 
-def test_enter_on_a_match_goes_to_the_record_with_the_match_underlined() -> None:
+def test_enter_on_a_match_opens_the_record_and_the_match_is_underlined_in_the_list() -> None:
     async def steps(at: Terminal) -> None:
         await opened(at)
         await searched(at, "key-16")
         await at.sees(
             "12 matches of 'key-16' in key value headers", "from the start: reached offset 1,451 of 1,451, complete"
         )
-        await at.press("down", "enter", sees="[5 Rec")
-        await at.sees("match key at 0: key-163")
+        await at.press("down", "enter", sees="[key 7 B]")
+        await at.press("5", sees="match key at 0: key-163")
         table = at.app.screen.query_one("RecordsView LazyTable", LazyTable)
         await at.until(lambda: table.row_under_cursor() is not None)
         row = table.row_under_cursor()
         assert row is not None
-        assert row.marks == ((2, 0, 6),)
+        assert [each[:3] for each in row.marks] == [(2, 0, 6)]
         strip = table.render_line(table.cursor - table.scroll_offset.y + 1)
         assert [segment.text for segment in strip if segment.style and segment.style.underline] == ["key-16"]
-        await at.press("enter", sees="[key 7 B]")
 
     drive(TXN, steps)
 
@@ -350,7 +349,8 @@ def test_control_characters_and_markup_in_records_are_escaped(tmp_path: Path) ->
         await at.sees("[2 Segm")
         await searched(at, "[bold]")
         await at.sees("1 match of '[bold]'", "[bold]x[/] \\x1b[31mred")
-        await at.press("enter", sees="match value at 0: [bold]x[/]")
+        await at.press("enter", sees="[value 19 B]")
+        await at.sees("[bold]x[/] \\x1b[31mred")
         await at.press("0", sees="1 records in 1 batches")
         assert "\x1b" not in at.text
 

@@ -164,3 +164,44 @@ def test_notifications_cover_neither_keys_nor_problems_nor_prompts(log: Path, si
         assert at.lines[:2] == before[:2]
 
     drive(log, steps, size=size)
+
+
+def test_records_flow_on_into_the_next_segment_and_back(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0 ")
+        await read_through(at)
+        bases = [row.base_offset for row in browsing(at).state.segments]
+        await at.press("G", sees=f"offset {bases[1] - 1:,}")
+        await at.press("down", sees=f"offset {bases[1]:,}")
+        await at.sees(f"segment {bases[1]}")
+        await at.press("up", sees=f"offset {bases[1] - 1:,}")
+        await at.press("enter", sees="[value")
+        await at.press("J", sees=f"segment {bases[1]}")
+        await at.press("K", sees=f"segment {bases[0]}")
+        await at.sees(f"offset {bases[1] - 1:,}")
+
+    drive(log, steps)
+
+
+def test_a_filter_is_named_until_escape_undoes_it(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0 ")
+        await read_through(at)
+        await at.press("f", *"v1", "enter", sees="with 'v1' (esc: all)")
+        await at.press("escape")
+        await at.until(lambda: "esc: all" not in at.text)
+        assert view_shown(at) == "records"
+
+    drive(log, steps)
+
+
+def test_ctrl_o_goes_back_to_where_the_last_jump_came_from(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0 ")
+        await at.press("down", "down", sees="offset 2 ")
+        await at.press("colon", *"end", "enter", sees="offset 1,199 ")
+        await at.press("colon", *"99999", "enter", sees="no such offset: the log has the offsets 0 to")
+        await at.press("ctrl+o", "ctrl+o", sees="offset 2 ")
+        await at.press("ctrl+o", sees="no jump to go back from")
+
+    drive(log, steps)

@@ -119,3 +119,39 @@ def test_transactions_has_counts_and_commands(log: Path, capsys: pytest.CaptureF
     assert first["abort_command"].endswith("--start-offset 1411")
     assert headless.show(log, "transactions", "text") == 1
     assert "--start-offset 1411" in capsys.readouterr().out
+
+
+def test_search_ends_at_the_limit_and_with_code_1_if_nothing_matches(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert headless.show(log, "search", "json", find=Wanted("key-16"), limit=2) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["rows"]), found["complete"]) == (2, False)
+    assert headless.show(log, "search", "jsonl", find=Wanted("key-16")) == 0
+    assert [json.loads(line)["field"] for line in capsys.readouterr().out.splitlines()] == ["key"] * 12
+    assert headless.show(log, "search", "text", find=Wanted("nothing has this")) == 1
+
+
+def test_statistics_of_a_data_directory_are_a_document_a_partition(
+    golden_logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("v2-none-0", "v2-zstd-0"):
+        (tmp_path / name).symlink_to(golden_logs / "kafka-3.9" / "data" / name)
+    assert headless.show(tmp_path, "statistics", "json") == 0
+    out, decoder = capsys.readouterr().out, json.JSONDecoder()
+    first, end = decoder.raw_decode(out)
+    second, _ = decoder.raw_decode(out[end:].lstrip())
+    assert [(Path(each["path"]).name, each["records"]) for each in (first, second)] == [
+        ("v2-none-0", 1200), ("v2-zstd-0", 1200),
+    ]  # fmt: skip
+    assert headless.show(tmp_path, "search", "text", find=Wanted("key-16"), limit=3) == 0
+    assert capsys.readouterr().out.count("key-16") == 2 * 1 + 3
+
+
+def test_text_columns_stay_below_their_titles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{0:020}.log"
+    long = Record(b"", headers=[("a very long name of a header \u6f22", b"needle")], timestamp=1)
+    path.write_bytes(bytes(ByteBufferMessageSet.from_records([Record(b"needle", timestamp=1), long]).buffer))
+    headless.show(path, "search", "text", find=Wanted("needle"))
+    title, *rows = [line for line in capsys.readouterr().out.splitlines() if "MATCH" in line or "needle" in line][1:]
+    assert [row.index("needle") for row in rows] == [title.index("MATCH")] * 2

@@ -138,3 +138,17 @@ def test_names_are_listed_without_importing_what_reads_logs(golden_logs: Path) -
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["20", "None", "False"]
+
+
+def test_partitions_on_the_screen_are_read_before_the_others(golden_logs: Path) -> None:
+    model = Model(golden_logs / "kafka-3.9" / "data")
+    names = [row.name for row in model.names()]
+    seen: list[str] = names[-3:]
+    filled = []
+    for row in model.topics(seen):
+        if row.filled:
+            filled.append(row.name)
+            seen[:] = names[5:7]
+    assert filled[:4] == [names[-3], names[5], names[6], names[0]]
+    assert set(filled) == set(names)
+    model.close()

@@ -149,7 +149,7 @@ def test_t_and_shift_t_go_to_the_next_and_the_previous_transaction(golden_logs: 
 def test_a_colon_goes_to_an_offset_a_time_or_a_byte(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("E 1,200 end")
-        await at.press("colon", sees="go to offset, @time or +byte")
+        await at.press("colon", sees="go to offset, start, end-10, @time, @-1h or +byte")
         await at.types("700")
         await at.press("enter", sees="[4 Batch")
         await at.press("5", sees=">          700")
@@ -162,7 +162,7 @@ def test_a_colon_goes_to_an_offset_a_time_or_a_byte(golden_logs: Path) -> None:
         await at.press("enter", sees="2023-11-15T22:20:")
         await at.press("colon")
         await at.types("nowhere")
-        await at.press("enter", sees="expected an offset, @time")
+        await at.press("enter", sees="expected an offset, start, end")
         await at.press("colon", sees="go to offset")
         await at.press("escape")
         await at.until(lambda: "go to offset" not in at.text and isinstance(at.app.focused, LazyTable))
@@ -214,7 +214,7 @@ def test_a_record_is_seen_in_every_view_with_key_and_headers(golden_logs: Path) 
         await at.press("K")
         await at.until(lambda: at.lines[2] == first)
         await at.press("K", sees="offset 0 ")
-        await at.press("K", sees="no further record")
+        await at.press("K", sees="this is the first record of the log")
 
     drive(logs(golden_logs) / "v2-none-0", steps)
 
@@ -295,6 +295,9 @@ def test_the_palette_has_the_views(golden_logs: Path) -> None:
 def test_q_at_the_top_level_and_ctrl_q_quit(golden_logs: Path, key: str, path: str) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("read-only")
+        if key == "q":
+            await at.press(key, sees="press q again to quit")
+            assert at.app.is_running
         await at.pilot.press(key)
         await at.quits()
 

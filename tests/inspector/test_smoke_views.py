@@ -55,7 +55,7 @@ def test_records(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("5", sees="offset 0")
         await at.press("down", sees="offset 1 ")
-        await at.sees("key-77")
+        await at.sees("key-244", "key 0 B  (empty)", "value 207 B  v1 behhb")
 
     drive(log, steps)
 

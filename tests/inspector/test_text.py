@@ -66,7 +66,8 @@ def test_durations_are_in_their_largest_unit() -> None:
 @pytest.mark.parametrize(
     ("data", "shown"),
     [
-        (None, "null"), (b"", ""), (b"plain", "plain"), ("größer".encode(), "größer"), (b"\x1b[31mred", "\\x1b[31mred"),
+        (None, "(null)"), (b"null", "null"), (b"", ""), (b"plain", "plain"),
+        ("größer".encode(), "größer"), (b"\x1b[31mred", "\\x1b[31mred"),
         (b"a\tb\nc\r", "a\\tb\\nc\\r"), (b"\xff\x00", "\\xff\\x00"), ("\u202eabc".encode(), "\\u202eabc"),
         ("\u2028".encode(), "\\u2028"), ("\U000e0001".encode(), "\\U000e0001"), (b"\xc2\x9b31m", "\\x9b31m"),
     ],
@@ -159,7 +160,7 @@ def test_hex_has_positions_bytes_and_characters() -> None:
     assert text.hex_lines(b"\x1b", 0x1F0)[0].startswith("000001f0  1b ")
 
 
-@given(data=st.binary(max_size=500))
+@given(data=st.binary(min_size=1, max_size=500))
 def test_base64_is_the_bytes_again(data: bytes) -> None:
     assert base64.b64decode("".join(text.shown(data, "base64"))) == data
 
@@ -171,5 +172,18 @@ def test_a_long_value_is_cut_and_the_rest_counted(view: text.View) -> None:
     assert sum(map(len, lines)) < 10_000
 
 
-def test_null_is_null_in_every_view() -> None:
-    assert {view: text.shown(None, view) for view in text.VIEWS} == {view: ["null"] for view in text.VIEWS}
+def test_null_the_text_null_and_no_bytes_differ_in_every_view() -> None:
+    for view in text.VIEWS:
+        assert [text.shown(None, view), text.shown(b"", view)] == [["(null)"], ["(empty)"]]
+    assert text.shown(b"null") == ["null"]
+
+
+@pytest.mark.parametrize(
+    ("data", "is_text"),
+    [
+        (b"red \x1b[31m", True), (b"a\x07bc", True), (b"\x07", False), (b"abcdefgh\0", False),
+        (b"\x01\x02\x03abc", False),
+    ],
+)  # fmt: skip
+def test_text_with_few_unprintable_characters_stays_text(data: bytes, is_text: bool) -> None:
+    assert text.resolved(data, "auto") == ("utf8" if is_text else "hex")
