@@ -99,3 +99,13 @@ def test_the_programs_are_well_typed(page: str, tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("page", ["DESIGN.md", "CONTRIBUTING.md"])
+def test_each_file_that_is_named_for_developers_exists(page: str) -> None:
+    named = set(re.findall(r"`([\w./-]+?(?:\.(?:py|pyx|pxd|md|json)|/))(?:: \w+)?`", (ROOT / page).read_text()))
+    tops = ("asv_bench", "docs", "examples", "inspector", "kafkalog", "pyspark_kafkalog", "tests")
+    there = "\n".join(f"/{path.relative_to(ROOT)}" for top in tops for path in [ROOT / top, *(ROOT / top).rglob("*")])
+    there += "\n" + "\n".join(f"/{path.name}" for path in ROOT.iterdir())
+    assert len(named) > 10
+    assert {name for name in named if f"/{name.rstrip('/')}\n" not in f"{there}\n" and "NAME" not in name} == set()
