@@ -15,7 +15,7 @@ import pytest
 from kafkalog.spark.java import missing_java
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/index.md", "docs/python.md", "docs/writing.md")
+PAGES = ("README.md", "docs/index.md", "docs/tutorials.md", "docs/python.md", "docs/writing.md")
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMES = re.compile(r"in \d+\.\d s(, [\d.]+ \w+/s)?")
 NOT_RUN = "$ make "
@@ -51,12 +51,11 @@ PROGRAMS = [block for page in PAGES for block in blocks(page) if block.language 
 CONSOLES = [block for page in PAGES for block in blocks(page) if block.language == "console"]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with `demo`, in which everything is run in the order of the pages."""
-    directory = tmp_path_factory.mktemp("documents")
-    subprocess.run([sys.executable, "-m", "kafkalog.cli", "demo", "demo"], cwd=directory, check=True, env=ENVIRONMENT)
-    return directory
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A directory with `demo`, in which a block is run."""
+    subprocess.run([sys.executable, "-m", "kafkalog.cli", "demo", "demo"], cwd=tmp_path, check=True, env=ENVIRONMENT)
+    return tmp_path
 
 
 def output_of(command: list[str], home: Path) -> str:
@@ -81,8 +80,6 @@ def test_each_program_runs_and_prints_what_is_shown(block: Block, home: Path) ->
 def test_each_command_prints_what_is_shown(block: Block, home: Path) -> None:
     if block.text.startswith(NOT_RUN):
         pytest.skip("it sets up a clone")
-    shutil.rmtree(home / "demo")
-    subprocess.run([sys.executable, "-m", "kafkalog.cli", "demo", "demo"], cwd=home, check=True, env=ENVIRONMENT)
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
         if command.startswith("kafkalog demo"):
             shutil.rmtree(home / "demo")
@@ -102,3 +99,13 @@ def test_the_programs_are_well_typed(page: str, tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("page", ["DESIGN.md", "CONTRIBUTING.md"])
+def test_each_file_that_is_named_for_developers_exists(page: str) -> None:
+    named = set(re.findall(r"`([\w./-]+?(?:\.(?:py|pyx|pxd|md|json)|/))(?:: \w+)?`", (ROOT / page).read_text()))
+    tops = ("asv_bench", "docs", "examples", "inspector", "kafkalog", "pyspark_kafkalog", "tests")
+    there = "\n".join(f"/{path.relative_to(ROOT)}" for top in tops for path in [ROOT / top, *(ROOT / top).rglob("*")])
+    there += "\n" + "\n".join(f"/{path.name}" for path in ROOT.iterdir())
+    assert len(named) > 10
+    assert {name for name in named if f"/{name.rstrip('/')}\n" not in f"{there}\n" and "NAME" not in name} == set()

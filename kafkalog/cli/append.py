@@ -31,9 +31,9 @@ EPILOG = """\
 In lines, the value is the line without its end, LF or CRLF. With --key-separator, the text before the first separator
 is the key; a line without a separator has no key. In jsonl, each line is an object as `kafkalog dump -o jsonl` prints
 it: "value" is required (null: a tombstone); "key", "timestamp" (ms since the epoch) and "headers"
-([{"key":"h","value":"v"}]) are optional; other fields are ignored, but where "offset" has gaps, repeats or falls back,
-or the records get other offsets, stderr says so at the end. Numbers, objects and lists as key or value are
-stored as JSON.
+([{"key":"h","value":"v"}]) are optional, and other fields are ignored. If "offset" has gaps, repeats or falls back, or
+if the records get other offsets, stderr says so at the end. Numbers, objects and lists as key or value are stored as
+JSON.
 
 The bytes of one read from stdin become one batch of at most --batch-bytes. A batch is visible to readers before the
 next one is read. All are flushed to disk when the command ends; with --flush, each before the next one is read.
@@ -44,8 +44,8 @@ codes are 130, 143 and 129.
 
 The parent directory is the broker's data directory: it is locked, so no broker may run, and its checkpoints are
 updated. A partition that was not closed cleanly is recovered first. A new partition gets a new topic id, unless the
-directory has others of its topic: a broker sets a partition with an id that its cluster does not know aside. To move a
-log with its offsets and its id, use kafkalog salvage.
+directory has others of its topic: a broker sets aside a partition whose id its cluster does not know. To move a log
+with its offsets and its id, use kafkalog salvage.
 
 \b
 Examples:

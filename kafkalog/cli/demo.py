@@ -62,10 +62,11 @@ def demo(directory: Path) -> int:
         raise
     path = shlex.quote(path_text(directory))
     write_text(
-        f"kafkalog ls {path}\n"
-        f"kafkalog verify --deep {path}\n"
-        f"kafkalog dump {path}/v2-zstd-0 --limit 3\n"
-        f"kafkalog dump {path}/v2-txn-0 --batches --limit 3\n"
-        f"kafkalog inspect {path}\n"
+        f"{path} has two partitions that a broker wrote. To try on it:\n"
+        f"  kafkalog ls {path}\n"
+        f"  kafkalog verify --deep {path}\n"
+        f"  kafkalog dump {path}/v2-zstd-0 --limit 3\n"
+        f"  kafkalog dump {path}/v2-txn-0 --batches --limit 3\n"
+        f"  kafkalog inspect {path}\n"
     )
     return SOUND

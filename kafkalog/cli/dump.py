@@ -42,20 +42,20 @@ A POSITION is
                            "latest" is another word for it
   @2026-01-31T10:00Z       a time (UTC where no zone is given)
   @1769853600000           the same in ms since the epoch
-  -1h, -30s, -2d           the same, so long ago (s, m, h, d, w)
+  -1h, -30s, -2d           a time so long ago (s, m, h, d, w)
 
-An offset bounds offsets, of each partition by itself. A time bounds timestamps: shown are exactly the records with
-from <= timestamp < to, wherever they stand, so that all is read that may hold one; those without a timestamp are in
-no time. With --batches, those whose offsets, and whose times from the first record's to the largest, reach into it.
+Offsets select the records of each partition by itself. Times select the records with from <= timestamp < to, in
+whatever order they are stored, and none without a timestamp. With --batches, a batch is shown if some of its offsets
+are in the range, and if the times from its first record's to its largest overlap the range.
 
 The records of aborted and open transactions are shown, too, and counted on stderr; JSON has the state of each record's
 transaction, and its producer. With --isolation committed they are left out, and a log ends at its last stable offset.
-A single file does not tell how a transaction ends whose marker is in another: it is "undecided" there, as transactions
-are that damage hides the end of, and left out like open ones.
+A transaction is "undecided" if its marker is not in the file that is shown, or is hidden by damage. Its records are
+treated like those of an open one.
 
 In JSON, bytes that are UTF-8 are a string; others are base64, and a field beside them says so ("value_encoding":
 "base64"). Times are ms since the epoch, null = none. Names are Kafka's: CreateTime, LogAppendTime; none, gzip, snappy,
-lz4, zstd. Each object has a "version", which rises when a field goes away or changes its meaning.
+lz4, zstd. Each object has a "version", which rises when a field is removed or changes its meaning.
 
 If the offsets of successive batches leave gaps, repeat or fall back, stderr says so at the end, unless --limit ended
 the output or damage was left out. Compaction leaves gaps; the exit code does not change.
@@ -362,18 +362,18 @@ def _array() -> Array:
 @click.command(short_help="Print records, or batches.", epilog=EPILOG)
 @paths_argument
 @topic_option
-@click.option("--batches", is_flag=True, help="A line a batch, control batches too, instead of records.")
+@click.option("--batches", is_flag=True, help="Show a line for each batch, control batches too, instead of records.")
 @click.option("--control", is_flag=True, help="Show control records among the records.")
 @click.option(
     "--isolation", type=click.Choice(["committed", "uncommitted"]), default="uncommitted", show_default=True,
-    help="Which records to show of transactions: all, or those that a consumer of committed records gets.",
+    help="Show all records of transactions, or only those that a consumer of committed records gets.",
 )  # fmt: skip
 @click.option("--from", "start", type=PositionType(), metavar="POSITION", help="The first offset, or time, to show.")
-@click.option("--to", "end", type=PositionType(), metavar="POSITION", help="The first not to show any more.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), help="Show so many at most, of all logs together.")
+@click.option("--to", "end", type=PositionType(), metavar="POSITION", help="The first offset, or time, not to show.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), help="The most records or batches, of all logs together.")
 @click.option(
     "--skip-damage", is_flag=True,
-    help="Name what is damaged on stderr, go on after it, and count what is left out; the exit code is 1 all the same.",
+    help="Name what is damaged on stderr, go on after it, and count what is left out. The exit code is still 1.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,

@@ -62,7 +62,7 @@ def explain(directory: Path, as_if: str | None, verbose: bool, form: str) -> int
     """Tell what a broker would do if it started on the data directory DIR, in its order, without doing it: what it
     recovers, rebuilds, cuts off, deletes and sets aside, where the logs begin and end then, and whether it starts.
 
-    Partitions with which nothing is wrong are left out of the text.
+    The text leaves out partitions without findings.
     """
     from kafkalog.fsck import explaining
     from kafkalog.storage.data_dir.discover import discover, log_bytes

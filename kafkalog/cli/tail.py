@@ -30,7 +30,7 @@ Following continues across new segments, while a broker or another process write
 are shown, or truncated afterwards, are reported on stderr. Ctrl-C ends the command, as does
 the exit of the process that reads its output.
 
-Lines of JSON have no transaction_state, as those of dump have: a record is shown once, and its transaction may end
+Lines of JSON have no transaction_state, unlike those of dump: a record is shown once, and its transaction may end
 later. --committed shows a record when its transaction is committed.
 
 \b

@@ -21,7 +21,9 @@ def test_the_sample_is_what_a_broker_wrote_and_every_command_shown_works(tmp_pat
     assert {name: facts for name, (_, *facts) in tree(directory).items() if name in files and name != "."} == {
         name: facts for name, facts in files.items() if name != "."
     }
-    commands = [line.replace(f"'{directory}'", "DIR").split()[1:] for line in ran.stdout.splitlines()]
+    said, *lines = ran.stdout.replace(f"'{directory}'", "DIR").splitlines()
+    assert said == "DIR has two partitions that a broker wrote. To try on it:"
+    commands = [line.split()[1:] for line in lines]
     assert [command[0] for command in commands] == ["ls", "verify", "dump", "dump", "inspect"]
     for command in commands[:-1]:
         shown = CliRunner().invoke(cli, [word.replace("DIR", str(directory)) for word in command])
