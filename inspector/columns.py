@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import text
 from .model.types import BatchRow, RecordRow, SegmentRow, TopicRow
-from .tables import Shown
+from .tables import Mark, Shown
 
 if TYPE_CHECKING:
     from kafkalog.fsck import Finding
@@ -151,6 +151,11 @@ def records(times: Times) -> list[Shown[RecordRow]]:
     ]
 
 
+def good(_: object, cells: tuple[str, ...]) -> tuple[Mark, ...]:
+    """Return the marks of the cells that say that all is well."""
+    return tuple(Mark(i, 0, len(cell), "good") for i, cell in enumerate(cells) if cell in {"ok", "committed"})
+
+
 def look_of_topic(row: TopicRow) -> tuple[str, str]:
     """Return tone and symbol of a partition; x is a directory to be deleted, or not of this cluster."""
     if not row.filled:
@@ -238,13 +243,13 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
             lambda finding: list(SEVERITIES).index(finding.severity),
         ),
         Shown("CODE", 16, lambda finding: finding.code),
-        Shown("FILE", 40 if wide else 24, lambda finding: relative(finding.path, path), aside=not wide, keeps_end=True),
         Shown(
-            "POSITION", 13, lambda finding: text.number(finding.position), lambda finding: finding.position,
-            right=True, aside=wide,
+            "FILE", 20 if wide else 24, lambda finding: relative(finding.path, path),
+            share=int(wide), aside=not wide, keeps_end=True,
         ),
+        _number("POSITION", 13, lambda finding: finding.position, aside=wide),
         _number("OFFSET", 10, lambda finding: finding.first_offset, aside=True),
-        Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=1),
+        Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=2),
     ]  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from .rows_view import RowsView
 
 # The bytes of a value, and the headers, that a preview has room for.
 PREVIEW_BYTES = 64 << 10
-PREVIEW_HEADERS = 4
+PREVIEW_HEADERS = 10
+NARROW_HEADERS = 60
 # The cells in which a match stands out.
 MARKED = {"key": 2, "value": 3}
 
@@ -27,6 +28,7 @@ class RecordsView(RowsView[RecordRow]):
     """See above."""
 
     NOUN = "records"
+    ONE = "record"
 
     def columns(self) -> list[Shown[RecordRow]]:
         return columns.records(self.session.times)
@@ -102,17 +104,19 @@ def _parts(segment: SegmentReader, number: int, indented: bool) -> list[Part]:
     record = segment.record(number)
     if record is None or record.problem is not None:
         return []
-    parts = [Part(f"key {_size(record.key)}", [text.printable(record.key, columns.PREVIEW) or text.EMPTY])]
-    parts += [
-        Part(text.printable(name, columns.PREVIEW), [text.printable(value, columns.PREVIEW) or text.EMPTY])
-        for name, value in record.headers[:PREVIEW_HEADERS]
-    ]
-    if len(record.headers) > PREVIEW_HEADERS:
-        parts.append(Part(f"… {len(record.headers) - PREVIEW_HEADERS:,} headers more", [""]))
+    parts = [Part(f"key {_size(record.key)}".rstrip(), [text.printable(record.key, columns.PREVIEW) or text.EMPTY])]
+    if record.headers:
+        headers = "  ".join(
+            f"{text.printable(name)}: {text.printable(value, columns.PREVIEW) or text.EMPTY}"
+            for name, value in record.headers[:PREVIEW_HEADERS]
+        )
+        # In a line of a narrow terminal, so that there is room for the value.
+        line = text.printable(headers, columns.PREVIEW if indented else NARROW_HEADERS)
+        parts.append(Part(f"headers {len(record.headers):,}", [line]))
     value = None if record.value is None else record.value[:PREVIEW_BYTES]
     is_json = text.resolved(value, "auto") == "json"
     lines = text.shown(value) if indented or not is_json else [text.printable(value)]
-    return [*parts, Part(f"value {_size(record.value)}", lines, is_json)]
+    return [*parts, Part(f"value {_size(record.value)}".rstrip(), lines, is_json)]
 
 
 def _size(data: bytes | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.color import Color
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
@@ -110,6 +111,20 @@ def test_verify(log: Path) -> None:
         await at.press("8", sees="not checked so far; r begins")
         await at.press("r", sees="sound: nothing found")
         await at.sees("! errors 0, ? warnings 0")
+
+    drive(log, steps)
+
+
+def test_without_colours_those_of_the_terminal_are_left(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="key  (null)")
+        strips = at.app.screen._compositor.render_strips()
+        styles = [segment.style for strip in strips for segment in strip if segment.style is not None]
+        colours = {colour for style in styles for colour in (style.color, style.bgcolor)}
+        assert colours <= {None, Color.parse("default")}
+        assert any(style.reverse for style in styles)
 
     drive(log, steps)
 
