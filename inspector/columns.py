@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import text
-from .model.types import BatchRow, RecordRow, SegmentRow, TopicRow
+from .model.decoders import Part, decoded
+from .model.types import BatchRow, RecordDetail, RecordRow, SegmentRow, TopicRow
 from .tables import Mark, Shown
 
 if TYPE_CHECKING:
@@ -135,13 +136,13 @@ def batches(times: Times) -> list[Shown[BatchRow]]:
     ]
 
 
-def records(times: Times) -> list[Shown[RecordRow]]:
-    """Return the columns for the records of a segment."""
+def records(times: Times, topic: str) -> list[Shown[RecordRow]]:
+    """Return the columns for the records of a segment; keys and values of a known format are decoded."""
     return [
         Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
         Shown("TIME", 19, lambda row: times.short(row.timestamp), lambda row: row.timestamp),
-        Shown("KEY", 10, lambda row: _preview(row, row.key), lambda row: row.key, share=1),
-        Shown("VALUE", 20, lambda row: row.control or _preview(row, row.value), lambda row: row.value, share=3),
+        Shown("KEY", 10, lambda row: preview(row, topic, "key"), lambda row: row.key, share=1),
+        Shown("VALUE", 20, lambda row: row.control or preview(row, topic, "value"), lambda row: row.value, share=3),
         _number("SIZE", 9, lambda row: row.size, text.size, aside=True),
         Shown("GAP", 5, gap, lambda row: row.gap_before, right=True, aside=True),
         Shown(
@@ -207,10 +208,13 @@ def size_or_null(size: int | None, row: RecordRow) -> str:
     return f"{size:,} B"
 
 
-def _preview(row: RecordRow, data: bytes | None) -> str:
+def preview(row: RecordRow | RecordDetail, topic: str, part: Part) -> str:
+    """Return the key or the value of a record as one line, decoded if its format is known."""
+    data = row.key if part == "key" else row.value
     if data is None:
         return "" if row.problem is not None else text.NULL
-    return text.printable(data, PREVIEW) or text.EMPTY
+    found = None if row.control is not None else decoded(topic, part, row.key, row.value)
+    return text.printable(data if found is None else found.json, PREVIEW) or text.EMPTY
 
 
 def _codecs(row: SegmentRow) -> str:
