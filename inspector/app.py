@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import math
+import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -45,6 +46,7 @@ SETTLED_SECONDS = 2.0
 KEY_SECONDS = 1.0
 PALETTE_LINES = 10
 DEFAULT_THEME = "textual-dark"
+COLOURLESS_THEME = "ansi-dark"
 # Terminals that know no colours get none, as with NO_COLOR.
 COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
 
@@ -88,7 +90,8 @@ class InspectorApp(App[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012
 
     def __init__(self, model: Model, settings: Settings, start: Start | None = None) -> None:
-        super().__init__()
+        # Without colours, those of the terminal are left as they are.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.begin = start or Start()
         self.session = Session(model, settings, self.begin.times)
         self._clashes: set[str] = set()
@@ -133,7 +136,7 @@ class InspectorApp(App[None]):
         theme = self.session.settings.theme
         if theme is not None and theme not in self.available_themes:
             return [f"theme: no such theme: {theme!r}; there are {', '.join(sorted(self.available_themes))}"]
-        self.theme = theme or DEFAULT_THEME
+        self.theme = theme or (COLOURLESS_THEME if self.no_color else DEFAULT_THEME)
         return []
 
     def on_unmount(self) -> None:
@@ -275,8 +278,6 @@ _COMMANDS = _commands()
 
 def run(path: Path, settings: Settings) -> int:
     """Opens `path` and shows it until the user leaves; the exit code. NotALogError, OSError: it cannot be opened."""
-    import os
-
     from .model.model import Model
 
     if os.environ.get("TERM", "") in COLOURLESS:

@@ -72,6 +72,11 @@ class Browsing:
         return await self.desk(function, *args, **kwargs)
 
     @property
+    def topic(self) -> str:
+        """The topic, by the name of the partition's directory."""
+        return self.state.name.rpartition("-")[0]
+
+    @property
     def row(self) -> SegmentRow | None:
         """The row of the selected segment; None: it does not exist any more."""
         return next((row for row in self.state.segments if row.base_offset == self.base_offset), None)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import text
-from .model.types import BatchRow, RecordRow, SegmentRow, TopicRow
-from .tables import Shown
+from .model.decoders import Part, decoded
+from .model.types import BatchRow, RecordDetail, RecordRow, SegmentRow, TopicRow
+from .tables import Mark, Shown
 
 if TYPE_CHECKING:
     from kafkalog.fsck import Finding
@@ -135,13 +136,13 @@ def batches(times: Times) -> list[Shown[BatchRow]]:
     ]
 
 
-def records(times: Times) -> list[Shown[RecordRow]]:
-    """Return the columns for the records of a segment."""
+def records(times: Times, topic: str) -> list[Shown[RecordRow]]:
+    """Return the columns for the records of a segment; keys and values of a known format are decoded."""
     return [
         Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
         Shown("TIME", 19, lambda row: times.short(row.timestamp), lambda row: row.timestamp),
-        Shown("KEY", 10, lambda row: _preview(row, row.key), lambda row: row.key, share=1),
-        Shown("VALUE", 20, lambda row: row.control or _preview(row, row.value), lambda row: row.value, share=3),
+        Shown("KEY", 10, lambda row: preview(row, topic, "key"), lambda row: row.key, share=1),
+        Shown("VALUE", 20, lambda row: row.control or preview(row, topic, "value"), lambda row: row.value, share=3),
         _number("SIZE", 9, lambda row: row.size, text.size, aside=True),
         Shown("GAP", 5, gap, lambda row: row.gap_before, right=True, aside=True),
         Shown(
@@ -149,6 +150,11 @@ def records(times: Times) -> list[Shown[RecordRow]]:
         ),
         _number("BATCH", 8, lambda row: row.batch, aside=True),
     ]
+
+
+def good(_: object, cells: tuple[str, ...]) -> tuple[Mark, ...]:
+    """Return the marks of the cells that say that all is well."""
+    return tuple(Mark(i, 0, len(cell), "good") for i, cell in enumerate(cells) if cell in {"ok", "committed"})
 
 
 def look_of_topic(row: TopicRow) -> tuple[str, str]:
@@ -202,10 +208,13 @@ def size_or_null(size: int | None, row: RecordRow) -> str:
     return f"{size:,} B"
 
 
-def _preview(row: RecordRow, data: bytes | None) -> str:
+def preview(row: RecordRow | RecordDetail, topic: str, part: Part) -> str:
+    """Return the key or the value of a record as one line, decoded if its format is known."""
+    data = row.key if part == "key" else row.value
     if data is None:
         return "" if row.problem is not None else text.NULL
-    return text.printable(data, PREVIEW) or text.EMPTY
+    found = None if row.control is not None else decoded(topic, part, row.key, row.value)
+    return text.printable(data if found is None else found.json, PREVIEW) or text.EMPTY
 
 
 def _codecs(row: SegmentRow) -> str:
@@ -238,13 +247,13 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
             lambda finding: list(SEVERITIES).index(finding.severity),
         ),
         Shown("CODE", 16, lambda finding: finding.code),
-        Shown("FILE", 40 if wide else 24, lambda finding: relative(finding.path, path), aside=not wide, keeps_end=True),
         Shown(
-            "POSITION", 13, lambda finding: text.number(finding.position), lambda finding: finding.position,
-            right=True, aside=wide,
+            "FILE", 20 if wide else 24, lambda finding: relative(finding.path, path),
+            share=int(wide), aside=not wide, keeps_end=True,
         ),
+        _number("POSITION", 13, lambda finding: finding.position, aside=wide),
         _number("OFFSET", 10, lambda finding: finding.first_offset, aside=True),
-        Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=1),
+        Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=2),
     ]  # fmt: skip
 
 

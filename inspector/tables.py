@@ -12,11 +12,11 @@ T = TypeVar("T")
 MOST_ARRANGED = 200_000
 STEP = 2_000
 TONES = ("plain", "muted", "warning", "damaged", "control", "aborted", "transactional")
-MARKS = ("match", "key", "string", "number", "word")
+MARKS = ("match", "key", "string", "number", "word", "good")
 
 
 class Mark(NamedTuple):
-    """Characters [start, end) of a cell that stand out as a match of a search or a part of JSON; kind is in MARKS."""
+    """Characters [start, end) of a cell that stand out as a match, as a part of JSON or as good; kind is in MARKS."""
 
     cell: int
     start: int

@@ -57,7 +57,7 @@ class TopicsScreen(InspectorScreen):
         self._seen = False
         # Ends the pause between two passes.
         self._wake = asyncio.Event()
-        self._source = ItemSource(self._read, columns.topics(self.session.times), columns.look_of_topic)
+        self._source = ItemSource(self._read, columns.topics(self.session.times), columns.look_of_topic, columns.good)
 
     def compose_middle(self) -> ComposeResult:
         yield LazyTable([each.column for each in self._source.shown])

@@ -16,6 +16,7 @@ class BatchesView(RowsView[BatchRow]):
     """See above."""
 
     NOUN = "batches"
+    ONE = "batch"
 
     def columns(self) -> list[Shown[BatchRow]]:
         return columns.batches(self.session.times)

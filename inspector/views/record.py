@@ -21,6 +21,7 @@ from ..columns import known
 from ..exporting import write_new
 from ..highlighting import Lines
 from ..keys import bindings
+from ..model.decoders import decoded, schema_id
 from ..model.types import Place
 from ..tables import Column
 from ..widgets.facts import Facts, Pairs
@@ -96,7 +97,8 @@ class RecordView(View):
             self.post_message(messages.Told(record.problem))
             # What takes as long as the value is long is done where no key waits for it.
             width = max(NARROWEST, self._table.size.width - GUTTER - self._table.styles.scrollbar_size_vertical)
-            laid_out = partial(_laid_out, record, self._part, self._seen_as, self._marked(), width)
+            what = record, self.browsing.topic, self._part, self._seen_as
+            laid_out = partial(_laid_out, *what, self._marked(), width)
             self._lines, self._note, self._source = await self.browsing.ask(laid_out)
         self._table.show(self._source, len(self._source))
         if self._source.first is not None:
@@ -205,20 +207,26 @@ class RecordView(View):
         self.notify(f"{len(data):,} bytes written to {path}", markup=False)
 
 
-def _laid_out(
-    record: RecordDetail, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None, width: int
+def _laid_out(  # noqa: PLR0917 - all that the lines depend on
+    record: RecordDetail, topic: str, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None, width: int
 ) -> tuple[list[str], str, Lines]:
     """Return the lines of a part, what is to be said of them, and their rows; in the partition's thread."""
-    lines, note = _lines_of(record, part, seen_as)
+    lines, note = _lines_of(record, topic, part, seen_as)
     return lines, note, Lines(lines, marked, width, is_json=note.startswith("JSON"))
 
 
-def _lines_of(record: RecordDetail, part: str, seen_as: text.View) -> tuple[list[str], str]:
+def _lines_of(record: RecordDetail, topic: str, part: str, seen_as: text.View) -> tuple[list[str], str]:
     """Of a part as it is to be seen, and what is to be said of that."""
     if part == "headers":
         return _header_lines(record, seen_as), seen_as
+    if seen_as == "auto" and record.control is None:
+        found = decoded(topic, "value" if part == "value" else "key", record.key, record.value)
+        if found is not None:
+            return text.shown(found.json), f"JSON, {found.kind}; raw: v"
     data = record.value if part == "value" else record.key
-    return text.shown(data, seen_as), text.label(data, seen_as)
+    number = schema_id(data) if text.resolved(data, seen_as) == "hex" else None
+    frame = "" if number is None else f", perhaps a frame of schema {number}"
+    return text.shown(data, seen_as), text.label(data, seen_as) + frame
 
 
 def _bytes_of(record: RecordDetail, part: str) -> bytes:

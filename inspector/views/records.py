@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 
 from .. import columns, messages, text
 from ..highlighting import marks
+from ..model.decoders import decoded
 from ..model.segment import SegmentReader
 from ..model.types import Place, RecordRow
 from ..tables import Mark, Shown
@@ -18,7 +19,8 @@ from .rows_view import RowsView
 
 # The bytes of a value, and the headers, that a preview has room for.
 PREVIEW_BYTES = 64 << 10
-PREVIEW_HEADERS = 4
+PREVIEW_HEADERS = 10
+NARROW_HEADERS = 60
 # The cells in which a match stands out.
 MARKED = {"key": 2, "value": 3}
 
@@ -27,9 +29,10 @@ class RecordsView(RowsView[RecordRow]):
     """See above."""
 
     NOUN = "records"
+    ONE = "record"
 
     def columns(self) -> list[Shown[RecordRow]]:
-        return columns.records(self.session.times)
+        return columns.records(self.session.times, self.browsing.topic)
 
     def read(self, first: int, count: int) -> Sequence[RecordRow]:
         segment = self.browsing.segment
@@ -76,7 +79,9 @@ class RecordsView(RowsView[RecordRow]):
         segment = self.browsing.segment
         if segment is not None:
             is_wide = self.screen.has_class("-wide")
-            self.query_one(Preview).show(await self.browsing.ask(_parts, segment, item.row, is_wide))
+            self.query_one(Preview).show(
+                await self.browsing.ask(_parts, segment, item.row, self.browsing.topic, is_wide)
+            )
 
     def marks(self, item: RecordRow, cells: tuple[str, ...]) -> tuple[Mark, ...]:
         run = self.browsing.search
@@ -97,22 +102,27 @@ class RecordsView(RowsView[RecordRow]):
         self.post_message(messages.OpenView("record"))
 
 
-def _parts(segment: SegmentReader, number: int, indented: bool) -> list[Part]:
+def _parts(segment: SegmentReader, number: int, topic: str, indented: bool) -> list[Part]:
     """Return the parts of a record, in the partition's thread."""
     record = segment.record(number)
     if record is None or record.problem is not None:
         return []
-    parts = [Part(f"key {_size(record.key)}", [text.printable(record.key, columns.PREVIEW) or text.EMPTY])]
-    parts += [
-        Part(text.printable(name, columns.PREVIEW), [text.printable(value, columns.PREVIEW) or text.EMPTY])
-        for name, value in record.headers[:PREVIEW_HEADERS]
-    ]
-    if len(record.headers) > PREVIEW_HEADERS:
-        parts.append(Part(f"… {len(record.headers) - PREVIEW_HEADERS:,} headers more", [""]))
-    value = None if record.value is None else record.value[:PREVIEW_BYTES]
+    parts = [Part(f"key {_size(record.key)}".rstrip(), [columns.preview(record, topic, "key")])]
+    if record.headers:
+        headers = "  ".join(
+            f"{text.printable(name)}: {text.printable(value, columns.PREVIEW) or text.EMPTY}"
+            for name, value in record.headers[:PREVIEW_HEADERS]
+        )
+        # In a line of a narrow terminal, so that there is room for the value.
+        line = text.printable(headers, columns.PREVIEW if indented else NARROW_HEADERS)
+        parts.append(Part(f"headers {len(record.headers):,}", [line]))
+    value = record.value if record.value is None else record.value[:PREVIEW_BYTES]
+    found = None if record.control is not None else decoded(topic, "value", record.key, value)
+    value = value if found is None else found.json
     is_json = text.resolved(value, "auto") == "json"
     lines = text.shown(value) if indented or not is_json else [text.printable(value)]
-    return [*parts, Part(f"value {_size(record.value)}", lines, is_json)]
+    kind = "" if found is None else f" {found.kind}"
+    return [*parts, Part(f"value {_size(record.value)}".rstrip() + kind, lines, is_json)]
 
 
 def _size(data: bytes | None) -> str:

@@ -31,6 +31,7 @@ class RowsView(View, Generic[T]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("records")
     NOUN = "rows"
+    ONE = "row"
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
@@ -82,7 +83,8 @@ class RowsView(View, Generic[T]):
 
     def compose(self) -> ComposeResult:
         yield LazyTable([each.column for each in self._source.shown])
-        with VerticalScroll(classes="panel", can_focus=False):
+        with VerticalScroll(classes="panel", can_focus=False) as panel:
+            panel.border_title = self.ONE
             yield Facts()
             yield from self.compose_more()
 

@@ -32,7 +32,9 @@ class SegmentsView(View):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
-        self._source = ItemSource(self._read, columns.segments(self.session.times), columns.look_of_segment)
+        self._source = ItemSource(
+            self._read, columns.segments(self.session.times), columns.look_of_segment, columns.good
+        )
         self._order: list[SegmentRow] = []
         self._sorted: tuple[int, bool] | None = None
         self._transactions: Transactions | None = None

@@ -43,7 +43,9 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         self._state: TransactionsState | None = None
         self._rows: Sequence[TransactionRow] = ()
         self._sorted: tuple[int, bool] | None = None
-        self._source = ItemSource(self._read, columns.transactions(self.session.times), columns.look_of_transaction)
+        self._source = ItemSource(
+            self._read, columns.transactions(self.session.times), columns.look_of_transaction, columns.good
+        )
         self._read_end: int | None = None
         self._rest_until = 0.0
 

@@ -155,10 +155,21 @@ class LazyTable(PagedView[Sequence[Row]]):
         aside = sum(self.widths[i] + 2 for i in others if self.columns[i].aside)
         if room - aside >= 2 * sum(self.columns[i].width for i in shares):
             room -= aside
+        parts = sum(shares.values())
         for i, share in shares.items():
-            self.widths[i] = max(self.columns[i].width, room * share // sum(shares.values()))
+            self.widths[i] = max(self.columns[i].width, room * share // parts)
+            room, parts = room - self.widths[i], parts - share
 
     # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of what is seen; > at the end of the titles says that there are columns to the right."""
+        strip = super().render_line(y)
+        width = self.scrollable_content_region.width
+        if y or not self.titles or self.virtual_size.width <= self.scroll_offset.x + width:
+            return strip
+        more = Segment(">", self.get_component_rich_style("lazy-table--titles"))
+        return Strip([*strip.crop(0, width - 1), more])
 
     def _titles(self) -> Strip:
         plain = self.get_component_rich_style("lazy-table--titles")

@@ -1,7 +1,7 @@
 """The key, the headers and the value of a record, as much of them as there is room for.
 
 key 7 B  order-17
-trace  abc17
+headers 1  trace: abc17
 value 155 B  {"order": 17, "customer": "c8", "items": [{"sku": "A-582", "qty": 0}, {"sku":
 "A-261", "qty": 1}], "total": 77.37}
 """
@@ -61,5 +61,5 @@ class Preview(Widget):
                 text = Text(line)
                 for mark in json_marks(line) if part.is_json else ():
                     text.stylize(self.get_component_rich_style(f"preview--{mark.kind}"), mark.start, mark.end)
-                whole = text if len(part.lines) > 1 else label + text
+                whole = text if len(part.lines) > 1 else Text.assemble(label, text)
                 yield from whole.divide([end for _, end in wrapped(whole.plain, max(2, self.size.width))])[:-1]

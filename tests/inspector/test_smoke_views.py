@@ -114,6 +114,20 @@ def test_verify(log: Path) -> None:
     drive(log, steps)
 
 
+def test_without_colours_those_of_the_terminal_are_left(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="key  (null)")
+        strips = at.app.screen._compositor.render_strips()
+        styles = [segment.style for strip in strips for segment in strip if segment.style is not None]
+        colours = [colour for style in styles for colour in (style.color, style.bgcolor)]
+        assert all(colour is None or colour.is_default for colour in colours)
+        assert any(style.reverse for style in styles)
+
+    drive(log, steps)
+
+
 def test_help(log: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.sees("[2 Segm")
