@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from inspector.model.decoders import Decoded, decoded, schema_id
+from kafkalog.inspector.model.decoders import Decoded, decoded, schema_id
 
 
 def all_of(golden_logs: Path, topic: str) -> list[tuple[Any, Any, str]]:
