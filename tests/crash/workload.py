@@ -7,8 +7,10 @@ from collections.abc import Callable
 from struct import pack
 from typing import Protocol
 
+import pytest
+
 from kafkalog import AppendOrigin, ByteBufferMessageSet, CompressionType, IsolationLevel, LogConfig, Record, WritableLog
-from kafkalog.errors import KafkaLogError, LogStateError
+from kafkalog.errors import KafkaLogError, LogStateError, OutOfOrderSequenceError
 from tests.crash.history import Operation
 
 NOW = 1_700_000_000_000
@@ -260,8 +262,18 @@ def _committed(log: WritableLog) -> list[tuple[int, bytes | None]]:
 
 
 def retry(log: WritableLog, operation: Operation | None, now: int) -> None:
-    """Send the batch again, as a producer does that had no answer. It is in the log once then."""
+    """Send the batch again, as a producer does that had no answer. It is in the log once then.
+
+    Recovery may know a producer by a marker alone, if its batches were deleted. Its next sequence is refused then, as
+    by a broker.
+    """
     if operation is not None and operation.kind == "append" and operation.producer is not None:
+        producer_id, _, sequence, _ = operation.producer
+        entry = log.producer_state.last_entry(producer_id)
+        if entry is not None and not entry.batch_metadata and sequence:
+            with pytest.raises(OutOfOrderSequenceError):
+                log.append_as_leader(batch_of(operation, now), 0)
+            return
         log.append_as_leader(batch_of(operation, now), 0)
         values = [value for _, value in records_of(log)]
         assert all(values.count(value.encode()) == 1 for value in operation.values)
