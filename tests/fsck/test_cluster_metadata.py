@@ -344,6 +344,10 @@ def test_what_a_version_refuses_and_ignores_is_found(data: Path) -> None:
         ("setting-refused", "no-start", "topic v2-none: Kafka 4.1 refuses this value of segment.bytes"),
         of_broker,
     ]
+    refused = next(each for each in findings(data, for_version="4.1") if each.consequence == "no-start" and each.mend)
+    assert refused.mend == (
+        "kafka-configs.sh ... --alter --entity-type topics --entity-name v2-none --add-config segment.bytes=1048576"
+    )
     # 4.0 refuses it of brokers only.
     assert "setting-refused no-start" not in {" ".join(each[:2]) for each in of_version(data, "4.0")}
     assert of_version(data, "4.2") == [
