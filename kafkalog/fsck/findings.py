@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kafkalog.fsck.consequences import RULES, Consequence, Rule, Severity
-from kafkalog.storage.file_names import parse_partition_dir
+from kafkalog.fsck.consequences import OF_METADATA, RULES, SALVAGE, Consequence, Rule, Severity
+from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, parse_partition_dir
 
 UNREADABLE_CODES = ("unreadable", "not-a-log", "version-not-checked")
 _ORDER = {consequence: place for place, consequence in enumerate(Consequence)}
@@ -73,10 +73,10 @@ class Finding:
         name = os.path.basename(os.path.abspath(directory))  # noqa: PTH100, PTH119 - a URL has one too
         partition = f"{directory}/{parse_partition_dir(self.path.rpartition('/')[2])}"
         path, directory, name, partition = map(shlex.quote, (self.path, directory, name, partition))
+        of_metadata = name == f"{CLUSTER_METADATA_TOPIC}-0" and self.rule.mend == SALVAGE
+        mend = OF_METADATA if of_metadata else self.rule.mend
         return (
-            self.rule.mend.format(
-                path=path, directory=directory, name=name, partition=partition, arguments=self.arguments
-            )
+            mend.format(path=path, directory=directory, name=name, partition=partition, arguments=self.arguments)
             or None
         )
 

@@ -108,6 +108,13 @@ def test_a_damaged_snapshot_is_found_before_a_broker_reads_it(
     assert told(data, only=frozenset({"checkpoints"})) == [each for each in found if each[0] == "metadata-snapshot"]
 
 
+def test_a_damaged_log_of_the_metadata_is_not_to_be_salvaged(data: Path) -> None:
+    log = segments(data, METADATA)[0]
+    log.write_bytes(flipped(log.read_bytes()))
+    damaged = next(each for each in findings(data) if each.code == "crc-mismatch")
+    assert str(damaged.mend).startswith(f"mv {data / METADATA} ASIDE ")
+
+
 def test_it_is_told_that_partitions_are_not_compared_with_metadata_that_are_not_understood(data: Path) -> None:
     cluster(data, topic("v2-none", ONE), b"\1\2\1")
     (found,) = findings(data)
