@@ -195,7 +195,9 @@ def _lines(plan: RepairPlan, journal: Path | None) -> list[str]:
         lines.append(str(change))
         if change.holds and journal is None:
             moved = shlex.quote(str(change.path))
-            salvage = f"mv it to the name of its partition, or kafkalog salvage {moved} TOPIC-NUMBER"
+            name = shlex.quote(change.holds.partition or "TOPIC-NUMBER")
+            new = shlex.quote(str(change.path.parent)) + f"/{name}"
+            salvage = f"mv {moved} {new}, if that is not there, or kafkalog salvage {moved} COPY/{name}"
             dump = f"kafkalog dump --skip-damage {moved}"
             lines.append(f"  to keep its records: {salvage if change.path.is_dir() else dump}")
     for left in plan.left:
@@ -241,6 +243,7 @@ def _fields(plan: RepairPlan, journal: Path | None) -> dict[str, Any]:
                     "size_in_bytes": change.holds.size_in_bytes,
                     "records": change.holds.records,
                     "records_exact": change.holds.is_exact,
+                    "partition": change.holds.partition,
                 },
                 "dropped_lines": [path_text(line) for line in change.dropped_lines],
                 "findings": [of_finding(each) for each in change.findings],

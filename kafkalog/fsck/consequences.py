@@ -86,12 +86,14 @@ _SERVES = "serves the bytes as they are; a consumer stops there"
 _ELSE_TRUSTED = "; before the recovery point, as after a clean stop"
 _CUTS = "cuts the segment there" + _ELSE_TRUSTED
 _CUTS_ALL = "cuts the segment there and deletes all later ones" + _ELSE_TRUSTED
-_SALVAGE = "kafkalog salvage {directory} COPY/{name}    # or, if other replicas have it: mv {directory} ASIDE"
+SALVAGE = "kafkalog salvage {directory} COPY/{name}    # or, if other replicas have it: mv {directory} ASIDE"
+OF_METADATA = "mv {directory} ASIDE    # if another controller has the metadata: their log must not have gaps"
+"""What mends a damaged log of the cluster's metadata, in place of salvaging it."""
 _FETCH = "mv {directory} ASIDE    # if other replicas have the records"
 _REPAIR = "kafkalog repair {directory}"
 _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recover of its data directory"
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
-_SETTING = "kafka-configs.sh ... --alter --entity-type topics --entity-name TOPIC --add-config NAME=VALUE"
+_SETTING = "kafka-configs.sh ... --alter --entity-type topics {arguments}"
 _RENAME = "mv {path} {partition}"
 _OLDER = "mv {path} ASIDE    # if the log or an older snapshot has the rest; else take both from another controller"
 _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
@@ -101,9 +103,9 @@ _REBUILDS = "rebuilds it" + _ELSE_TRUSTED
 # Where the other kind of stop is the worse one.
 _FOLLOWS = {_SERVES: _LOST, "cuts it off": _REBUILT, "rebuilds it": _REBUILT}
 
-_damaged = Rule(_LOST, _SERVES, _CUTS, _SALVAGE)
-_damaged_sealed = Rule(_DELETED, _SERVES, _CUTS_ALL, _SALVAGE)
-_unnoticed = Rule(_LOST, "serves the batch; consumers fail, or leave out records", _SAME, _SALVAGE)
+_damaged = Rule(_LOST, _SERVES, _CUTS, SALVAGE)
+_damaged_sealed = Rule(_DELETED, _SERVES, _CUTS_ALL, SALVAGE)
+_unnoticed = Rule(_LOST, "serves the batch; consumers fail, or leave out records", _SAME, SALVAGE)
 _missing = Rule(_LOST, "serves what is there; consumers pass over the missing offsets", _SAME, _FETCH)
 _accepted = Rule(_DOUBTFUL, _ACCEPTS, _ACCEPTS)
 
@@ -138,7 +140,7 @@ RULES: dict[str, Rule] = {
     "offset-order": _unnoticed,
     "offset-overlap": _unnoticed,
     "offset-below-segment": _unnoticed,
-    "offset-beyond-segment": Rule(_LOST, "splits the segment there", _SAME, _SALVAGE),
+    "offset-beyond-segment": Rule(_LOST, "splits the segment there", _SAME, SALVAGE),
     "segment-overlap": _unnoticed,
     "leader-epoch": _accepted,
     # Records.

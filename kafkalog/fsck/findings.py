@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kafkalog.fsck.consequences import RULES, Consequence, Rule, Severity
-from kafkalog.storage.file_names import parse_partition_dir
+from kafkalog.fsck.consequences import OF_METADATA, RULES, SALVAGE, Consequence, Rule, Severity
+from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, parse_partition_dir
 
 UNREADABLE_CODES = ("unreadable", "not-a-log", "version-not-checked")
 _ORDER = {consequence: place for place, consequence in enumerate(Consequence)}
@@ -35,6 +35,7 @@ class Finding:
             before the recovery point, "stopped" in the last one after a clean stop, "empty" in a log without segments,
             the name of a checkpoint; `RULES` has `torn-tail, sealed`, for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
+        arguments: What the command that mends it is given beside the path.
     """
 
     code: str
@@ -48,6 +49,7 @@ class Finding:
     found: int | str | None = None
     situation: str = ""
     partition: str | None = None
+    arguments: str = ""
 
     @property
     def rule(self) -> Rule:
@@ -71,7 +73,12 @@ class Finding:
         name = os.path.basename(os.path.abspath(directory))  # noqa: PTH100, PTH119 - a URL has one too
         partition = f"{directory}/{parse_partition_dir(self.path.rpartition('/')[2])}"
         path, directory, name, partition = map(shlex.quote, (self.path, directory, name, partition))
-        return self.rule.mend.format(path=path, directory=directory, name=name, partition=partition) or None
+        of_metadata = name == f"{CLUSTER_METADATA_TOPIC}-0" and self.rule.mend == SALVAGE
+        mend = OF_METADATA if of_metadata else self.rule.mend
+        return (
+            mend.format(path=path, directory=directory, name=name, partition=partition, arguments=self.arguments)
+            or None
+        )
 
     @property
     def end(self) -> int | None:
@@ -88,7 +95,7 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         """Return all fields, and what a broker does, as values that JSON can represent."""
         fields = asdict(self)
-        del fields["situation"]
+        del fields["situation"], fields["arguments"]
         return {
             "severity": str(self.severity),
             **fields,

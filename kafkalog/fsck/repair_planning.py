@@ -123,12 +123,14 @@ class Held(NamedTuple):
         size_in_bytes: Their size.
         records: The number of records, by the headers before any damage.
         is_exact: Whether there are no more records.
+        partition: The partition that the name of the directory begins with; None if it is not known.
     """
 
     files: int
     size_in_bytes: int
     records: int
     is_exact: bool
+    partition: str | None = None
 
     def __str__(self) -> str:
         """Return what there is, for people."""
@@ -552,7 +554,15 @@ def _held_in(path: Path) -> Held | None:
                     is_exact &= not more
         except (KafkaLogError, OSError):
             is_exact = False
-    return Held(files, size, records, is_exact) if records or (files and path.is_dir()) else None
+    name = _partition_in(path.name) if path.is_dir() else None
+    return Held(files, size, records, is_exact, name) if records or (files and path.is_dir()) else None
+
+
+def _partition_in(name: str) -> str | None:
+    """Return the partition that a name begins with; None if none does, or several do: `a-1-b-2.bak`."""
+    known = {name[: match.end()] for match in re.finditer(r"-[0-9]+(?![0-9])", name)}
+    known = {str(partition) for each in known if (partition := parse_partition_dir(each)) is not None}
+    return known.pop() if len(known) == 1 else None
 
 
 def _size_of(path: Path) -> int:

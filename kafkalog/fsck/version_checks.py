@@ -81,23 +81,21 @@ def version_findings(
             message = f"Kafka {version} does not read metadata of this level of {name}"
             yield Finding("feature-level", path, message, expected=f"{least} to {most}", found=level)
     for kind, owner, settings in cluster.resources():
-        if kind == "topic":
-            yield from _setting_findings(path, f"topic {owner}", "", settings, version)
-        elif owner in {"", str(node)}:
-            whose = f"broker {owner}" if owner else "all brokers"
-            yield from _setting_findings(path, whose, "broker", settings, version)
+        if kind == "topic" or owner in {"", str(node)}:
+            yield from _setting_findings(path, kind, owner, settings, version)
 
 
-def _setting_findings(
-    path: str, whose: str, situation: str, settings: Mapping[str, str], version: str
-) -> Iterator[Finding]:
-    taken = VERSIONS[version]
+def _setting_findings(path: str, kind: str, owner: str, settings: Mapping[str, str], version: str) -> Iterator[Finding]:
+    taken, whose = VERSIONS[version], f"{kind} {owner}" if owner else "all brokers"
+    situation = "" if kind == "topic" else kind
     for name, value in sorted(settings.items()):
         if name in taken.unknown:
             message = f"{whose}: Kafka {version} has no setting {name}"
             yield Finding("setting-ignored", path, message, found=value)
+        least = taken.least.get(name)
         with suppress(ValueError):
-            if name in taken.least and int(value) < taken.least[name]:
+            if least is not None and int(value) < least:
                 message = f"{whose}: Kafka {version} refuses this value of {name}"
-                yield Finding("setting-refused", path, message, expected=f"at least {taken.least[name]}", found=value,
-                              situation=situation)  # fmt: skip
+                arguments = f"--entity-name {owner} --add-config {name}={least}"
+                yield Finding("setting-refused", path, message, expected=f"at least {least}", found=value,
+                              situation=situation, arguments=arguments)  # fmt: skip

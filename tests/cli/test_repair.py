@@ -135,9 +135,11 @@ def test_a_repair_tells_what_is_in_a_directory_that_it_moves_aside(kafkalog: Kaf
         f"backup: move it aside, into the journal; it holds 1 log file of {sizes[1]} bytes with 1 record\n"
         in planned.out
     )
-    assert f"kafkalog salvage {data_dir / 'orders-0.bak'} " in planned.out
+    moved, name = data_dir / "orders-0.bak", data_dir / "orders-0"
+    assert f"mv {moved} {name}, if that is not there, or kafkalog salvage {moved} COPY/orders-0\n" in planned.out
     changes = json.loads(kafkalog("repair", "-o", "json", data_dir).out)["changes"]
     assert [change["holds"]["records"] for change in changes] == [1, 4]
+    assert [change["holds"]["partition"] for change in changes] == [None, "orders-0"]
     made = kafkalog("repair", "--apply", data_dir)
     assert "records were moved into the journal: do not delete it" in made.out
     (moved,) = Path(made.out.split()[-1]).glob("old/1")

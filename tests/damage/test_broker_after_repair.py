@@ -51,6 +51,8 @@ OF_DIRECTORIES = [
     "high-watermark-malformed",
     "recovery-point-count-too-large",
     "log-start-malformed",
+    "log-start-empty",
+    "log-start-missing",
     "directory-foreign",
     # Of the topic's only partition: only the cluster's metadata have the topic id.
     "partition-metadata-missing",

@@ -60,6 +60,7 @@ def test_an_emptied_partition_is_not_mended_by_moving_its_data_directory(tmp_pat
     assert shlex.split(str(found.mend))[-2:] == [str(data / PLAIN), "ASIDE"]
 
 
+@pytest.mark.slow
 def test_records_that_are_gone_are_accepted_by_the_command_that_the_finding_names(
     tmp_path: Path, golden_logs: Path
 ) -> None:

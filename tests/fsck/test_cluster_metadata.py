@@ -108,6 +108,13 @@ def test_a_damaged_snapshot_is_found_before_a_broker_reads_it(
     assert told(data, only=frozenset({"checkpoints"})) == [each for each in found if each[0] == "metadata-snapshot"]
 
 
+def test_a_damaged_log_of_the_metadata_is_not_to_be_salvaged(data: Path) -> None:
+    log = segments(data, METADATA)[0]
+    log.write_bytes(flipped(log.read_bytes()))
+    damaged = next(each for each in findings(data) if each.code == "crc-mismatch")
+    assert str(damaged.mend).startswith(f"mv {data / METADATA} ASIDE ")
+
+
 def test_it_is_told_that_partitions_are_not_compared_with_metadata_that_are_not_understood(data: Path) -> None:
     cluster(data, topic("v2-none", ONE), b"\1\2\1")
     (found,) = findings(data)
@@ -344,6 +351,10 @@ def test_what_a_version_refuses_and_ignores_is_found(data: Path) -> None:
         ("setting-refused", "no-start", "topic v2-none: Kafka 4.1 refuses this value of segment.bytes"),
         of_broker,
     ]
+    refused = next(each for each in findings(data, for_version="4.1") if each.consequence == "no-start" and each.mend)
+    assert refused.mend == (
+        "kafka-configs.sh ... --alter --entity-type topics --entity-name v2-none --add-config segment.bytes=1048576"
+    )
     # 4.0 refuses it of brokers only.
     assert "setting-refused no-start" not in {" ".join(each[:2]) for each in of_version(data, "4.0")}
     assert of_version(data, "4.2") == [
