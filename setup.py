@@ -10,6 +10,8 @@ from setuptools.command.build_ext import build_ext
 JOBS = os.cpu_count() or 1
 # CFLAGS of the environment come earlier on the compiler's command line: an -O here would overrule theirs.
 OPTIMIZE = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
+# Cython's code for memoryviews, once for all modules: it takes longer to compile than all kernels.
+SHARED = "kafkalog._speedups._shared"
 
 
 class BuildKernels(build_ext):
@@ -27,7 +29,11 @@ class BuildKernels(build_ext):
 setup(
     cmdclass={"build_ext": BuildKernels},
     ext_modules=cythonize(
-        [Extension("*", ["kafkalog/_speedups/*.pyx"], extra_compile_args=OPTIMIZE)],
+        [
+            Extension("*", ["kafkalog/_speedups/*.pyx"], extra_compile_args=OPTIMIZE),
+            Extension(SHARED, [f"{SHARED.replace('.', '/')}.c"], extra_compile_args=OPTIMIZE),
+        ],
+        shared_utility_qualified_name=SHARED,
         # A directory for each Python: the Cython of another environment would write all files anew.
         build_dir=f"build/cython-{sys.implementation.cache_tag}",
         nthreads=JOBS,

@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 
 
 class ControlRecordType(IntEnum):
-    """The type of a control record, by the number in its key; UNKNOWN stands for any other number."""
+    """The type of a control record, by the number in its key.
+
+    Attributes:
+        UNKNOWN: Any other number.
+        ABORT: The end of an aborted transaction.
+        COMMIT: The end of a committed transaction.
+        LEADER_CHANGE: A new leader of a KRaft quorum.
+        SNAPSHOT_HEADER: The begin of a KRaft snapshot.
+        SNAPSHOT_FOOTER: The end of a KRaft snapshot.
+        KRAFT_VERSION: The level of the feature kraft.version.
+        KRAFT_VOTERS: The voters of a KRaft quorum.
+    """
 
     UNKNOWN = -1
     ABORT = 0
@@ -47,7 +58,12 @@ class ControlRecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """The end of a producer's transaction; `type` is ABORT or COMMIT."""
+    """The end of a producer's transaction.
+
+    Attributes:
+        type: ABORT or COMMIT.
+        coordinator_epoch: The epoch of the transaction coordinator that wrote it.
+    """
 
     type: ControlRecordType
     coordinator_epoch: int
@@ -55,7 +71,12 @@ class EndTransactionMarker:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of a KRaft quorum; the directory id is None before version 1."""
+    """A member of a KRaft quorum.
+
+    Attributes:
+        voter_id: The node id.
+        directory_id: The id of its metadata directory; None before version 1.
+    """
 
     voter_id: int
     directory_id: uuid.UUID | None
@@ -63,7 +84,13 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """A new leader of a KRaft quorum."""
+    """A new leader of a KRaft quorum.
+
+    Attributes:
+        leader_id: Its node id.
+        voters: The members of the quorum.
+        granting_voters: Those that voted for it.
+    """
 
     leader_id: int
     voters: tuple[Voter, ...]
@@ -72,7 +99,11 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """The first record of a KRaft snapshot; the timestamp is in ms."""
+    """The first record of a KRaft snapshot.
+
+    Attributes:
+        last_contained_log_timestamp: The time of the last record in the snapshot, ms.
+    """
 
     last_contained_log_timestamp: int
 
@@ -84,14 +115,24 @@ class SnapshotFooter:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVersion:
-    """The level of the kraft.version feature from this offset on."""
+    """The level of the feature kraft.version from this offset on.
+
+    Attributes:
+        kraft_version: The level.
+    """
 
     kraft_version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address on which a voter listens."""
+    """An address on which a voter listens.
+
+    Attributes:
+        name: The name of the listener.
+        host: The host.
+        port: The port.
+    """
 
     name: str
     host: str
@@ -100,7 +141,15 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVoter:
-    """A voter, its endpoints and the kraft.version levels it supports."""
+    """A voter of a KRaft quorum.
+
+    Attributes:
+        voter_id: The node id.
+        directory_id: The id of its metadata directory.
+        endpoints: The addresses on which it listens.
+        min_supported_version: The lowest level of kraft.version that it supports.
+        max_supported_version: The highest one.
+    """
 
     voter_id: int
     directory_id: uuid.UUID
@@ -111,14 +160,22 @@ class KRaftVoter:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVoters:
-    """The set of voters from this offset on."""
+    """The voters from this offset on.
+
+    Attributes:
+        voters: The voters.
+    """
 
     voters: tuple[KRaftVoter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownControl:
-    """A control record of an unknown type; readers skip it."""
+    """A control record of an unknown type; readers skip it.
+
+    Attributes:
+        type_id: The number of the type.
+    """
 
     type_id: int
 

@@ -34,7 +34,16 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class DecodedRecord(NamedTuple, Generic[Key, Value]):
-    """A record with deserialized key and value; the other fields are those of `Record`."""
+    """A record with deserialized key and value.
+
+    Attributes:
+        key: The result of the deserializer of keys.
+        value: The result of the deserializer of values.
+        headers: As in `Record`, as all other fields.
+        timestamp: Milliseconds since the epoch; -1 = none.
+        offset: The offset in the partition.
+        timestamp_type: Who set the timestamp.
+    """
 
     key: Key
     value: Value

@@ -15,6 +15,8 @@ import kafkalog._speedups.encoder
 import kafkalog._speedups.output_stream
 import kafkalog._speedups.record
 import kafkalog.fsck
+import kafkalog.record.control
+import kafkalog.record.serialization
 
 
 def typed_imports(package: ModuleType) -> dict[str, str]:
@@ -33,7 +35,12 @@ def test_every_public_name_is_typed_where_it_is_found(package: ModuleType) -> No
     assert all(getattr(package, name) is not None for name in package.__all__)
 
 
-PUBLIC_CLASSES = [each for each in (getattr(kafkalog, name) for name in kafkalog.__all__) if inspect.isclass(each)]
+PUBLIC_CLASSES = [each for each in (getattr(kafkalog, name) for name in kafkalog.__all__) if inspect.isclass(each)] + [
+    each
+    for module in (kafkalog.record.control, kafkalog.record.serialization)
+    for each in vars(module).values()
+    if inspect.isclass(each) and each.__module__ == module.__name__ and not each.__name__.startswith("_")
+]
 COMPILED = (kafkalog._speedups.encoder, kafkalog._speedups.output_stream, kafkalog._speedups.record)
 
 

@@ -59,7 +59,11 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SplitGroup:
-    """Several small splits for one task, in the order in which it reads them."""
+    """Several small splits for one task.
+
+    Attributes:
+        splits: The splits, in the order in which the task reads them.
+    """
 
     splits: tuple[Split, ...]
 
