@@ -88,7 +88,7 @@ ACTIONS = (
     Action("hex_end", "hex", "end,G", "", "the last byte; goes on following"),
     Action("next_field", "hex", "tab,w", "Field", "the next field"),
     Action("previous_field", "hex", "shift+tab,W", "", "the field's first byte, then the field before"),
-    Action("next_batch", "hex", "J,ctrl+down", "Batch", "the next batch"),
+    Action("next_batch", "hex", "J,ctrl+down", "", "the next batch"),
     Action("previous_batch", "hex", "K,ctrl+up", "", "the batch's first byte, then the batch before"),
     Action("hex_open", "hex", "enter", "Open", "the record that the byte is of, or its batch"),
     Action("filter_topics", "topics", "f,slash", "Filter", "show only names that have the text in them"),

@@ -152,9 +152,12 @@ class LazyTable(PagedView[Sequence[Row]]):
         bar = self.styles.scrollbar_size_vertical if self.count + self.titles > outer.height else 0
         room = outer.width - bar - GUTTER - 2 * (len(shares) - 1)
         room -= sum(self.widths[i] + 2 for i in others if not self.columns[i].aside)
-        aside = sum(self.widths[i] + 2 for i in others if self.columns[i].aside)
-        if room - aside >= 2 * sum(self.columns[i].width for i in shares):
-            room -= aside
+        for i in (i for i in others if self.columns[i].aside):
+            if room - self.widths[i] - 2 < 2 * sum(self.columns[i].width for i in shares):
+                # For the mark at the end of the titles.
+                room -= 2
+                break
+            room -= self.widths[i] + 2
         parts = sum(shares.values())
         for i, share in shares.items():
             self.widths[i] = max(self.columns[i].width, room * share // parts)

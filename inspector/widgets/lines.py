@@ -101,7 +101,8 @@ class KeysLine(Widget):
         text = Text(no_wrap=True, overflow="crop")
         hints = self._hints()
         last = sorted((hint for hint in hints if hint[2] in ALWAYS_SHOWN), key=lambda hint: ALWAYS_SHOWN.index(hint[2]))
-        room = self.size.width - sum(len(key) + len(label) + 3 for key, label, _ in last)
+        # The blank after the last key may be cut off.
+        room = self.size.width + 1 - sum(len(key) + len(label) + 3 for key, label, _ in last)
         for key, label, action in [hint for hint in hints if hint not in last]:
             if text.cell_len + len(key) + len(label) + 3 > room:
                 break
