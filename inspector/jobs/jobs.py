@@ -15,8 +15,7 @@ from kafkalog.scan.progress import Progress
 from kafkalog.scan.search import ALL_FIELDS, FieldName, Match, Search, pattern
 from kafkalog.scan.statistics import LogStatistics
 from kafkalog.scan.transactions import TransactionScan
-from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
-from kafkalog.storage.file_names import segment_files
+from kafkalog.storage.data_dir.discover import discover, log_bytes
 
 Start: TypeAlias = Literal["start", "here", "back"]
 STARTS: tuple[Start, ...] = ("start", "here", "back")
@@ -64,18 +63,8 @@ class VerifyJob:
 def size_of(path: Path) -> int:
     """Return the size of all segments that a check reads; what cannot be looked at counts as 0 bytes."""
     try:
-        return _size(discover(path))
+        return log_bytes(discover(path))
     except (OSError, NotALogError):
-        return 0
-
-
-def _size(place: DataDir | PartitionDir | LogFile) -> int:
-    if isinstance(place, DataDir):
-        return sum(map(_size, place.partitions))
-    try:
-        files = [place.path] if isinstance(place, LogFile) else [path for _, path in segment_files(place.path)]
-        return sum(path.stat().st_size for path in files)
-    except OSError:
         return 0
 
 
