@@ -154,12 +154,12 @@ _SHORT = {
 
 
 def shown(key: str) -> str:
-    """A key as help and footer write it: ? for question_mark, ^q for ctrl+q."""
+    """Return a key as help and footer write it: ? for question_mark, ^q for ctrl+q."""
     return _SHORT.get(key, key).replace("ctrl+", "^")
 
 
 def bindings(*scopes: str) -> list[BindingType]:
-    """The bindings of these scopes, for a class of Textual's."""
+    """Return the bindings of these scopes, for a class of Textual's."""
     return [_binding(action) for action in ACTIONS if action.scope in scopes]
 
 

@@ -79,7 +79,7 @@ class Wanted:
     start: Start = "start"
 
     def pattern(self) -> re.Pattern[bytes]:
-        """ValueError: no regular expression."""
+        """Return what to search for; ValueError: it is no regular expression."""
         return pattern(self.text, regex=self.regex, case=self.case)
 
     @property
@@ -112,7 +112,7 @@ class SearchJob:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsJob:
-    """Of the partition, or of the segment file, at `path`; says what is known so far."""
+    """The statistics of a partition or a segment file; reports what is known so far."""
 
     path: Path
 
@@ -126,7 +126,7 @@ class StatisticsJob:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsJob:
-    """Of the partition, or of the segment file, at `path`; says how much there is, then what is known so far."""
+    """The transactions of a partition or a segment file; reports the size, then what is known so far."""
 
     path: Path
 

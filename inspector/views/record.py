@@ -36,7 +36,7 @@ MOST_COPIED = 1 << 20
 
 
 class RecordView(View):
-    """See above."""
+    """One record."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("record")
 
@@ -81,7 +81,7 @@ class RecordView(View):
         self._to_match()
 
     def _to_match(self) -> None:
-        """The part in which a search has found something, where it is gone to from match to match."""
+        """Choose the part in which a search has found something."""
         run, record = self.browsing.search, self._record
         match = None if run is None or record is None else run.match_at(record.offset)
         if match is not None:
@@ -117,7 +117,7 @@ class RecordView(View):
             start(self, "show", self._lay_out, self._record)
 
     def _marked(self) -> re.Pattern[bytes] | None:
-        """What stands out in the part that is shown."""
+        """Return what stands out in the part that is shown."""
         run, record = self.browsing.search, self._record
         if run is None or record is None or self._part not in run.job.wanted.fields:
             return None
@@ -183,7 +183,7 @@ class RecordView(View):
         start(self, "show", self._catch_up)
 
     async def _catch_up(self) -> None:
-        """The record that keys have gone to, its part that they have chosen."""
+        """Show the record that keys have gone to, and its part that they have chosen."""
         if self._wanted is not None:
             await self._read_record(self._wanted)
             self._wanted = None
@@ -223,7 +223,7 @@ def _laid_out(  # noqa: PLR0917 - all that the lines depend on
 
 
 def _lines_of(record: RecordDetail, topic: str, part: str, seen_as: text.View) -> tuple[list[str], str]:
-    """Of a part as it is to be seen, and what is to be said of that."""
+    """Return the lines of a part in a view, and what is to be said of them."""
     if part == "headers":
         return _header_lines(record, seen_as), seen_as
     if seen_as == "auto" and record.control is None:

@@ -71,7 +71,7 @@ class SegmentMapView(View):
             self._strip.go(len(self._cells) - 1)
 
     def _cells_wanted(self) -> int:
-        """As many as have room, but no cell of a few bytes only, where more than a line is filled."""
+        """Return how many cells have room, but none of a few bytes only if more than a line is filled."""
         row = self.browsing.row
         return min(self._strip.cells_wanted, max(self._strip.size.width, (row.bytes if row else 0) // CELL_BYTES))
 
@@ -93,7 +93,7 @@ class SegmentMapView(View):
             self.browsing.place = Place(self.browsing.base_offset, batch.position)
 
     async def _tell_cell(self) -> BatchRow | None:
-        """What is in the cell, and its first batch."""
+        """Show what is in the cell, and its first batch."""
         facts, segment = self.query_one(".facts", Static), self.browsing.segment
         if segment is None or not self._cells:
             facts.update(Text("no batches" if self.browsing.is_read else "reading …"))

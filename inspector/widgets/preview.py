@@ -29,7 +29,7 @@ class Part:
 
 
 class Preview(Widget):
-    """`show(parts)`: one below the other; what has no room is left out, and the last line says so."""
+    """The parts of a record, one below the other; what has no room is left out, and the last line says so."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--label", *(f"preview--{mark}" for mark in MARKS)}
 

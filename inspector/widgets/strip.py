@@ -61,20 +61,20 @@ class SegmentStrip(Widget, can_focus=True):
         return self.size.width * self.size.height
 
     def show(self, cells: Sequence[MapCell]) -> None:
-        """Other cells; the cursor stays where it is, as far as it can."""
+        """Show other cells; the cursor stays where it is, as far as it can."""
         self.cells = cells
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
         self.refresh()
 
     def go(self, cell: int) -> None:
-        """The cursor to a cell."""
+        """Move the cursor to a cell."""
         before, self.cursor = self.cursor, max(0, min(cell, len(self.cells) - 1))
         self.refresh()
         if before != self.cursor:
             self.post_message(self.Moved(self.cursor))
 
     def render_line(self, y: int) -> Strip:
-        """One line of the map."""
+        """Return one line of the map."""
         width = self.size.width
         first = y * width
         segments = []
