@@ -12,7 +12,6 @@ from textual.widgets import Static
 
 from .. import messages, text
 from ..browsing import Browsing
-from ..columns import SYMBOLS
 from ..model.types import Place
 from ..widgets.strip import SegmentStrip
 from .view import View, start
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 BETWEEN_DRAWINGS_SECONDS = 0.3
 CELL_BYTES = 64
-LEGEND = "  ".join(f"{symbol} {kind}" for kind, symbol in SYMBOLS.items())
+LEGEND = "1-9 + batches begin  t txn  c control  a aborted  ! damaged  . unread  _ empty"
 
 
 class SegmentMapView(View):
@@ -106,7 +105,7 @@ class SegmentMapView(View):
             row = await self.browsing.ask(segment.batch_at, position=cell.position)
             return None if row is None else await self.browsing.ask(segment.batch, row)
         batch = await self.browsing.ask(segment.batch, cell.first_row)
-        count = cell.last_row - cell.first_row + 1
+        count = cell.batches
         begins = None if batch is None else batch.base_offset
         offsets = "" if begins is None else f", from offset {text.number(begins)}"
         when = "" if batch is None else self.session.times.full(batch.max_timestamp)
