@@ -133,6 +133,8 @@ ACTIONS = (
     Action("quit", "app", "ctrl+q", "Quit", "quit"),
 )
 NAMES = frozenset(action.name for action in ACTIONS)
+# The scopes that are possible in several views; in the help those of one view come before them.
+_GENERAL = ("table", "partition", "screen", "app")
 HELP = {action.name: action.help for action in ACTIONS}
 # The actions that only move a cursor: a held key is handled at once as often as it was repeated.
 MOVES = frozenset(name for name in NAMES if name.startswith(("cursor_", "page_", "half_page_", "map_", "hex_"))) - {
@@ -182,8 +184,7 @@ def help_lines(keymap: dict[str, str], here: Collection[str] = ()) -> list[tuple
     """
     possible = {action.scope for action in ACTIONS if action.name in here}
     lines = []
-    # Those of a view before those of all tables.
-    for scope in sorted(SCOPES, key=lambda scope: (scope not in possible, scope in ("table", "partition"))):
+    for scope in sorted(SCOPES, key=lambda scope: (scope not in possible, scope in _GENERAL)):
         lines.append((SCOPES[scope], "", ""))
         for action in ACTIONS:
             if action.scope == scope:
